@@ -430,9 +430,7 @@ class Bridge:
         way = await self.ways.answer(publication, given, caller=caller, settings=self.settings(), choice=choice)
         if way.start is None:
             return Replay(way.answer, way.output)
-        answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
-        answering = answering if way.start.kind == "solve" else None
-        return Replay(way.answer, run=await self._open_runs.create(way.start, caller, publication.name, answering))
+        return Replay(way.answer, run=await self._open_runs.create(way.start, caller, publication.name))
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
@@ -646,9 +644,8 @@ class Bridge:
         if wanted and not catalogue.tools:
             there = [tool.name for tool in self.offer.known]
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}.{did_you_mean(wanted[0], there)}")
-        answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         start = start_solve(messages, catalogue, settings, output_schema, choice)
-        return await self._open_runs.create(start, caller, title, answering)
+        return await self._open_runs.create(start, caller, title)
 
     async def fork(
         self,

@@ -1,7 +1,7 @@
-"""Driver: the lease under which this process drives a run, and its journal; and whether other drivers are at work.
+"""Driver: the lease under which this process drives a run, the run's journal, and the leases of other drivers.
 
-A run is driven by one process at a time. That process holds the run's lease, renews it with each heartbeat, and gives
-it back when the run waits for somebody or has ended. Each acquisition begins a new epoch. Every append to the journal
+A run is driven by one process at a time. That process holds the run's lease, renews it with each heartbeat, and returns
+it when the run waits for somebody or has ended. Each acquisition begins a new epoch. Every append to the journal
 carries its epoch, and the store refuses an old one in the transaction that writes: a process that was suspended cannot
 write into a run that another has taken over.
 
@@ -37,11 +37,11 @@ from ideabridge.tools.encoding import JSONObject
 T = TypeVar("T")
 
 _LOOKS: Final = 10_000
-"""How many runs of other drivers are watched; with more, all are watched anew."""
+"""How many leases are watched at most; beyond that, the watch begins again with none."""
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """(state, start time) of a process, as the system reports them; None where it reports none."""
+    """(state, start time) of a process, as the system reports them; None if it reports neither."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -50,8 +50,8 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 
 def _place() -> tuple[str, str]:
-    """(boot, space) in which this process has its id: containers count processes of their own, each from 1, and may
-    share a host's name and a store. Empty where the system does not report it.
+    """(boot, PID namespace) of this process; empty if the system does not report them. Containers number their
+    processes from 1, and may share a host's name and a store.
     """
     return _place_of(os.getpid())
 
@@ -68,23 +68,23 @@ def _place_of(_pid: int) -> tuple[str, str]:
 
 
 def own_name() -> str:
-    """A new driver's name: host, boot, space of process ids, process id, when it started, and a part of its own."""
+    """A new driver's name: host, boot, PID namespace, process id, start time of the process, and a random part."""
     pid = os.getpid()
     stat = _stat(pid)
     return "|".join((socket.gethostname(), *_place(), str(pid), stat[1] if stat else "", secrets.token_hex(4)))
 
 
 _retired: set[str] = set()
-"""Drivers of this process that have ended before it."""
+"""Drivers of this process that have ended, while the process goes on."""
 
 
 def retire(name: str) -> None:
-    """A driver of this process has ended: what it could not give back may be taken from it."""
+    """Note that a driver of this process has ended: leases that it could not return may be taken from it."""
     _retired.add(name)
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
-    """How the process of a driver stands. `stopped`: by SIGSTOP or a debugger. `unknown`: on another system."""
+    """The state of a driver's process. `stopped`: by SIGSTOP or a debugger. `unknown`: it is on another system."""
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5] or (parts[1], parts[2]) != _place() or not parts[3].isdecimal():
         return "unknown"
@@ -104,19 +104,18 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
 
 
 def is_stopped(driver: str) -> bool:
-    """Whether a driver is a process of this system that is stopped: it goes on only when somebody continues it."""
+    """True if a driver is a stopped process of this system, which continues only when somebody resumes it."""
     return _process_of(driver) == "stopped"
 
 
 LEFT: Final = "the process that was at work on it has ended"
-"""Why a run of which `is_left` is true stands still."""
+"""Why a run for which `is_left` is true makes no progress."""
 
 
 def is_left(record: RunRecord) -> bool:
-    """Whether a run is noted as running, but no process is at work on it any more: whoever takes it up goes on.
+    """True if the store has a run as running, but no process is at work on it any more; any process can take it up.
 
-    For lists. Of a driver on another machine this compares that machine's clock with this one's; nobody takes a run up
-    because of that, see `Watch`.
+    For lists only: for a driver on another machine this compares the clocks of two machines, which `Watch` does not.
     """
     if record.status != "running":
         return False
@@ -136,12 +135,12 @@ class Watch:
 
     The clocks of two machines may be an hour apart, and may be set while runs are at work. So a time that another
     process wrote is never compared with a time of this process. A driver changes the row of its run with every
-    heartbeat; its lease has lapsed when this process has seen the same row for as long as the lease holds. The lease of
-    a process of this system never lapses while it is alive and not stopped, however late its heartbeat is: it may be
-    busy. A process that is stopped does no work, and nobody knows until when: its lease lapses, and its epoch with it.
+    heartbeat; its lease has lapsed when this process has seen the same row for the duration of the lease. The lease of
+    a live process of this system does not lapse, however late its heartbeat is, because the process may be busy. The
+    lease of a stopped process does lapse: nobody knows when it will continue.
 
     Args:
-        clock: seconds that only grow.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -149,8 +148,8 @@ class Watch:
         self._looks: dict[str, _Look] = {}
 
     def left(self, lease: Lease) -> float:
-        """Seconds until a lease lapses, as far as this process has seen; 0.0: nobody holds it, or it has lapsed;
-        infinity: a live process of this system holds it.
+        """Seconds until a lease lapses, as far as this process knows; 0.0 if nobody holds it or it has lapsed, infinity
+        if a live process of this system holds it.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
         if process in ("alive", "gone"):
@@ -162,7 +161,7 @@ class Watch:
             if len(self._looks) >= _LOOKS:
                 self._looks.clear()
             look = self._looks[lease.run] = _Look(lease, now)
-        # Where this process slept since its last look, so may the driver: it gets the time for another heartbeat.
+        # If this process slept since its last look, so did the driver perhaps: it gets time for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(lease.seconds - look.still, 0.0)
@@ -174,16 +173,17 @@ class Driver:
     A run that waits for somebody has no driver: any process may take it up.
 
     Args:
-        store: holds the run.
-        run_id: its id.
-        name: of this process, see `own_name`.
-        seconds: how long the lease holds without a heartbeat.
-        writer: writes into the store for an event loop; None: this waits for the store itself.
-        watch: has watched the leases of other drivers; None: nobody has, and none of theirs has lapsed yet.
+        store: contains the run.
+        run_id: the run.
+        name: of this process, from `own_name`.
+        seconds: how long the lease is valid without a heartbeat.
+        writer: writes into the store for an event loop; None: writes block.
+        watch: has watched the leases of other drivers; None: a new one, for which none has lapsed yet.
 
     Attributes:
-        epoch: of the lease; None: this process does not hold it.
+        epoch: of the lease; None if this process does not hold it.
         unwritten: how many writes of the run are queued.
+        seen: the number of the last event of the run that this process has read or written.
     """
 
     def __init__(
@@ -205,26 +205,13 @@ class Driver:
         self._run = run_id
         self._name = name
         self._watch = watch or Watch()
-        self._seen = 0
-
-    @property
-    def seen(self) -> int:
-        """The number of the last event of the run that this process has read or written."""
-        return self._seen
-
-    def is_current(self, last_event: int) -> bool:
-        """Whether this process has seen every event the store holds, `last_event` being the last."""
-        return last_event == self._seen
-
-    def note(self, last_event: int) -> None:
-        """The journal was read up to `last_event`."""
-        self._seen = last_event
+        self.seen = 0
 
     def take(self) -> bool:
-        """Take the lease, if it is not held.
+        """Take the lease, if this process does not hold it.
 
         Returns:
-            Whether nobody else has added events since this process last looked.
+            False if another process has added events since this one last read the journal.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -238,24 +225,24 @@ class Driver:
             raise InterruptedRunError(f"run {self._run} is driven by another process right now")
         self.epoch = epoch
         record = self._store.runs.get(self._run)
-        return record is not None and self.is_current(record.last_event)
+        return record is not None and record.last_event == self.seen
 
     def _take_over(self) -> int | None:
-        """The lease of a driver that is gone, or has lapsed; None where it may be alive."""
+        """Take the lease of a driver that is gone, or whose lease has lapsed; None if it may be alive."""
         record = self._store.runs.get(self._run)
         if record is None:
             return None
-        # This process has left the run, and the store does not hold that yet: it finds the epoch over then.
+        # This process has left the run, and that write is still queued: it will find the epoch over.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
-        # Refused where the driver had a heartbeat since, or another process was faster.
+        # Refused if the driver has had a heartbeat since, or another process was faster.
         return self._store.runs.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
 
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
-        """`with driver.whole():` the lease is taken together with what else is written, or not at all: a lease that is
-        held by a process which does not go on with the run would keep all others from it.
+        """`with driver.whole():` takes the lease in one transaction with what the block writes: a process that held the
+        lease without continuing the run would keep all others from it.
         """
         held = self.epoch
         try:
@@ -266,31 +253,31 @@ class Driver:
             raise
 
     def release(self) -> None:
-        """Give the lease back: the run waits for somebody, or has ended."""
+        """Return the lease, because the run waits for somebody, or has ended."""
         if self.epoch is not None:
             self._store.runs.release(self._run, self.epoch)
             self.epoch = None
 
     def renew(self) -> bool:
-        """Prolong the lease; False where it was lost."""
+        """Renew the lease; False if it was lost."""
         return self.epoch is None or self._store.runs.renew(self._run, self.epoch, self._seconds, time.time())
 
     def create(self, creates: Callable[[], None]) -> None:
-        """Let the first events be journaled in one transaction with what creates the run, and takes its lease."""
+        """Journal the first events in one transaction with `creates`, which creates the run, and take its lease."""
         self._creates = creates
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call what writes, again where the store cannot be written; see `Writer.patiently`."""
+        """Call a function that writes, and repeat it while the store cannot be written; see `Writer.patiently`."""
         return call() if self._writer is None else await self._writer.patiently(call)
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why the store cannot be written right now; None: it can, as far as is known."""
+        """Why the store cannot be written at present; None if no write has failed."""
         return None if self._writer is None else self._writer.trouble
 
     @property
     def is_created(self) -> bool:
-        """Whether the store holds the run."""
+        """True if the store contains the run."""
         return self._creates is None
 
     def journal(
@@ -304,16 +291,16 @@ class Driver:
         Args:
             events: the events.
             ideas: each saves the idea of a step.
-            later: called once a queued write is done, with the error if it failed.
+            later: called when a queued write is done, with the error if it failed.
 
         Returns:
-            True: all is stored. False: it is queued.
+            True if everything is stored, False if the write is queued.
 
         Raises:
-            StaleDriverError: this process does not hold the lease any more; nothing was written.
+            StaleDriverError: this process has lost the lease; nothing was written.
         """
         creates, held = self._creates, self.epoch
-        # Whoever reads the end of a run in its journal finds it in the table of runs too.
+        # A reader who finds the end of a run in its journal must find it in the table of runs, too.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
 
         def append() -> tuple[int, int]:
@@ -336,7 +323,7 @@ class Driver:
 
         def done(written: tuple[int, int]) -> None:
             self._creates = None
-            self.epoch, self._seen = written
+            self.epoch, self.seen = written
 
         large = any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
         several = bool(ideas) or creates is not None or ended is not None
@@ -350,7 +337,7 @@ class Driver:
         *,
         is_large: bool = False,
     ) -> bool:
-        """Write in the order of the run. What `done` notes is noted at once, or before `later` is called."""
+        """Write, after all earlier writes of the run. `done` is called at once, or before `later`."""
         if self._writer is None:
             done(job())
             return True
@@ -376,15 +363,15 @@ class Driver:
         return at_once
 
     def leave(self, status: str | None, summary: JSONObject | None, later: Callable[[], None]) -> None:
-        """Give the lease back, and note how the run stands: it waits for somebody, or has ended.
+        """Return the lease, and note the status of the run: it waits for somebody, or has ended.
 
         Args:
-            status: how it stands; None: nothing is noted.
+            status: the status; None: it stays.
             summary: of a run that has ended.
-            later: called when that is written, where it is not at once.
+            later: called when a queued write is done.
 
         Raises:
-            StaleDriverError: this process does not hold the lease any more.
+            StaleDriverError: this process has lost the lease.
         """
         epoch = self.epoch
         if epoch is None:
@@ -398,8 +385,8 @@ class Driver:
                 self._store.runs.release(self._run, epoch)
 
         def ended(error: Exception | None) -> None:
-            # Nobody takes it from a process that is alive: it is given back when the store works again. Whoever takes
-            # the run up notes how it stands.
+            # Nobody takes a lease from a live process, so it is returned when the store works again. The process that
+            # takes the run up notes the status.
             lost = isinstance(error, StaleDriverError)
             self._owed = epoch if isinstance(error, StoreError) and not lost else None
             later()
@@ -407,10 +394,10 @@ class Driver:
         self._write(leave, lambda _: None, ended)
 
     def give_back(self) -> None:
-        """Give the lease back that `leave` could not."""
+        """Return the lease that `leave` could not return."""
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
-                # Tried again at the next heartbeat.
+                # The next heartbeat tries again.
                 self._store.runs.release(self._run, self._owed)
                 self._owed = None
 
@@ -420,6 +407,6 @@ class Driver:
             yield number, event_from_json(event)
 
     def set_status(self, status: str, summary: JSONObject | None = None) -> None:
-        """Note how the run stands in the table of runs."""
+        """Note the status of the run in the table of runs."""
         if self.epoch is not None:
             self._store.runs.set_status(self._run, self.epoch, status, summary)

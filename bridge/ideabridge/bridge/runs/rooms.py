@@ -68,46 +68,29 @@ _TASK: Final = (
 )
 
 
-class RunKeeper(Protocol):
-    """Keeps the runs of this process; `Runs` does."""
+class _Runs(Protocol):
+    """The runs of this process: `Runs`, which documents these members."""
 
     group: TaskGroup
+    store: Store
+    ways: Ways
+    mind: Mind | None
 
-    async def create(
-        self,
-        start: Start,
-        caller: str,
-        title: str,
-        mind: Mind | None = None,
-        room: tuple[str, Run] | None = None,
-    ) -> Run:
-        """See `Runs.create`."""
-        ...
-
-    def get(self, run_id: str, caller: str) -> Run:
-        """See `Runs.get`."""
-        ...
-
-    def enter(self, record: RunRecord, parent: Run) -> Run:
-        """See `Runs.enter`."""
-        ...
+    async def create(self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None) -> Run: ...
+    def get(self, run_id: str, caller: str) -> Run: ...
+    def enter(self, record: RunRecord, parent: Run) -> Run: ...
 
 
 class Rooms:
     """Opens rooms, and hands their results to the runs they belong to.
 
     Args:
-        runs: keeps the runs, and those of rooms.
-        store: holds publications and runs.
-        ways: how ideas answer calls.
-        mind: answers in the rooms of plans, where there is one; in those of other runs, their own mind does.
+        runs: contains the runs and their rooms. Its mind answers in the rooms of plans; in the rooms of another run,
+            the mind of that run does.
     """
 
-    def __init__(self, runs: RunKeeper, store: Store, ways: Ways, mind: Mind | None) -> None:
+    def __init__(self, runs: _Runs) -> None:
         self._runs = runs
-        self._store = store
-        self._ways = ways
-        self._mind = mind
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -148,7 +131,7 @@ class Rooms:
 
     async def _enter(self, run: Run, effect: Execute) -> Run | CallFinished:
         room_id = room_name(run.id, effect.key)
-        record = self._store.runs.get(room_id)
+        record = self._runs.store.runs.get(room_id)
         if record is not None:
             return self._runs.enter(record, run)
         machine, choice = run.machine, self._choice(run)
@@ -158,8 +141,8 @@ class Rooms:
         # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask like any others.
         settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
         if effect.call.room == "idea":
-            publication = self._store.publications.named(effect.tool.remote_name or effect.tool.name)
-            way = await self._ways.answer(
+            publication = self._runs.store.publications.named(effect.tool.remote_name or effect.tool.name)
+            way = await self._runs.ways.answer(
                 publication,
                 effect.parameters,
                 caller=run.caller,
@@ -177,10 +160,7 @@ class Rooms:
             start = _start_clean_room(machine, effect, settings, choice)
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run it belongs to has ended")
-        mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
-        title = f"{effect.tool.name}, for {run.id}"
-        answering = mind if start.kind == "solve" else None
-        return await self._runs.create(start, run.caller, title, answering, (room_id, run))
+        return await self._runs.create(start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run))
 
     def _choice(self, run: Run) -> Choice:
         """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a
@@ -191,7 +171,7 @@ class Rooms:
         above = None if run.parent is None else self._choice(run.parent)
         if above is not None and above.name != TURNS:
             return above
-        return choose(AUTO, self._mind, samples=run.turns.mind == SAMPLING)
+        return choose(AUTO, self._runs.mind, samples=run.turns.mind == SAMPLING)
 
     # -- what rooms report -------------------------------------------------------------------------------------
 
@@ -275,7 +255,7 @@ class Rooms:
     def reopen(self, run: Run) -> None:
         """Find the rooms that stand open in a run taken up again."""
         for key in list(run.machine.open_rooms):
-            record = self._store.runs.get(room_name(run.id, key))
+            record = self._runs.store.runs.get(room_name(run.id, key))
             if record is not None:
                 run.rooms[key] = self._runs.enter(record, run)
 
@@ -283,7 +263,7 @@ class Rooms:
         """One beat of a run that is driven here: what became of rooms that other processes drive, or of its own run."""
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # What the store refuses now is looked at again at the next beat.
-            above = None if run.parent is None else self._store.runs.get(run.root.id)
+            above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
             if above is not None and above.status in _ENDED:
                 run.cancel(_ORPHANED)
                 return

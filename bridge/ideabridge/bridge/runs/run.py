@@ -35,7 +35,6 @@ from ideabridge.bridge.errors import (
     UnwrittenRunError,
 )
 from ideabridge.bridge.loop.call import UNCERTAIN
-from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import (
     CallFinished,
@@ -59,6 +58,7 @@ from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
+from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import (
     ApprovalRequest,
     Approver,
@@ -103,35 +103,21 @@ _ROOM: Final = (
 )
 
 
-class RunHost(Protocol):
-    """What a run needs of the process it is in: `Runs`."""
+class _Host(Protocol):
+    """The runs of this process: `Runs`, which documents these members."""
 
     group: TaskGroup
     executor: Executor
+    offer: Offer
     screen: Screen
     approver: Approver | None
     store: Store
     fingerprint: str
 
-    def composer(self) -> Composer:
-        """Composes the Requests of one run."""
-        ...
-
-    def offered(self) -> Catalogue:
-        """The tools there are now: a person may replace a plan's call by a call of one of them."""
-        ...
-
-    def watch(self, run: Run, event: Event) -> None:
-        """Called with every event of a run."""
-        ...
-
-    def note_waiting(self, run: Run) -> None:
-        """Somebody begins to wait for a change of a run."""
-        ...
-
-    async def open_room(self, run: Run, effect: Execute) -> None:
-        """Open the room of a call that was started, or go back into it."""
-        ...
+    def composer(self) -> Composer: ...
+    def watch(self, run: Run, event: Event) -> None: ...
+    def note_waiting(self, run: Run) -> None: ...
+    async def open_room(self, run: Run, effect: Execute) -> None: ...
 
 
 class Run:
@@ -164,7 +150,7 @@ class Run:
         caller: str,
         machine: Machine,
         driver: Driver,
-        host: RunHost,
+        host: _Host,
         *,
         kept: Kept,
         mind: Mind | None = None,
@@ -587,7 +573,7 @@ class Run:
         if "/" in approval:
             room, own = self._room_of_approval(approval)
             return room.event_of(own, decision)
-        return self, read_decision(self.machine, approval, decision, self._host.offered())
+        return self, read_decision(self.machine, approval, decision, self._host.offer.catalogue)
 
     def _room_of_approval(self, approval: str) -> tuple[Run, str]:
         """The room that an approval named `CALL/approval` belongs to, and its name there.

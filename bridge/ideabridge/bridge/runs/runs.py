@@ -1,17 +1,16 @@
 """Runs: the runs of this process, and those taken up again from their journals.
 
-`Runs` creates a run, keeps it at hand, and looks a run up by id. Several processes share one store, so each look-up
-compares what is at hand with the store:
+`Runs` creates runs, keeps them in memory, and finds them by id. Several processes share one store, so each look-up
+compares the run in memory with the store:
 
-- this process drives the run: the run at hand is the one;
-- another process drives it: its new events are read from the journal (`_read_on`), so that the run at hand follows, and
-  watchers hear of each event;
-- nobody drives it, and it is at work: it is read from its journal and goes on here (`_go_on`);
-- it waits for somebody, or has ended: it is returned as it stands, and nobody holds its lease.
+- This process drives the run: the run in memory is current.
+- Another process drives it: its new events are read from the journal (`_read_on`) and reported to the watchers.
+- Nobody drives it, and its status is `running`: it is read from its journal and continued here (`_go_on`).
+- It waits for somebody, or has ended: it is returned as its journal has it, and nobody holds its lease.
 
-Three tasks run as long as the bridge is open: `heartbeat` keeps the leases, `listen` takes what other processes ask of
-runs that are at work here (to cancel one, to take a decision), and `follow` reads on in the journals of runs that
-somebody waits for here.
+Three tasks run while the bridge is open: `heartbeat` renews the leases, `listen` takes the requests of other processes
+about runs that are driven here (to cancel one, to take a decision), and `follow` reads the journals of runs that
+somebody waits for here and another process drives.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
-from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallFinished,
@@ -66,49 +64,53 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import did_you_mean
 
 MOST_TAKEN_UP: Final = 2
-"""How often a run that comes no further is taken up again, before it is set aside until a person asks for it."""
+"""How often a run that makes no progress is taken up again, before it is set aside until a person asks for it."""
 
 LISTENS_SECONDS: Final = 0.5
-"""Seconds between two looks at what other processes ask of runs that are at work here."""
+"""Seconds between two looks at the requests of other processes."""
 
 FOLLOWS_SECONDS: Final = 0.25
-"""Seconds between two looks into the journals of runs that somebody waits for here, and another process drives."""
+"""Seconds between two looks into the journals of runs that somebody waits for here and another process drives."""
 
 ALONE_SECONDS: Final = 3.0
-"""Seconds that a run whose driver is gone is left to the servers, before it is taken up where somebody waits for it."""
+"""Seconds that a run whose driver is gone is left to the servers; then a process that waits for it takes it up."""
 
 ANSWERS_SECONDS: Final = 5.0
-"""Seconds that a process which drives a run may take to cancel it, or to take a decision."""
+"""Seconds in which the process that drives a run must cancel it, or take a decision."""
 
 _AT_HAND = 256
-"""How many runs stay in memory before those that ended or wait are let go."""
+"""How many runs stay in memory before those that have ended or wait are dropped."""
 
 
 class RunSummary(TypedDict):
-    """One line of a list of runs."""
+    """One line of a list of runs.
+
+    Attributes:
+        run: the id.
+        status: see `RunStatus`.
+        title: one line for people.
+        kind: `plan` or `solve`.
+        created: when it began, ISO 8601 in UTC.
+        reason: why it is interrupted.
+    """
 
     run: str
-    """Its id."""
     status: str
-    """Where it stands; see `RunStatus`."""
     title: str
     kind: str
-    """`plan` or `solve`."""
     created: str
-    """When it began, ISO 8601 in UTC."""
     reason: NotRequired[str]
-    """Why it is interrupted."""
 
 
 @dataclass(slots=True)
 class _Followed:
     run: Run
     alone: float | None = None
-    """Since when nobody has been at work on it."""
+    """When it was first seen without a driver."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """Whether a run is taken up only when a person asks for it: it came no further the last times."""
+    """True if a run is taken up only when a person asks for it, because it made no progress the last times."""
     return record.status == "interrupted" and (record.summary or {}).get("set_aside") is True
 
 
@@ -124,17 +126,17 @@ class Runs:
     """Creates, keeps and takes up runs.
 
     Args:
-        store: holds their journals and their ideas.
-        writer: writes into it.
+        store: contains their journals and ideas.
+        writer: writes into the store.
         group: task group their calls run in.
         executor: runs the calls of all of them.
-        offer: the tools there are; ideas that answer calls look for theirs there, and edits of a plan's calls.
-        mind: answers the Requests of runs made for it.
+        offer: the tools: for ideas that answer calls, and for edits of a plan's calls.
         handlers: what each type of message does to a Request.
-        fingerprint: of the configuration; a run goes on only under the one it was made under.
+        fingerprint: of the configuration; a run continues only under the one it was made under.
         screen: keeps secrets out of journals.
-        approver: decides on calls that ask; None: people do, by `Run.decide`.
-        lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
+        mind: answers the Requests of runs made for it.
+        approver: decides on calls that need approval; None: people decide, with `Run.decide`.
+        lease_seconds: how long a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
         most_of_user: how many runs of one named user may be at work here at once; None: any number.
         run_bytes: how many bytes the results of one run may have together.
     """
@@ -162,49 +164,41 @@ class Runs:
         self.screen = screen
         self.approver = approver
         self._most_of_user = most_of_user
-        self._mind = mind
+        self.mind = mind
         self._run_bytes = run_bytes
         self.store = store
         self._writer = writer
         self.group = group
-        self._offer = offer
+        self.offer = offer
         self.fingerprint = fingerprint
         self._name = own_name()
-        self.leases = Watch()
+        self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
+        # Weak: a run that is dropped from `_kept` but still used somewhere must be the one that others find.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
         self.ways = Ways(store, offer, writer.patiently)
-        self.rooms = Rooms(self, store, self.ways, mind)
+        self.rooms = Rooms(self)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
-        # Runs that somebody waits for here, and another process drives or is to drive.
+        # Runs that somebody waits for here and another process drives, or is about to drive.
         self._followed: dict[str, _Followed] = {}
         self._awaited = anyio.Event()
-        # What other processes ask this one to take, and is being written.
+        # Decisions of other processes that are being written here.
         self._taking: set[str] = set()
 
-    async def create(
-        self,
-        start: Start,
-        caller: str,
-        title: str,
-        mind: Mind | None = None,
-        room: tuple[str, Run] | None = None,
-    ) -> Run:
-        """A new run, driven here: kept whole with its first events, or not at all. The store holds it at the end.
+    async def create(self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None) -> Run:
+        """Create a run and drive it here. When this returns, the store contains the run with its first events.
 
         Args:
-            start: its machine and first events.
-            caller: whose run it is.
+            start: the machine and the first events.
+            caller: the owner.
             title: one line for people.
-            mind: answers its Requests; None: by turns.
-            room: its id and the run whose call it answers, where it is a room.
+            room: for a room: its id, and the run whose call it answers.
 
         Raises:
             LimitExceededError: a named user has as many runs at work as one may.
-            StoreError: it could not be kept; nothing of it has begun.
+            StoreError: the run could not be stored; nothing of it has begun.
         """
         if room is None and self._most_of_user is not None and user_of(caller) is not None:
             busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
@@ -220,9 +214,9 @@ class Runs:
                 run_id, kind=start.kind, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
             )
 
-        run = self._attach(run_id, caller, start.machine, mind, parent)
+        run = self._attach(run_id, caller, start.machine, start.events[0], parent)
         if parent is not None:
-            # At once: what it uses counts, and it ends with the run it belongs to, also while it is being created.
+            # Before it is created: its usage counts, and it ends with the run it belongs to.
             parent.rooms[run.key] = run
         try:
             run.driver.create(creates)
@@ -237,17 +231,13 @@ class Runs:
             run.runner.interrupt("it could not be kept")
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
-            # Where it is kept, for its first step failed after that, any process may take it up.
+            # If it was stored, and a later step failed, any process may take it up.
             run.driver.leave(None, None, lambda: None)
             raise
         return run
 
     def get(self, run_id: str, caller: str) -> Run:
-        """A run of this caller.
-
-        Raises:
-            UnknownRunError: this caller has no run of that id.
-        """
+        """Return a run of this caller. Raises `UnknownRunError`."""
         record = self._record(run_id, caller)
         parent = self.get(record.parent, caller) if record.parent is not None else None
         run = self._reach(record, parent)
@@ -256,7 +246,7 @@ class Runs:
         return run
 
     def _record(self, run_id: str, caller: str | None) -> RunRecord:
-        """The record of a run of this caller; None: of anybody's. Raises `UnknownRunError`."""
+        """The record of a run of this caller, or of anybody (None). Raises `UnknownRunError`."""
         record = self.store.runs.get(run_id)
         if record is None or (caller is not None and record.caller != caller):
             known = [one.id for one in self.store.runs.newest(caller=caller, limit=50)]
@@ -264,7 +254,7 @@ class Runs:
         return record
 
     def enter(self, record: RunRecord, parent: Run) -> Run:
-        """The room of a run: the one at hand, or one taken up again from its journal.
+        """Return a room of `parent`, from memory or from its journal.
 
         Raises:
             UnknownRunError: it belongs to another run.
@@ -276,12 +266,12 @@ class Runs:
         return room
 
     def resume(self, run_id: str, caller: str | None = None, *, anyway: bool = False) -> Run:
-        """Take a run up again and go on with it here; one that waits for somebody is given as it stands.
+        """Take a run up and continue it here. A run that waits for somebody is returned unchanged.
 
         Args:
             run_id: the run.
-            caller: whose it is; None: anybody's (the person who holds the store).
-            anyway: also a run that was set aside: a person asks for it.
+            caller: its owner; None: anybody (for the person who owns the store).
+            anyway: take up a run that was set aside, too, because a person asks for it.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
@@ -289,7 +279,7 @@ class Runs:
             InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
         """
         record = self._record(run_id, caller)
-        # Looked at before: it may end at once when it is taken up.
+        # Read before, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self._reach(record, anyway=True) if anyway and is_set_aside(record) else self.get(run_id, record.caller)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -301,8 +291,8 @@ class Runs:
         return run
 
     async def resume_when_left(self, run_id: str, caller: str | None) -> Run:
-        """`resume` for a person: also of a run that was set aside. Where only a heartbeat can show whether its driver
-        is alive, that is waited for, at most as long as the lease holds.
+        """`resume` for a person: also a run that was set aside. If only a heartbeat can show whether its driver is
+        alive, this waits for one, at most for the duration of the lease.
         """
         first = self.store.runs.get(run_id)
         while True:
@@ -318,20 +308,20 @@ class Runs:
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
     async def cancel(self, run_id: str, caller: str | None, reason: str) -> Run:
-        """End a run wherever it is at work, and its calls with it; what was done stays. One that has ended stays so.
+        """End a run and its calls, in whatever process it is at work. A run that has ended stays as it is.
 
-        A run that nobody is at work on is ended without being taken up first. Where another live process is at work on
-        it, that one is asked, and noticed the end of it.
+        A run that nobody drives is ended without being continued first. If another live process drives it, this asks
+        that process, and waits until it has ended the run.
 
         Args:
             run_id: the run.
-            caller: whose it is; None: anybody's.
-            reason: why; journaled.
+            caller: its owner; None: anybody.
+            reason: journaled.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            InterruptedRunError: the process that is at work on it does not answer. What was asked is kept: the run ends
-                as soon as that process looks, or when another takes the run up.
+            InterruptedRunError: the process that drives the run does not answer. The request is stored: the run ends as
+                soon as that process looks, or when another takes the run up.
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
@@ -350,7 +340,7 @@ class Runs:
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, wherever it is at work; see `Bridge.decide` and what it raises."""
+        """Settle a pending approval of a run, in whatever process drives it; see `Bridge.decide`, also for errors."""
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             one, event = run.event_of(approval, decision)
@@ -364,21 +354,20 @@ class Runs:
                     await self._ask_driver(one, event, record, deadline)
             else:
                 return
-            # Nobody drives it now, or it was taken by the other process; in the last case nothing of it is pending.
+            # Nobody drives the run now, or the other process took the decision; then the approval is no longer pending.
             if run.is_elsewhere:
                 self._read_on(run)
             if approval not in {item.approval for item in run.pending()}:
                 return
 
     async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
-        """Let the process that drives a run take an event.
+        """Ask the process that drives a run to take an event.
 
         Raises:
             DecisionError: it refused.
             InterruptedRunError: it did not answer.
-            SecretGivenError: something in the event is secret.
+            SecretGivenError: the event contains a secret, which is not stored for another process.
         """
-        # What is secret is not written down for another process.
         [event] = self.screen.admit([event])
         key = self.store.requests.ask(run.id, event.to_json())
         try:
@@ -400,7 +389,7 @@ class Runs:
             raise DecisionError(str(answer["error"]))
 
     def _take_asked(self) -> None:
-        """Take the decisions that other processes hand in for runs that are at work here."""
+        """Take the decisions that other processes hand in for runs that are driven here."""
         for key, run_id, event in self.store.requests.open():
             run = self._runs.get(run_id)
             if run is not None and run.driver.epoch is not None and key not in self._taking:
@@ -425,11 +414,11 @@ class Runs:
         finally:
             self._taking.discard(key)
         with contextlib.suppress(StoreError):
-            # Who has asked waits for a few seconds, and sees then what came of it.
+            # The process that asked waits for a few seconds, and reads the journal then.
             self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Where a run has just come to rest in another process, wait until that one has given it back: for a moment."""
+        """Wait, for a moment, until another process has returned the lease of a run that has come to rest there."""
         deadline = anyio.current_time() + FOLLOWS_SECONDS
         while run.is_elsewhere and run.may_rest:
             record = self.store.runs.get(run.id)
@@ -438,7 +427,7 @@ class Runs:
             await anyio.sleep(FOLLOWS_SECONDS / 10)
 
     def _try_to_cancel(self, run_id: str, caller: str | None, reason: str) -> tuple[Run, RunRecord]:
-        """End a run where nobody else is at work on it; else ask whoever is."""
+        """End a run, or ask the process that drives it to end it."""
         record = self._record(run_id, caller)
         run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
         if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
@@ -450,9 +439,7 @@ class Runs:
         return run, record
 
     async def listen(self) -> None:
-        """Cancel the runs that other processes ask this one to cancel, and take their decisions. Runs until it is
-        cancelled.
-        """
+        """Cancel the runs that other processes ask to cancel, and take their decisions. Runs until cancelled."""
         while True:
             await anyio.sleep(LISTENS_SECONDS)
             if not self._at_work():
@@ -474,30 +461,30 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """Whether what this process holds of a run is the whole of it, and at work where it should be."""
+        """True if the run in memory has all events of the store, and need not be continued by this process."""
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store may hold what this process does not know to be written yet.
+            # The store may contain events of which this process does not know yet that they are written.
             return True
-        if run.runner.lost is not None or not driver.is_current(last_event):
+        if run.runner.lost is not None or driver.seen != last_event:
             return False
-        # Another process may have answered in a room of it, of which its own journal tells nothing.
+        # Another process may have continued one of its rooms, which the journal of the run does not record.
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.phase == "ended":
             return True
-        # At work elsewhere, or nowhere any more: only another look at its lease tells.
+        # Otherwise another process drives it, or none: only its lease shows which.
         return run.may_rest
 
     def _reach(
         self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
     ) -> Run:
-        """A run as it stands in the store: the one at hand, or one that is read from its journal; see `_go_on`."""
+        """Return the current run, from memory or from its journal; see `_go_on`."""
         run = self._runs.get(record.id)
         if run is not None and run.runner.lost is None:
             if self._is_at_hand(run, record.last_event):
                 return run
             if run.driver.epoch is not None:
-                # Calls that are still at work under the old handle would only find out when they end.
+                # Calls that still run under the old handle would not notice before they end.
                 run.runner.abandon("another process has gone on with it")
             elif self._read_on(run):
                 record = self.store.runs.get(run.id) or record
@@ -508,17 +495,17 @@ class Runs:
         return self._load(record, parent, anyway=anyway, end=end)
 
     def left(self, lease: Lease) -> float:
-        """Seconds until a lease lapses; see `Watch.left`. One of this process that nothing here holds has lapsed: it
-        could not be given back.
+        """Seconds until a lease lapses; see `Watch.left`. A lease of this process that no driver here holds has lapsed:
+        it could not be returned.
         """
         if lease.driver != self._name:
-            return self.leases.left(lease)
+            return self._watch.left(lease)
         driver = self._drivers.get(lease.run)
         held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
         return math.inf if held else 0.0
 
     def latest(self, caller: str, limit: int) -> list[RunSummary]:
-        """The caller's latest runs, newest first."""
+        """Return the caller's latest runs, newest first."""
         found: list[RunSummary] = []
         for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
@@ -544,8 +531,8 @@ class Runs:
     # -- following ---------------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Read on in the journals of runs that somebody waits for here and another process drives: who waits hears of
-        each event as if the run were at work here. Runs until it is cancelled.
+        """Read the journals of runs that somebody waits for here and another process drives, and report each event as
+        if the run were driven here. Runs until cancelled.
         """
         while True:
             self._awaited = anyio.Event()
@@ -556,12 +543,12 @@ class Runs:
                 if not one.run.runner.waiting or not one.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
-                # What the store refuses now is read a moment later.
+                # If the store fails, the next look reads it.
                 with contextlib.suppress(StoreError):
                     self._look_on(one)
 
     def note_waiting(self, run: Run) -> None:
-        """Somebody begins to wait for a run."""
+        """Called when somebody begins to wait for a change of a run."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
@@ -575,18 +562,16 @@ class Runs:
         elif one.alone is None:
             one.alone = anyio.current_time()
         elif anyio.current_time() - one.alone > ALONE_SECONDS:
-            # No server has taken it up: there is none, or it cannot go on anywhere.
+            # No server has taken it up: none runs, or the run cannot continue anywhere.
             one.alone = None
             self._reach(record)
 
     def _read_on(self, run: Run) -> bool:
-        """Take what another process has journaled of a run and its rooms since; whether that can be understood."""
+        """Take the new events that another process has journaled for a run and its rooms; False if they do not fit."""
         try:
-            numbered = [
-                (number, event_from_json(event)) for number, event in self.store.runs.events(run.id, run.driver.seen)
-            ]
+            numbered = list(run.driver.events(run.driver.seen))
             if numbered:
-                run.driver.note(numbered[-1][0])
+                run.driver.seen = numbered[-1][0]
                 if any(isinstance(event, RequestMade | RunEnded) for _, event in numbered):
                     steps = self.store.ideas.of_run(run.id)
                     run.idea = steps[-1].id if steps else None
@@ -604,21 +589,20 @@ class Runs:
         return True
 
     def release(self) -> None:
-        """Give every lease back: this process ends, and any other may go on."""
+        """Return every lease, because this process ends; any other may continue the runs."""
         for run in list(self._runs.values()):
             run.runner.close()
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
-                # One that cannot be given back is taken from a driver that has ended. What is still to be journaled
-                # comes first.
+                # Queued events are written first. A lease that cannot be returned can be taken from an ended driver.
                 driver.leave(None, None, lambda: None)
 
     def retire(self) -> None:
-        """Nothing more is written: what could not be given back may be taken, also in this process."""
+        """Let leases that could not be returned be taken, also in this process. Nothing may be written after this."""
         retire(self._name)
 
     async def heartbeat(self) -> None:
-        """Keep the leases, end runs whose wall time is up, and index what was saved. Runs until it is cancelled."""
+        """Renew the leases, end runs whose wall time is up, and index saved ideas. Runs until cancelled."""
         beat = self._lease / 5
         while True:
             await anyio.sleep(beat)
@@ -632,13 +616,13 @@ class Runs:
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # The views and search tables follow within a beat. What the store refuses now waits for another beat.
+            # The views and search tables are current within a beat; if the store fails, at the next one.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: str) -> int:
-        """How many runs of a caller are at work here, without their rooms."""
+        """Count the runs of a caller that are at work here, without rooms."""
         driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
         runs = [self._runs.get(run_id) for run_id in driven]
         return sum(run is not None and run.parent is None and run.caller == caller for run in runs)
@@ -648,10 +632,11 @@ class Runs:
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
-    def _attach(
-        self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
-    ) -> Run:
-        driver = Driver(self.store, run_id, self._name, self._lease, self._writer, self.leases)
+    def _attach(self, run_id: str, caller: str, machine: Machine, first: Event | None, parent: Run | None) -> Run:
+        """Make a run and keep it in memory; `first` is its first event, which names its mind."""
+        named = first.mind if isinstance(first, RunStarted) and first.mode == "solve" else None
+        mind = self.mind if self.mind is not None and self.mind.name == named else None
+        driver = Driver(self.store, run_id, self._name, self._lease, self._writer, self._watch)
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         self._forget_idle()
@@ -660,8 +645,8 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: Kept) -> int:
-        """About how many bytes of memory the results of the caller's other runs take that are at hand. Where that is
-        much, the runs that ended or wait are let go: they are read again from their journals.
+        """About how many bytes of memory the results of the caller's other runs take. If that is much, the runs that
+        have ended or wait are dropped first; they are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -676,7 +661,7 @@ class Runs:
         return sum(kept.memory for kept in found.values() if kept is not own)
 
     def _forget_idle(self) -> None:
-        """Runs that ended or wait are read again from their journals; only the latest stay at hand."""
+        """Drop all but the latest runs that have ended or wait; they are read from their journals when needed."""
         if len(self._kept) < _AT_HAND:
             return
         idle = [run_id for run_id, run in self._kept.items() if run.driver.epoch is None]
@@ -686,17 +671,15 @@ class Runs:
     def _load(
         self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
     ) -> Run:
-        """A run as its journal has it; see `_go_on`."""
+        """Read a run from its journal; see `_go_on`."""
         numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
-        named = events[0].mind if events and isinstance(events[0], RunStarted) else None
-        mind = self._mind if self._mind is not None and self._mind.name == named else None
-        run = self._attach(record.id, record.caller, Machine(), mind, parent)
+        run = self._attach(record.id, record.caller, Machine(), events[0] if events else None, parent)
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
         run.runner.fold(events)
         run.turns.fold(events)
-        run.driver.note(numbered[-1][0] if numbered else 0)
+        run.driver.seen = numbered[-1][0] if numbered else 0
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and run.machine.phase != "ended":
@@ -713,15 +696,15 @@ class Runs:
         anyway: bool,
         end: str | None,
     ) -> Run:
-        """Go on with a run that was read from its journal, if it is at work at all and nobody else is at work on it.
+        """Continue a run that was read from its journal, if it does not wait for somebody and nobody else drives it.
 
         Args:
             run: the run.
             record: its record.
-            events: those of its journal that its people have not heard of.
+            events: those of its journal that `Run.people` has not taken.
             parent: the run it belongs to.
-            anyway: also where it was set aside.
-            end: why it is ended, where it is; then nothing of it goes on.
+            anyway: continue a run that was set aside, too.
+            end: end the run for this reason instead.
         """
         driver = run.driver
         if run.machine.phase == "ended" or not driver.seen:
@@ -734,13 +717,13 @@ class Runs:
             end = end or self.store.requests.cancels().get(record.id)
         if end is not None:
             return self._load_to_end(run, end)
-        # A room stands still with the run it belongs to.
+        # A room is set aside with the run it belongs to.
         root = record if parent is None else self.store.runs.get(run.root.id)
         if root is not None and is_set_aside(root) and not anyway:
             run.runner.interrupt(f"{(root.summary or {}).get('reason')}")
             return run
         self.rooms.reopen(run)
-        # A room may ask while a call of the run itself was cut off: that one goes on.
+        # A room may ask while a call of the run itself was cut off: then the run continues.
         waits = run.waits_in_journal and run.status in (
             "needs_solution",
             *(() if self.approver else ("needs_approval",)),
@@ -758,7 +741,7 @@ class Runs:
             with driver.whole():
                 current = driver.take()
                 if not current:
-                    # It was at work until a moment ago, and has come further than what was read.
+                    # Another process has added events since the journal was read.
                     driver.release()
                 elif why is not None:
                     driver.set_status("interrupted", {"reason": why})
@@ -766,7 +749,7 @@ class Runs:
                 elif not waits:
                     goes_on = self._may_go_on(run, record, anyway=anyway)
         except InterruptedRunError:
-            # Another process is at work on it: what its journal holds is all that is known here.
+            # Another process drives it.
             return run
         if not current:
             return self._reach(self.store.runs.get(record.id) or record, parent, anyway=anyway)
@@ -774,20 +757,20 @@ class Runs:
             run.runner.interrupt(why)
             return run
         if waits:
-            # The process died between the last event and the note of how the run stands.
+            # The process died after the last event, before it noted the status.
             run.rest()
         elif goes_on:
             run.people.ask()
             run.runner.resume()
         else:
             return run
-        # Not before: what a denial sets going would look as if it had been in flight.
+        # Not earlier: calls that a denial starts would look as if they had been in flight.
         run.people.expire()
         return run
 
     def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
-        """Note that a run is taken up. One that came no further the last times is set aside: what it does may be what
-        ended its processes.
+        """Note that a run is taken up. If it made no progress the last times it is set aside, because it may be what
+        ended its processes; then return False.
         """
         driver = run.driver
         if run.parent is not None:
@@ -814,12 +797,12 @@ class Runs:
         return False
 
     def _events_of(self, record: RunRecord) -> int:
-        """How many events the journals of a run and its rooms hold."""
+        """The number of events in the journals of a run and its rooms."""
         rooms = self.store.runs.rooms(record.id)
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def _load_to_end(self, run: Run, reason: str) -> Run:
-        """End a run that was read from its journal, without going on with it first; where nobody is at work on it."""
+        """End a run that was read from its journal, if nobody drives it, without continuing it first."""
         try:
             with run.driver.whole():
                 current = run.driver.take()
@@ -831,26 +814,22 @@ class Runs:
             return self._reach(self._record(run.id, None), end=reason)
         self._end(run, reason)
         for room in self.store.runs.rooms(run.id):
-            # Their calls have ended without them: so do they.
+            # Their calls have ended, so the rooms end too.
             self._reach(room, run)
         return run
 
     # -- ends --------------------------------------------------------------------------------------------------
 
     def composer(self) -> Composer:
-        """See `RunHost.composer`."""
-        return Composer(self._handlers, self._schemas, self._offer.latent)
-
-    def offered(self) -> Catalogue:
-        """See `RunHost.offered`."""
-        return self._offer.catalogue
+        """Make what composes the Requests of one run."""
+        return Composer(self._handlers, self._schemas, self.offer.latent)
 
     async def open_room(self, run: Run, effect: Execute) -> None:
-        """See `RunHost.open_room`."""
+        """Open the room of a call that was started, or enter it again."""
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
-        """See `RunHost.watch`."""
+        """Called with every event of a run."""
         if run.runner.follows:
             self.rooms.follow(run, event)
         elif isinstance(event, RunEnded):
@@ -865,7 +844,7 @@ class Runs:
             self.rooms.watch(run, event)
 
     def _settle(self, run: Run) -> None:
-        """A process died between the last event of a run and the note of how it ended: note it now."""
+        """Note the status of a run whose process died after the last event, before it noted it."""
         with contextlib.suppress(InterruptedRunError), run.driver.whole():
             run.driver.take()
             run.driver.set_status(run.machine.status or "failed", run.summary())
