@@ -1,10 +1,10 @@
-"""People: what a run asks, and what becomes of it.
+"""People: the questions of a run, and the decisions on them.
 
-A run asks about calls (may this run?), about outcomes (a call was at work when its process died: what came of it?),
-about plans (a lazy run's, as a whole), and passes on the questions of modules. Each is a `Question` of its machine and
-is bound to the digest of what is shown. `read_decision` checks a `Decision` about one and makes the event of it.
-`People` sees to it that each question of a run is settled: it asks the approver, where there is one, and refuses what
-nobody settled in time. Several answers may race: the first that the machine takes counts, later ones change nothing.
+A run asks about calls (may this run?), about outcomes (a call was in flight when its process died: how did it end?) and
+about plans (a lazy run's, as a whole), and passes on the questions of modules. Each is a `Question` of its machine,
+bound to the digest of what is shown. `read_decision` checks a `Decision` and makes its event. `People` makes sure that
+each question of a run is settled: it asks the approver, if there is one, and refuses a question that nobody settles in
+time. Several answers may race: the first that the machine takes counts, and later ones change nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
@@ -44,7 +44,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
-from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.question import (
     CHOICES,
     Choice,
@@ -76,43 +76,41 @@ DecisionName: TypeAlias = Choice
 """What may be decided on a question; see `Decision.decision`."""
 
 AskedEvent: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
-"""The events that put a question."""
+"""The events that ask a question."""
 
 DecidedEvent: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
-"""The events that settle one."""
+"""The events that settle a question."""
 
 _NAMED: Final = 5
 """How many pending approvals an error names."""
 
 _ANSWER_BYTES: Final = 100_000
-"""How many bytes of JSON an answer to a module's form may have."""
+"""Most bytes of JSON in the answer to a module's form."""
 
 _NAP: Final = 60.0
-"""Seconds until the clock is looked at again: while a computer sleeps its clock goes on, and no timer does."""
+"""Seconds between two looks at the clock: while a computer sleeps its clock runs, but timers do not."""
 
 _AGAIN: Final = 1.0
-"""Seconds until a decision is handed in again that the store did not take."""
+"""Seconds until a decision that the store did not take is handed in again."""
 
 _REASON_CHARACTERS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One thing somebody is asked about: a call that would run, (`kind` is `outcome`) what came of one that was in
-    flight when its process died, (`plan`) a lazy run's plan as a whole, or (`question`) what the module of a call asks
-    while it runs.
+    """One question to a person: whether a call may run, (`kind` is `outcome`) how a call ended that was in flight when
+    its process died, (`plan`) whether a lazy run's plan is accepted, or (`question`) what a module asks during a call.
 
     Attributes:
-        run: id of its run; `caller`: who started the run.
+        run: id of its run; `caller`: the owner of the run.
         approval: id of the approval.
         tool: the tool, with its module and annotations; None for a plan.
-        call: the call with its references resolved: what would run, or did; empty for a plan.
+        call: the call with its references resolved; empty for a plan.
         why: why it asks.
-        deadline: when it is denied (an outcome, a question: skipped) if nobody has decided, in seconds since 1970;
-            None: never.
+        deadline: when it is denied (an outcome, a question: skipped) if undecided, in seconds since 1970; None: never.
         choices: the decisions it takes.
         plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
-        question: `{"module", "message", "schema"}` of a form; the words are the module's, and to be trusted as little.
+        question: `{"module", "message", "schema"}` of a form; the module wrote them, so do not trust them.
     """
 
     run: str
@@ -130,16 +128,16 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody decided on one question.
+    """A decision on one question.
 
     Attributes:
         decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal. Of an unknown outcome:
             `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. Of a plan as a whole:
             `approve`, `deny`, or `edit`: `plan` runs in its place, its references live. Of a module's question:
-            `value`: `value` goes into its form; `deny`: the module is told no (decline); `skip`: nothing (cancel).
-        call: for `edit`, the resolved call as it shall run.
+            `value`: `value` fills in its form; `deny`: the module is told no (decline); `skip`: no answer (cancel).
+        call: for `edit`, the resolved call that is to run.
         reason: the mind sees it.
-        by: who decided; a text is the name of an approver. A program that has asked a person says so with a `Decider`.
+        by: who decided; a text is the name of an approver. A program that has asked a person passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
     """
@@ -153,64 +151,68 @@ class Decision:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""Decides on one question; it may be asked about several at once. An exception it raises denies the call (an outcome:
-skips it), with the exception's text as reason.
+"""Decides on one question; several calls may run at once. If it raises an exception, the call is denied (an outcome is
+skipped), with the exception's text as reason.
 """
 
 
 def questions(machine: Machine) -> list[Question]:
     """Every question that waits for a person, in the order of the calls."""
-    found: list[Question | None] = [machine.plan_question]
+    found = [] if machine.plan_question is None else [machine.plan_question]
     for progress in machine.history:
-        if progress.status is CallStatus.ASKING:
-            found.append(call_question(progress))
-        elif progress.status is CallStatus.RUNNING:
-            found.extend(
-                outcome_question(progress, number if progress.call.has_each else None)
-                for number, item in enumerate(progress.items)
-                if item.doubt is not None
-            )
-            found.extend(inquiry_question(progress, item.question) for item in progress.items if item.question)
-    return [one for one in found if one is not None]
+        found.extend(_questions_of(progress))
+    return found
 
 
-def question_of(machine: Machine, event: AskedEvent) -> Question | None:
-    """The question an event has just put; None where it is settled already."""
-    if isinstance(event, PlanAsked):
-        return machine.plan_question
-    progress = machine.history[event.call]
-    if isinstance(event, QuestionAsked):
-        # Not the event itself: what came after it may have settled it.
-        asked = progress.items[event.item or 0].question
-        return None if asked is None or asked.digest != event.digest else inquiry_question(progress, asked)
-    return call_question(progress) if isinstance(event, ApprovalAsked) else outcome_question(progress, event.item)
+def _questions_of(progress: Progress) -> Iterator[Question]:
+    found: list[Question | None] = []
+    if progress.status is CallStatus.ASKING:
+        found = [call_question(progress)]
+    elif progress.status is CallStatus.RUNNING:
+        found = [
+            outcome_question(progress, number if progress.call.has_each else None)
+            for number, item in enumerate(progress.items)
+            if item.doubt is not None
+        ]
+        found += [inquiry_question(progress, item.question) for item in progress.items if item.question]
+    return (one for one in found if one is not None)
 
 
-def _decided_key(event: DecidedEvent) -> Key:
-    """What a decision is about."""
+def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
+    """The question that an event has just asked; None if it is settled already."""
+    found = [machine.plan_question] if isinstance(event, PlanAsked) else _questions_of(machine.history[event.call])
+    return next((one for one in found if one is not None and one.approval == event.approval), None)
+
+
+def _settled_by(event: Event) -> tuple[Key, ...]:
+    """The questions that an event settles. The end of a call settles those about it, and those of its module."""
     match event:
         case CallDecided():
-            return "call", event.call, None
+            return (("call", event.call, None),)
         case OutcomeDecided():
-            return "outcome", event.call, event.item
+            return (("outcome", event.call, event.item),)
         case QuestionAnswered():
-            return "question", event.call, event.item
+            return (("question", event.call, event.item),)
         case PlanDecided():
-            return "plan", None, None
+            return (("plan", None, None),)
+        case CallFinished():
+            return ("call", event.call, None), ("question", event.call, event.item)
+        case _:
+            return ()
 
 
 def read_decision(machine: Machine, approval: str, decision: Decision, offered: Catalogue) -> DecidedEvent:
-    """The event of a decision, checked.
+    """Check a decision, and return its event.
 
     Args:
-        machine: the run's machine.
+        machine: of the run.
         approval: the id of one of its questions.
-        decision: what was decided. A `value` is a literal, whatever it looks like; the references of a `plan` are live,
-            and without `output` the output of the plan stays.
-        offered: the tools there are now: what a call of a plan may be replaced by.
+        decision: a `value` is a literal, whatever it looks like; the references of a `plan` are live, and without
+            `output` the output of the plan stays.
+        offered: the present tools: a person may replace a call of a plan by a call of one of them.
 
     Raises:
-        DecisionError: there is no such question, it has no such choice, or what was given with it cannot hold.
+        DecisionError: there is no such question, it has no such choice, or the decision's arguments are invalid.
     """
     by = decider_of(decision.by)
     if by.user is not None:
@@ -272,7 +274,7 @@ def _edited_call(
         raise DecisionError("an edit needs `call`: the resolved call as it shall run")
     catalogue = machine.catalogue
     if machine.mode == "plan":
-        # Of a plan the journal holds the tools it names; a mind's run has what its caller gave it, and no more.
+        # The journal of a plan contains only the tools it names; a mind's run is limited to those of its caller.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
     edit = read_edit(machine.history[index], call, catalogue, policy_named(machine.settings.approval))
     if isinstance(edit, Refusal):
@@ -299,101 +301,84 @@ def _decided_outcome(
 
 
 def _answered_form(asked: QuestionAsked, decision: Decision, by: Decider) -> QuestionAnswered:
-    reason, value = decision.reason, decision.value
     if decision.decision != "value":
         action = "decline" if decision.decision == "deny" else "cancel"
-        return QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=reason)
+        return QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=decision.reason)
     what = f"the answer to module {asked.module}"
-    try:
-        content = normalise(None if isinstance(value, Missing) else value, what=what)
+    value = None if isinstance(decision.value, Missing) else decision.value
+    with _explained("the value does not fit the form"):
+        content = _bounded(value, what, _ANSWER_BYTES, "sent")
         if not isinstance(content, dict):
             raise DecisionError("'value' needs `value`: an object that fits the form of the question")
-        size = len(encode(content))
-        if size > _ANSWER_BYTES:
-            raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
-        strange = [name for name in content if name not in _fields(asked.schema)]
+        fields = asked.schema.get("properties")
+        fields = list(fields) if isinstance(fields, dict) else []
+        strange = [name for name in content if name not in fields]
         if strange:
-            raise DecisionError(
-                f"{what}: {strange[0][:60]!r} is no field of its form; it has {_field_names(asked.schema)}"
-            )
+            names = ", ".join(fields) or "none"
+            raise DecisionError(f"{what}: {strange[0][:60]!r} is no field of its form; it has {names}")
         Validator(asked.schema, what=what).check(content)
-    except DecisionError:
-        raise
-    except IdeabridgeError as error:
-        raise DecisionError(f"the value does not fit the form: {error}") from None
-    return QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, reason)
-
-
-def _fields(schema: JSONObject) -> JSONObject:
-    fields = schema.get("properties")
-    return fields if isinstance(fields, dict) else {}
-
-
-def _field_names(schema: JSONObject) -> str:
-    return ", ".join(_fields(schema)) or "none"
+    return QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
 
 
 def _checked_result(question: Question, given: object) -> JSON:
     tool = question.tool
-    named = tool.name if tool is not None else "the call"
-    try:
-        value = normalise(given, what=f"the result of {named}")
-        size = len(encode(value))
-        if size > MAX_BYTES:
-            raise DecisionError(f"the result of {named} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
+    what = f"the result of {tool.name if tool is not None else 'the call'}"
+    with _explained("the value cannot stand for the call's result"):
+        value = _bounded(given, what, MAX_BYTES, "taken")
         if tool is not None and tool.output is not None:
-            Validator(tool.output, what=f"the result of {named}").check(value)
-    except DecisionError:
-        raise
-    except IdeabridgeError as error:
-        raise DecisionError(f"the value cannot stand for the call's result: {error}") from None
+            Validator(tool.output, what=what).check(value)
     return value
 
 
-class AskingRun(Protocol):
-    """What `People` need of a run."""
+def _bounded(given: object, what: str, most: int, verb: str) -> JSON:
+    value = normalise(given, what=what)
+    size = len(encode(value))
+    if size > most:
+        raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {most:,} are {verb}")
+    return value
+
+
+@contextlib.contextmanager
+def _explained(why: str) -> Generator[None]:
+    """Turn the errors of checks into `DecisionError`s that begin with `why`."""
+    try:
+        yield
+    except DecisionError:
+        raise
+    except IdeabridgeError as error:
+        raise DecisionError(f"{why}: {error}") from None
+
+
+class _Run(Protocol):
+    """The run that asks: `Run`, which documents these members."""
 
     id: str
     caller: str
     runner: Runner
 
-    def settle(self, approval: str, decision: Decision) -> None:
-        """Settle a pending approval."""
-        ...
-
-    async def patiently(self, call: Callable[[], T]) -> T:
-        """Call what writes, again where the store cannot be written."""
-        ...
+    def settle(self, approval: str, decision: Decision) -> None: ...
+    async def patiently(self, call: Callable[[], T]) -> T: ...
 
 
 class People:
-    """Sees to it that the approvals of one run are decided: by an approver where there is one, else in time.
+    """Makes sure that the questions of one run are settled: by an approver, if there is one, or by a time-out.
 
     Args:
-        run: the run.
+        run: asks the questions.
         group: task group that outlives the run.
-        approver: see `Approver`; None: people decide elsewhere, by `Run.decide`.
-        mask: takes secrets out of texts.
-        now: the clock, in seconds since 1970; None: the system's.
+        approver: see `Approver`; None: people decide elsewhere, with `Run.decide`.
+        mask: removes secrets from texts.
 
     Attributes:
-        deciding: approvals the approver has been asked about and has not answered.
+        deciding: the approvals that the approver has been asked about and has not answered.
     """
 
-    def __init__(
-        self,
-        run: AskingRun,
-        group: TaskGroup,
-        approver: Approver | None,
-        mask: Callable[[str], str],
-        now: Callable[[], float] | None = None,
-    ) -> None:
+    def __init__(self, run: _Run, group: TaskGroup, approver: Approver | None, mask: Callable[[str], str]) -> None:
         self.deciding: set[str] = set()
         self._run = run
         self._group = group
         self._approver = approver
         self._mask = mask
-        self._now = now or time.time
         self._open: dict[str, Question] = {}
         self._asked: dict[str, float] = {}
         self._scopes: dict[str, list[anyio.CancelScope]] = {}
@@ -401,76 +386,65 @@ class People:
     # -- what happens in the run -------------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
-        """A watcher of the run: what asks is seen to, and what is decided is let go."""
-        match event:
-            case ApprovalAsked() | OutcomeAsked() | PlanAsked() | QuestionAsked():
-                self._note(event)
-                question = question_of(self._run.runner.machine, event)
-                if question is not None:
-                    self._open[question.approval] = question
-                    self._arm(question)
-                    if not self._run.runner.follows:
-                        # Else the process that drives the run asks its approver.
-                        self._start(question)
-            case CallFinished() if not self._open:
-                return
-            case CallDecided() | OutcomeDecided() | PlanDecided() | QuestionAnswered() | CallFinished():
-                # Decided, or called off: its group is decided without it. What its module asked ends with it too.
-                ended: tuple[Key, ...] = (
-                    (("call", event.call, None), ("question", event.call, event.item))
-                    if isinstance(event, CallFinished)
-                    else (_decided_key(event),)
-                )
-                for approval in [approval for approval, one in self._open.items() if one.key in ended]:
-                    del self._open[approval]
-                    self._let_go(approval)
-            case RunEnded():
-                for approval in list(self._scopes):
-                    self._let_go(approval)
-            case _:
-                return
+        """Called with every event of the run: note a new question, and forget a settled one."""
+        if isinstance(event, AskedEvent):
+            self._note(event)
+            question = _asked_by(self._run.runner.machine, event)
+            if question is not None:
+                self._open[question.approval] = question
+                self._arm(question)
+                if not self._run.runner.follows:
+                    # Otherwise the process that drives the run asks its approver.
+                    self._start(question)
+        elif isinstance(event, RunEnded):
+            for approval in list(self._scopes):
+                self._let_go(approval)
+        elif self._open and (settled := _settled_by(event)):
+            for approval in [approval for approval, one in self._open.items() if one.key in settled]:
+                del self._open[approval]
+                self._let_go(approval)
 
     def take_up(self, events: Iterable[Event]) -> None:
-        """The run was read from its journal: note what waits, and since when."""
+        """Note the questions of a run that was read from its journal, and when they were asked."""
         for event in events:
-            if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
+            if isinstance(event, AskedEvent):
                 self._note(event)
         self._open.update({one.approval: one for one in questions(self._run.runner.machine)})
         for question in self._pending().values():
             self._arm(question)
 
     def ask(self) -> None:
-        """Ask the approver about everything that is pending: the run was taken up and is driven here."""
+        """Ask the approver about every pending question of a run that was taken up."""
         for question in self._pending().values():
             self._start(question)
 
     def expire(self) -> None:
-        """Refuse everything nobody decided on in time."""
+        """Refuse every question whose time is up."""
         for question in list(self._pending().values()):
-            deadline = self.deadline(question.approval)
-            if deadline is not None and deadline <= self._now():
-                # Where the store cannot be written, its own timer refuses it, or who asks for the run the next time.
+            deadline = self._deadline(question.approval)
+            if deadline is not None and deadline <= time.time():
+                # If the store cannot be written, its timer refuses it later, or the next look-up of the run does.
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
     # -- what is pending ---------------------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """What waits for a decision."""
-        return [self._request(one) for one in self._pending().values()]
+        """The questions that wait for a person. Those that the approver is deciding on are not among them."""
+        return [self._request(one) for one in self._pending().values() if one.approval not in self.deciding]
 
-    def deadline(self, approval: str) -> float | None:
+    def _deadline(self, approval: str) -> float | None:
         """When a pending approval is denied, in seconds since 1970; None: never."""
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
-        return None if seconds is None else self._asked.setdefault(approval, self._now()) + seconds
+        return None if seconds is None else self._asked.setdefault(approval, time.time()) + seconds
 
     def _pending(self) -> dict[str, Question]:
         run = self._run
-        # Not by looking through all calls: this is asked at every event.
+        # Not from all calls: this is read at every event.
         return {} if run.runner.machine.phase == "ended" or run.runner.lost is not None else self._open
 
     def _request(self, one: Question) -> ApprovalRequest:
-        run, deadline = self._run, self.deadline(one.approval)
+        run = self._run
         plan = waiting_plan(run.runner.machine) if one.kind == "plan" else None
         return ApprovalRequest(
             run=run.id,
@@ -479,7 +453,7 @@ class People:
             tool=one.tool,
             call={} if one.kind == "plan" else one.shown,
             why=one.why,
-            deadline=deadline,
+            deadline=self._deadline(one.approval),
             kind=one.kind,
             choices=one.choices,
             plan=None if plan is None else plan.to_json(),
@@ -487,18 +461,18 @@ class People:
         )
 
     def _note(self, event: AskedEvent) -> None:
-        # A journal without the time counts from now.
-        self._asked[event.approval] = self._now() if event.at is None else event.at
+        # If the journal has no time, the time counts from now.
+        self._asked[event.approval] = time.time() if event.at is None else event.at
 
     @property
     def parks(self) -> bool:
-        """Whether a call waits here for an answer to what its module asks: it lives in this process alone."""
+        """True while a call waits for an answer to a question of its module, which exists in this process only."""
         return any(one.kind == "question" for one in self._pending().values())
 
     # -- time-outs ---------------------------------------------------------------------------------------------
 
     def _arm(self, question: Question) -> None:
-        deadline = self.deadline(question.approval)
+        deadline = self._deadline(question.approval)
         if deadline is not None:
             self._group.start_soon(self._time_out, question, deadline)
 
@@ -506,7 +480,7 @@ class People:
         with anyio.CancelScope() as scope:
             self._scopes.setdefault(question.approval, []).append(scope)
             while question.approval in self._pending():
-                left = deadline - self._now()
+                left = deadline - time.time()
                 if left <= 0:
                     await self._decide(question, self._refusal(question))
                     return
@@ -546,7 +520,7 @@ class People:
         await self._decide(question, decision)
 
     async def _decide(self, question: Question, decision: Decision) -> None:
-        """Hand a decision in; it is not lost where the store cannot be written for a while."""
+        """Hand a decision in, and repeat that while the store cannot be written."""
         while True:
             try:
                 await self._run.patiently(lambda: self._hand_in(question, decision))
@@ -557,9 +531,9 @@ class People:
 
     def _hand_in(self, question: Question, decision: Decision) -> None:
         approval, by, run = question.approval, decision.by, self._run
-        # Watchers hear of a decision when it is journaled; the machine knows it from the beginning.
+        # The machine knows a decision before it is journaled, and watchers are called after that.
         if approval not in self._pending() or all(one.approval != approval for one in questions(run.runner.machine)):
-            # Settled meanwhile, or the run has ended: a decision comes too late, and changes nothing.
+            # It was settled meanwhile, or the run has ended.
             return
         try:
             try:
@@ -568,13 +542,12 @@ class People:
                 reason = f"its decision does not hold: {error}"
                 run.settle(approval, Decision(question.refusal, by=by, reason=reason))
         except InterruptedRunError:
-            # Another process drives the run, and decides.
+            # Another process drives the run, and lets its approver decide.
             return
         except PASSING:
             raise
         except IdeabridgeError as error:
-            # Mostly the run is not driven here any more: its status says why, and the journal holds no decision.
-            # Where it is, nobody else would decide.
+            # Usually the run is no longer driven here, and its status says why. If it is, nobody else would decide.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge

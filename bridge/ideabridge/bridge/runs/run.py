@@ -697,7 +697,7 @@ class Run:
 
         What an approver is deciding on right now is not in it.
         """
-        found = [one for one in self.people.requests() if one.approval not in self.people.deciding]
+        found = self.people.requests()
         for room in self.rooms.values():
             found.extend(
                 dataclasses.replace(one, approval=f"{room.call_name}/{one.approval}") for one in room.pending()
