@@ -12,214 +12,115 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.configuration import (
-        ApprovalRule,
-        ApprovalRules,
-        Configuration,
-        ConfigurationError,
-        Limits,
-        load_configuration,
-        parse_configuration,
-    )
-    from ideabridge.bridge.context.errors import MessageError
-    from ideabridge.bridge.context.messages import Draft, Handler, Handlers, Message
-    from ideabridge.bridge.context.mind import Mind, MindError, Usage
-    from ideabridge.bridge.context.request import Request
-    from ideabridge.bridge.errors import (
-        CallDeniedError,
-        CallError,
-        CallFailedError,
-        CancelledCallsError,
-        DecisionError,
-        FinishedRunError,
-        ForkError,
-        GroupFailedError,
-        InterruptedRunError,
-        MindUnavailableError,
-        NameInUseError,
-        NoAlternativeError,
-        OutputTypeError,
-        PlanError,
-        PublicationError,
-        RejectedSolutionError,
-        RunFailedError,
-        SecretGivenError,
-        SettledTurnError,
-        UnknownOutcomeError,
-        UnknownPathError,
-        UnwrittenRunError,
-    )
-    from ideabridge.bridge.lifting.asking import report_lines, report_of
-    from ideabridge.bridge.lifting.draft import PlanDraft
-    from ideabridge.bridge.loop.event import (
-        ApprovalAsked,
-        CallDecided,
-        CallFinished,
-        CallProposed,
-        CallStarted,
-        Decider,
-        Event,
-        GroupCommitted,
-        MessageAdded,
-        OutcomeAsked,
-        OutcomeDecided,
-        OutputProposed,
-        PlanAsked,
-        PlanDecided,
-        QuestionAnswered,
-        QuestionAsked,
-        QuestionRefused,
-        RequestMade,
-        RunEnded,
-        RunStarted,
-        SolutionCancelled,
-        SolutionClosed,
-        SolutionProposed,
-        SolutionRejected,
-        UsageNoted,
-    )
-    from ideabridge.bridge.loop.question import Question
-    from ideabridge.bridge.loop.settings import Planning
-    from ideabridge.bridge.minds.choice import MindName
-    from ideabridge.bridge.minds.errors import ModelSetupError, ModelUnavailableError
-    from ideabridge.bridge.minds.recorded import Recorded, recording
-    from ideabridge.bridge.minds.settings import ModelConfiguration, SamplingSettings
-    from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
-    from ideabridge.bridge.plan import Plan, PlanLike, WaitingPlan, read_plan
-    from ideabridge.bridge.runs.people import ApprovalRequest, Approver, Decision, DecisionName
-    from ideabridge.bridge.runs.replay import Replay
-    from ideabridge.bridge.runs.run import Run, RunStatus
-    from ideabridge.bridge.runs.runs import RunSummary
-    from ideabridge.bridge.runs.session import Session
-    from ideabridge.bridge.store.errors import (
-        SecretInIdeaError,
-        StaleDriverError,
-        StoreBusyError,
-        StoreError,
-        StoreGoneError,
-        TamperedIdeaError,
-        UnknownIdeaError,
-        UnknownPublicationError,
-        UnknownRunError,
-    )
-    from ideabridge.bridge.store.idea import Answer, Idea, IdeaMeta, Publication
-    from ideabridge.bridge.store.ideas import IdeaFilter
-    from ideabridge.bridge.store.sqlite import sqlite3
-    from ideabridge.bridge.store.store import Store
-    from ideabridge.bridge.trust import TrustError, trust_file
-
-__all__ = [
-    "Answer",
-    "ApprovalAsked",
-    "ApprovalRequest",
-    "ApprovalRule",
-    "ApprovalRules",
-    "Approver",
-    "Bridge",
-    "CallDecided",
-    "CallDeniedError",
-    "CallError",
-    "CallFailedError",
-    "CallFinished",
-    "CallProposed",
-    "CallStarted",
-    "CancelledCallsError",
-    "Configuration",
-    "ConfigurationError",
-    "Decider",
-    "Decision",
-    "DecisionError",
-    "DecisionName",
-    "Draft",
-    "Event",
-    "FinishedRunError",
-    "ForkError",
-    "GroupCommitted",
-    "GroupFailedError",
-    "Handler",
-    "Handlers",
-    "Idea",
-    "IdeaFilter",
-    "IdeaMeta",
-    "InterruptedRunError",
-    "Limits",
-    "Message",
-    "MessageAdded",
-    "MessageError",
-    "Mind",
-    "MindError",
-    "MindName",
-    "MindUnavailableError",
-    "ModelConfiguration",
-    "ModelSetupError",
-    "ModelUnavailableError",
-    "ModuleConfiguration",
-    "ModuleStatus",
-    "NameInUseError",
-    "NoAlternativeError",
-    "OutcomeAsked",
-    "OutcomeDecided",
-    "OutputProposed",
-    "OutputTypeError",
-    "Plan",
-    "PlanAsked",
-    "PlanDecided",
-    "PlanDraft",
-    "PlanError",
-    "PlanLike",
-    "Planning",
-    "Publication",
-    "PublicationError",
-    "Question",
-    "QuestionAnswered",
-    "QuestionAsked",
-    "QuestionRefused",
-    "Recorded",
-    "RejectedSolutionError",
-    "Replay",
-    "Request",
-    "RequestMade",
-    "Run",
-    "RunEnded",
-    "RunFailedError",
-    "RunStarted",
-    "RunStatus",
-    "RunSummary",
-    "SamplingSettings",
-    "SecretGivenError",
-    "SecretInIdeaError",
-    "Session",
-    "SettledTurnError",
-    "SolutionCancelled",
-    "SolutionClosed",
-    "SolutionProposed",
-    "SolutionRejected",
-    "StaleDriverError",
-    "Store",
-    "StoreBusyError",
-    "StoreError",
-    "StoreGoneError",
-    "TamperedIdeaError",
-    "TrustError",
-    "UnknownIdeaError",
-    "UnknownOutcomeError",
-    "UnknownPathError",
-    "UnknownPublicationError",
-    "UnknownRunError",
-    "UnwrittenRunError",
-    "Usage",
-    "UsageNoted",
-    "WaitingPlan",
-    "load_configuration",
-    "parse_configuration",
-    "read_plan",
-    "recording",
-    "report_lines",
-    "report_of",
-    "sqlite3",
-    "trust_file",
-]
+    from ideabridge.bridge.bridge import Bridge as Bridge
+    from ideabridge.bridge.configuration import ApprovalRule as ApprovalRule
+    from ideabridge.bridge.configuration import ApprovalRules as ApprovalRules
+    from ideabridge.bridge.configuration import Configuration as Configuration
+    from ideabridge.bridge.configuration import ConfigurationError as ConfigurationError
+    from ideabridge.bridge.configuration import Limits as Limits
+    from ideabridge.bridge.configuration import load_configuration as load_configuration
+    from ideabridge.bridge.configuration import parse_configuration as parse_configuration
+    from ideabridge.bridge.context.errors import MessageError as MessageError
+    from ideabridge.bridge.context.messages import Draft as Draft
+    from ideabridge.bridge.context.messages import Handler as Handler
+    from ideabridge.bridge.context.messages import Handlers as Handlers
+    from ideabridge.bridge.context.messages import Message as Message
+    from ideabridge.bridge.context.mind import Mind as Mind
+    from ideabridge.bridge.context.mind import MindError as MindError
+    from ideabridge.bridge.context.mind import Usage as Usage
+    from ideabridge.bridge.context.request import Request as Request
+    from ideabridge.bridge.errors import CallDeniedError as CallDeniedError
+    from ideabridge.bridge.errors import CallError as CallError
+    from ideabridge.bridge.errors import CallFailedError as CallFailedError
+    from ideabridge.bridge.errors import CancelledCallsError as CancelledCallsError
+    from ideabridge.bridge.errors import DecisionError as DecisionError
+    from ideabridge.bridge.errors import FinishedRunError as FinishedRunError
+    from ideabridge.bridge.errors import ForkError as ForkError
+    from ideabridge.bridge.errors import GroupFailedError as GroupFailedError
+    from ideabridge.bridge.errors import InterruptedRunError as InterruptedRunError
+    from ideabridge.bridge.errors import MindUnavailableError as MindUnavailableError
+    from ideabridge.bridge.errors import NameInUseError as NameInUseError
+    from ideabridge.bridge.errors import NoAlternativeError as NoAlternativeError
+    from ideabridge.bridge.errors import OutputTypeError as OutputTypeError
+    from ideabridge.bridge.errors import PlanError as PlanError
+    from ideabridge.bridge.errors import PublicationError as PublicationError
+    from ideabridge.bridge.errors import RejectedSolutionError as RejectedSolutionError
+    from ideabridge.bridge.errors import RunFailedError as RunFailedError
+    from ideabridge.bridge.errors import SecretGivenError as SecretGivenError
+    from ideabridge.bridge.errors import SettledTurnError as SettledTurnError
+    from ideabridge.bridge.errors import UnknownOutcomeError as UnknownOutcomeError
+    from ideabridge.bridge.errors import UnknownPathError as UnknownPathError
+    from ideabridge.bridge.errors import UnwrittenRunError as UnwrittenRunError
+    from ideabridge.bridge.lifting.asking import report_lines as report_lines
+    from ideabridge.bridge.lifting.asking import report_of as report_of
+    from ideabridge.bridge.lifting.draft import PlanDraft as PlanDraft
+    from ideabridge.bridge.loop.event import ApprovalAsked as ApprovalAsked
+    from ideabridge.bridge.loop.event import CallDecided as CallDecided
+    from ideabridge.bridge.loop.event import CallFinished as CallFinished
+    from ideabridge.bridge.loop.event import CallProposed as CallProposed
+    from ideabridge.bridge.loop.event import CallStarted as CallStarted
+    from ideabridge.bridge.loop.event import Decider as Decider
+    from ideabridge.bridge.loop.event import Event as Event
+    from ideabridge.bridge.loop.event import GroupCommitted as GroupCommitted
+    from ideabridge.bridge.loop.event import MessageAdded as MessageAdded
+    from ideabridge.bridge.loop.event import OutcomeAsked as OutcomeAsked
+    from ideabridge.bridge.loop.event import OutcomeDecided as OutcomeDecided
+    from ideabridge.bridge.loop.event import OutputProposed as OutputProposed
+    from ideabridge.bridge.loop.event import PlanAsked as PlanAsked
+    from ideabridge.bridge.loop.event import PlanDecided as PlanDecided
+    from ideabridge.bridge.loop.event import QuestionAnswered as QuestionAnswered
+    from ideabridge.bridge.loop.event import QuestionAsked as QuestionAsked
+    from ideabridge.bridge.loop.event import QuestionRefused as QuestionRefused
+    from ideabridge.bridge.loop.event import RequestMade as RequestMade
+    from ideabridge.bridge.loop.event import RunEnded as RunEnded
+    from ideabridge.bridge.loop.event import RunStarted as RunStarted
+    from ideabridge.bridge.loop.event import SolutionCancelled as SolutionCancelled
+    from ideabridge.bridge.loop.event import SolutionClosed as SolutionClosed
+    from ideabridge.bridge.loop.event import SolutionProposed as SolutionProposed
+    from ideabridge.bridge.loop.event import SolutionRejected as SolutionRejected
+    from ideabridge.bridge.loop.event import UsageNoted as UsageNoted
+    from ideabridge.bridge.loop.question import Question as Question
+    from ideabridge.bridge.loop.settings import Planning as Planning
+    from ideabridge.bridge.minds.choice import MindName as MindName
+    from ideabridge.bridge.minds.errors import ModelSetupError as ModelSetupError
+    from ideabridge.bridge.minds.errors import ModelUnavailableError as ModelUnavailableError
+    from ideabridge.bridge.minds.recorded import Recorded as Recorded
+    from ideabridge.bridge.minds.recorded import recording as recording
+    from ideabridge.bridge.minds.settings import ModelConfiguration as ModelConfiguration
+    from ideabridge.bridge.minds.settings import SamplingSettings as SamplingSettings
+    from ideabridge.bridge.modules.settings import ModuleConfiguration as ModuleConfiguration
+    from ideabridge.bridge.modules.settings import ModuleStatus as ModuleStatus
+    from ideabridge.bridge.plan import Plan as Plan
+    from ideabridge.bridge.plan import PlanLike as PlanLike
+    from ideabridge.bridge.plan import WaitingPlan as WaitingPlan
+    from ideabridge.bridge.plan import read_plan as read_plan
+    from ideabridge.bridge.runs.people import ApprovalRequest as ApprovalRequest
+    from ideabridge.bridge.runs.people import Approver as Approver
+    from ideabridge.bridge.runs.people import Decision as Decision
+    from ideabridge.bridge.runs.people import DecisionName as DecisionName
+    from ideabridge.bridge.runs.replay import Replay as Replay
+    from ideabridge.bridge.runs.run import Run as Run
+    from ideabridge.bridge.runs.run import RunStatus as RunStatus
+    from ideabridge.bridge.runs.runs import RunSummary as RunSummary
+    from ideabridge.bridge.runs.session import Session as Session
+    from ideabridge.bridge.store.errors import SecretInIdeaError as SecretInIdeaError
+    from ideabridge.bridge.store.errors import StaleDriverError as StaleDriverError
+    from ideabridge.bridge.store.errors import StoreBusyError as StoreBusyError
+    from ideabridge.bridge.store.errors import StoreError as StoreError
+    from ideabridge.bridge.store.errors import StoreGoneError as StoreGoneError
+    from ideabridge.bridge.store.errors import TamperedIdeaError as TamperedIdeaError
+    from ideabridge.bridge.store.errors import UnknownIdeaError as UnknownIdeaError
+    from ideabridge.bridge.store.errors import UnknownPublicationError as UnknownPublicationError
+    from ideabridge.bridge.store.errors import UnknownRunError as UnknownRunError
+    from ideabridge.bridge.store.idea import Answer as Answer
+    from ideabridge.bridge.store.idea import Idea as Idea
+    from ideabridge.bridge.store.idea import IdeaMeta as IdeaMeta
+    from ideabridge.bridge.store.idea import Publication as Publication
+    from ideabridge.bridge.store.ideas import IdeaFilter as IdeaFilter
+    from ideabridge.bridge.store.sqlite import sqlite3 as sqlite3
+    from ideabridge.bridge.store.store import Store as Store
+    from ideabridge.bridge.trust import TrustError as TrustError
+    from ideabridge.bridge.trust import trust_file as trust_file
 
 _HOMES: Final = {
     "bridge": ("Bridge",),
@@ -366,6 +267,10 @@ _HOMES: Final = {
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:
+    # Type checkers read the imports above; they cannot evaluate this list.
+    __all__ = sorted(_HOME_OF)
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
@@ -375,4 +280,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME_OF})
