@@ -52,14 +52,12 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import ProjectTrust
 
 
-# -- completion ------------------------------------------------------------------------------------------------------
-#
-# The shell asks at each key press, so completion reads the configuration as plain JSON (the project's only if it is
-# trusted) and the store by read-only SQL. If anything goes wrong, it offers nothing: the shell would print an error
-# into the line that the person types.
+# Completion. The shell asks at each key press, so completion reads the configuration as plain JSON (the project's only
+# if it is trusted) and the store by read-only SQL. If anything goes wrong, it offers nothing: the shell would print an
+# error into the line that the person types.
 
 Offers = list[tuple[str, str]]
-"""(what completes the word, what it is)."""
+"""(completed word, its description)."""
 
 _MOST: Final = 100
 
@@ -85,15 +83,34 @@ _TOOLS: Final = (
 _TAGS: Final = "SELECT DISTINCT tag, '' FROM tag_list WHERE substr(tag, 1, length(?1)) = ?1 ORDER BY tag LIMIT ?2"
 
 
-def hosts(incomplete: str) -> Offers:
-    """The hosts there are."""
+def _from_store(*queries: str) -> Callable[[typer.Context, str], Offers]:
+    """A completion that runs these queries, with the beginning of the word and the largest number of rows."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> Offers:
+        found: dict[str, str] = {}
+        try:
+            store = _store(ctx)
+            if not store.is_file():
+                return []
+            address = f"file:{quote(str(store))}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
+                for query in queries:
+                    for name, what in connection.execute(query, (incomplete, _MOST)):
+                        found.setdefault(str(name), " ".join(str(what or "").split())[:60])
+        except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
+            return []
+        return list(found.items())
+
+    return complete
+
+
+def _hosts(incomplete: str) -> Offers:
     from ideabridge.server.hosts.host import HOSTS
 
     return [(host.name, host.title) for host in HOSTS if host.name.startswith(incomplete)]
 
 
-def modules(ctx: typer.Context, incomplete: str) -> Offers:
-    """The configured modules."""
+def _modules(ctx: typer.Context, incomplete: str) -> Offers:
     names: dict[str, Any] = {}
     try:
         for _, content in _configurations(ctx):
@@ -104,81 +121,41 @@ def modules(ctx: typer.Context, incomplete: str) -> Offers:
     return [(name, "") for name in names if name.startswith(incomplete)]
 
 
-def runs(ctx: typer.Context, incomplete: str) -> Offers:
-    """The latest runs."""
-    return _asked(ctx, incomplete, _RUNS)
+def _ideas(ctx: typer.Context, incomplete: str) -> Offers:
+    queries = (_VERSIONS,) if "@" in incomplete else (_NAMES, _RUNS, _IDEAS)
+    return _from_store(*queries)(ctx, incomplete)
 
 
-def names(ctx: typer.Context, incomplete: str) -> Offers:
-    """What is published."""
-    return _asked(ctx, incomplete, _NAMES)
+complete_names: Final = _from_store(_NAMES)
+"""Completes a published name."""
 
-
-def versions(ctx: typer.Context, incomplete: str) -> Offers:
-    """Every version of what is or was published."""
-    return _asked(ctx, incomplete, _VERSIONS)
-
-
-def ideas(ctx: typer.Context, incomplete: str) -> Offers:
-    """What names an idea: what is published, the latest runs and the latest ideas."""
-    return _asked(ctx, incomplete, _VERSIONS if "@" in incomplete else _NAMES, _RUNS, _IDEAS)
-
-
-def tools(ctx: typer.Context, incomplete: str) -> Offers:
-    """The tools that saved ideas call."""
-    return _asked(ctx, incomplete, _TOOLS)
-
-
-def tags(ctx: typer.Context, incomplete: str) -> Offers:
-    """The tags of ideas."""
-    return _asked(ctx, incomplete, _TAGS)
-
-
-BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
-    "HOST": hosts,
-    "MODULE": modules,
-    "RUN": runs,
-    "RUN|APPROVAL": runs,
-    "REF": ideas,
-    "NAME@VERSION": versions,
-    "TOOL": tools,
-    "TAG": tags,
+_BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
+    "HOST": _hosts,
+    "MODULE": _modules,
+    "RUN": _from_store(_RUNS),
+    "RUN|APPROVAL": _from_store(_RUNS),
+    "REF": _ideas,
+    "NAME@VERSION": _from_store(_VERSIONS),
+    "TOOL": _from_store(_TOOLS),
+    "TAG": _from_store(_TAGS),
 }
-"""What completes an argument or the value of an option, by its metavar."""
-
-
-def _asked(ctx: typer.Context, incomplete: str, *queries: str) -> Offers:
-    found: dict[str, str] = {}
-    try:
-        store = _store(ctx)
-        if not store.is_file():
-            return []
-        address = f"file:{quote(str(store))}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
-            for query in queries:
-                for name, what in connection.execute(query, (incomplete, _MOST)):
-                    found.setdefault(str(name), " ".join(str(what or "").split())[:60])
-    except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
-        return []
-    return list(found.items())
+"""The completion of an argument or an option's value, by its metavar."""
 
 
 def _store(ctx: typer.Context) -> Path:
-    """Where the store is, by the command line, else the configuration, else where it is by default."""
-    given = _given(ctx, "store")
-    if given is not None:
-        return given.expanduser().absolute()
+    """The store of the command line, else of the configuration, else the default one."""
+    chosen = _shared_option(ctx, "store")
+    if chosen is not None:
+        return chosen.expanduser().absolute()
     for folder, content in _configurations(ctx):
         configured = content.get("store")
         if isinstance(configured, str):
             return folder / Path(configured).expanduser()
-    import platformdirs
-
-    return platformdirs.user_data_path("ideabridge") / "ideas.sqlite"
+    return Path(default_store())
 
 
 def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """(folder, content as it stands there) of each configuration that would be used, the topmost first.
+    """(folder, unchecked content) of each configuration that would be used, the one that overrides the others first.
 
     Raises:
         OSError, ValueError, TrustError: one cannot be read.
@@ -187,11 +164,11 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
 
     from ideabridge.bridge.trust import FILE_NAME, is_project_file, is_trusted, read_own
 
-    project = (_given(ctx, "project") or Path.cwd()).expanduser().absolute()
-    given = _given(ctx, "config")
+    project = (_shared_option(ctx, "project") or Path.cwd()).expanduser().absolute()
+    chosen = _shared_option(ctx, "config")
     own = platformdirs.user_config_path("ideabridge") / FILE_NAME
-    file = project / FILE_NAME if given is None else given.expanduser().absolute()
-    if given is not None and not is_project_file(file, project):
+    file = project / FILE_NAME if chosen is None else chosen.expanduser().absolute()
+    if chosen is not None and not is_project_file(file, project):
         files = [file]
     else:
         files = [file, own] if file.is_file() and is_trusted(file) else [own]
@@ -201,22 +178,14 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
             yield file.parent, cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 
 
-def _given(ctx: typer.Context, option: str) -> Path | None:
-    """The value of a shared option, wherever on the line it stands."""
-    for context in _contexts(ctx):
-        value = context.params.get(option)
-        if value is not None:
-            return Path(str(value))
+def _shared_option(ctx: Any, name: str) -> Path | None:
+    """The value of a shared option, given before or after the command."""
+    while ctx is not None:
+        if ctx.params.get(name) is not None:
+            return Path(str(ctx.params[name]))
+        ctx = ctx.parent
     return None
 
-
-def _contexts(ctx: Any) -> Iterator[Any]:
-    while ctx is not None:
-        yield ctx
-        ctx = ctx.parent
-
-
-# -- options ---------------------------------------------------------------------------------------------------------
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The configuration. Default: ideabridge.json.")
@@ -450,7 +419,7 @@ def _complete(annotation: Any) -> None:
     """Set the shell completion of an argument or an option."""
     for told in getattr(annotation, "__metadata__", ()):
         if isinstance(told, ArgumentInfo | OptionInfo) and told.autocompletion is None and told.metavar is not None:
-            told.autocompletion = BY_METAVAR.get(told.metavar.strip("[].").removesuffix("]"))
+            told.autocompletion = _BY_METAVAR.get(told.metavar.strip("[].").removesuffix("]"))
 
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -494,8 +463,6 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
             print_json(error_json(message, kind, int(code)))
         return code
 
-
-# -- project file ----------------------------------------------------------------------------------------------------
 
 _NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)")
 _INDENT: Final = 10

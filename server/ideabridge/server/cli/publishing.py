@@ -22,8 +22,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.ideas import RefArgument, app, first_line, publication_json
 from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
-from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.options import names as complete_names
+from ideabridge.server.cli.options import Options, command, complete_names
 from ideabridge.server.cli.stores import (
     REF_HELP,
     lookup_idea,
