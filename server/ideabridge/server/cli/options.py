@@ -1,6 +1,6 @@
 """The shared options of the commands, and `command`, which adds them and turns errors into exit codes.
 
-Shell completion and the question whether to trust a project file belong to the options too.
+The module also has shell completion and the question whether to trust a project file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shlex
 import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -188,7 +188,7 @@ def _shared_option(ctx: Any, name: str) -> Path | None:
 
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The configuration. Default: ideabridge.json.")
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file. Default: ideabridge.json.")
 ]
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", metavar="DIR", help="The project folder. Default: the current one.")
@@ -204,11 +204,11 @@ InputOption = Annotated[
         "--input",
         "-i",
         metavar="JSON|@FILE|KEY=VALUE",
-        help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
+        help="The input (†input): a JSON object, @FILE with one, or key=value; may be repeated.",
     ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
-AfterOption = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")]
+AfterOption = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Continue after this cursor.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
@@ -221,9 +221,13 @@ _ADDED: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
+Line = tuple[str, str | None]
+"""(text, style)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The shared options of one command line, wherever in it they stood."""
+    """The shared options of one command line, given before or after the command."""
 
     config: Path | None = None
     project: Path | None = None
@@ -235,7 +239,7 @@ class Options:
 
     @property
     def again(self) -> str:
-        """The options as they are to be written behind another command that shall find the same."""
+        """The same options, as words for another command line."""
         named = (("--config", self.config), ("--project", self.project), ("--store", self.store))
         words = [word for option, value in named if value is not None for word in (option, str(value))]
         words += [word for file in self.tools for word in ("--tools", str(file))]
@@ -243,11 +247,19 @@ class Options:
         return "".join(f" {shlex.quote(word)}" for word in words)
 
     def print_or_say(self, value: JSON, text: str) -> None:
-        """Print `value` with `--json`; else say `text`, what was done."""
+        """Print `value` with `--json`; else report `text`, what was done, on standard error."""
         if self.json:
             print_json(value)
         else:
             say(text, "green")
+
+    def print_lines(self, value: JSON, lines: Iterable[Line]) -> None:
+        """Print `value` with `--json`; else the lines."""
+        if self.json:
+            print_json(value)
+        else:
+            for text, style in lines:
+                show(text, style)
 
     def print_rows(
         self,
@@ -258,14 +270,14 @@ class Options:
         empty: str,
         more: str | None = None,
     ) -> None:
-        """Print `value` with `--json`; else a table of `rows`, or say `empty` if there are none.
+        """Print `value` with `--json`; else a table of `rows`, or `empty` if there are no rows.
 
         Args:
-            value: the same as JSON.
-            titles: of the columns.
+            value: the rows as JSON.
+            titles: the titles of the columns.
             rows: the rows of this page.
             empty: why there are no rows.
-            more: where the next page begins; None: this is the last one.
+            more: the cursor of the next page; None: this is the last one.
         """
         if self.json:
             print_json(value)
@@ -277,22 +289,18 @@ class Options:
             say(empty)
 
     def folder(self) -> Path:
-        """The project folder, absolute.
-
-        Raises:
-            UsageError: it is not a folder.
-        """
+        """The absolute path of the project folder; `UsageError` if it is not a folder."""
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
             raise UsageError(f"--project: {folder} is no folder")
         return folder
 
     def project_file(self) -> Path | None:
-        """The configuration file that counts as the project's, absolute; None: `--config` names one elsewhere.
+        """The absolute path of the project's configuration file; None: `--config` is a file outside the project.
 
-        A repository can bring an entry for a host that starts us with any options in any folder of it, so `--config`
-        names the project's file also where it is in the current folder and `--project` names another, and where it is
-        elsewhere in the repository of either.
+        A repository can contain an entry for a host that starts ideabridge with any options in any of its folders. So
+        `--config` is the project's file also if it is in the current folder while `--project` is another folder, and if
+        it is anywhere in the repository of either.
         """
         from ideabridge.bridge.trust import FILE_NAME, is_project_file, repository_of
 
@@ -303,20 +311,20 @@ class Options:
         return file if any(is_project_file(file, folder) for folder in folders if folder is not None) else None
 
     def configuration(self, *, asking: bool = True) -> Configuration:
-        """The configuration with these options over it; the store always stands in it.
+        """The configuration, overridden by these options. It always has a store.
 
         Args:
-            asking: ask the person at the terminal about a project file that is not trusted, and report what of it is
-                not used.
+            asking: ask the person at the terminal about a project file that is not trusted, and report which of its
+                settings are ignored.
 
         Raises:
             ConfigurationError: see `load_configuration`.
-            UsageError: a folder or a file of tools is not there.
+            UsageError: a folder or a file of tools does not exist.
         """
         from ideabridge.bridge.configuration import load_configuration, load_workspace
 
         if asking and self._loaded:
-            # A command may ask for it twice: a person is asked once.
+            # A command may read it twice, but the person is asked once.
             return self._loaded[0]
         file = self.project_file()
         if file is None:
@@ -347,16 +355,16 @@ class Options:
 
 
 def default_store() -> str:
-    """The store where none is configured. Opening it makes its folder."""
+    """The path of the store if none is configured. Opening it creates its folder."""
     import platformdirs
 
     return str(platformdirs.user_data_path("ideabridge") / "ideas.sqlite")
 
 
-def _merged(before: Options, given: dict[str, Any]) -> Options:
-    """What stood before the command, with what stood after it over it."""
-    tools = cast("list[Path]", given.pop("tools", None) or [])
-    changes = {name: value for name, value in given.items() if value not in (None, False)}
+def _merged(before: Options, after: dict[str, Any]) -> Options:
+    """The options before the command, overridden by those after it."""
+    tools = cast("list[Path]", after.pop("tools", None) or [])
+    changes = {name: value for name, value in after.items() if value not in (None, False)}
     return replace(before, **changes, tools=(*before.tools, *tools))
 
 
@@ -366,7 +374,8 @@ _Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | N
 def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
     """Add the shared options in `names` to a command, as one argument `options`, and turn its errors into exit codes.
 
-    The command returns an exit code, or None for 0. It may be a coroutine function.
+    The command returns an exit code, or None for 0, or a coroutine that does. Standard input is read before the
+    coroutine starts: Ctrl-C does not interrupt a read in the event loop.
     """
 
     def decorate(function: _Command) -> Callable[..., None]:
@@ -385,8 +394,8 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
         @functools.wraps(function)
         def wrapper(**arguments: Any) -> None:
             before = arguments.pop("ctx").obj
-            given = {name: arguments.pop(name) for name in names}
-            options = _merged(before if isinstance(before, Options) else Options(), given)
+            after = {name: arguments.pop(name) for name in names}
+            options = _merged(before if isinstance(before, Options) else Options(), after)
 
             def work() -> int | None:
                 result = function(options, **arguments)
@@ -417,21 +426,21 @@ def _run(coroutine: Coroutine[Any, Any, int | None]) -> int | None:
 
 def _complete(annotation: Any) -> None:
     """Set the shell completion of an argument or an option."""
-    for told in getattr(annotation, "__metadata__", ()):
-        if isinstance(told, ArgumentInfo | OptionInfo) and told.autocompletion is None and told.metavar is not None:
-            told.autocompletion = _BY_METAVAR.get(told.metavar.strip("[].").removesuffix("]"))
+    for info in getattr(annotation, "__metadata__", ()):
+        if isinstance(info, ArgumentInfo | OptionInfo) and info.autocompletion is None and info.metavar is not None:
+            info.autocompletion = _BY_METAVAR.get(info.metavar.strip("[].").removesuffix("]"))
 
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def _drop_output() -> None:
-    """Let what is still to be written to standard output go nowhere."""
+    """Discard what is still to be written to standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
-    """Do `work`; errors become one line each on standard error (and, with `json`, one object) and an exit code."""
+    """Run `work` and return its exit code. An error is reported on standard error; with `json` also as one object."""
     try:
         return int(work() or 0)
     except (typer.Exit, typer.Abort, SystemExit):
@@ -439,7 +448,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
     except KeyboardInterrupt:
         return ExitCode.CANCELLED
     except BrokenPipeError:
-        # Whoever read our output has gone: nothing more can be told, and that is no fault.
+        # The reader of the output has gone, which is not an error.
         _drop_output()
         return ExitCode.DONE
     except BaseException as error:
@@ -470,7 +479,7 @@ _SHOWN_FILES: Final = 20
 
 
 def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> bool:
-    """Ask the person at the terminal whether to trust a project file, and keep a yes."""
+    """Ask the person at the terminal whether to trust a project file, and store a yes."""
     from ideabridge.bridge.trust import keep_trusted
 
     _print(standing, parsed, user, say, err().width)
@@ -493,7 +502,7 @@ def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> b
 
 
 def show_standing(standing: ProjectTrust, parsed: Configuration, user: Configuration, *, as_json: bool) -> None:
-    """Print what a project file would do, and its hash."""
+    """Print the effects of a project file, and its hash."""
     if as_json:
         print_json(standing_json(standing, parsed, user))
         return
@@ -504,7 +513,7 @@ def show_standing(standing: ProjectTrust, parsed: Configuration, user: Configura
 def _print(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, put: Callable[[str], None], width: int | None
 ) -> None:
-    """What a project file would do, within the width of the terminal; elsewhere each thing is one line."""
+    """Print the effects of a project file, wrapped to `width` columns; None: each effect is one line."""
     found = standing.found
     if standing.is_trusted and standing.before is not None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
@@ -515,24 +524,21 @@ def _print(
         head = f"{found.file} is not trusted. It would do this:"
     files = list(found.digests)
     more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
-    told = [
+    lines = [
         ("", head),
         *((what, path) for path, what in standing.changed),
         *_effects(standing, parsed, user),
         ("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."),
     ]
-    for number, (what, text) in enumerate(told):
+    for number, (what, text) in enumerate(lines):
         plain = clean(text).replace("\n", "\\n").replace("\t", "\\t")
         first, further = ("", "") if number == 0 else (what.ljust(_INDENT), " " * _INDENT)
-        lines = [first + plain]
-        if width is not None:
-            lines = wrapped(plain, width, first=first, further=further)
-        for line in lines:
+        for line in [first + plain] if width is None else wrapped(plain, width, first=first, further=further):
             put(line)
 
 
 def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
-    """(what happens, to what) of everything that a project file asks for, in full."""
+    """(verb, object) of each effect of a project file, in full."""
     from ideabridge.bridge.configuration import ConfigurationError, lay_over
     from ideabridge.bridge.trust import trust_command
 
@@ -575,7 +581,7 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:
-    """The environment variables that a project file names and that may hold a secret, with the places."""
+    """The environment variables in a project file that may hold a secret, each with its places."""
     from ideabridge.bridge.trust import HARMLESS
 
     found: dict[str, list[str]] = {}
@@ -595,7 +601,7 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
 
 
 def standing_json(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> JSONObject:
-    """What a project file would do, for machines."""
+    """The effects of a project file as JSON."""
     found = standing.found
     state = "trusted" if standing.is_trusted else "changed" if standing.changed else "untrusted"
     effects: list[JSON] = [{"what": what, "text": text} for what, text in _effects(standing, parsed, user)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -22,14 +23,13 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.ideas import RefArgument, app, first_line, publication_json
 from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
-from ideabridge.server.cli.options import Options, command, complete_names
+from ideabridge.server.cli.options import InputOption, Line, Options, command, complete_names
 from ideabridge.server.cli.stores import (
-    REF_HELP,
     lookup_idea,
     lookup_run,
+    open_bridge,
     open_store,
     resolve_idea,
-    with_existing_store,
 )
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
@@ -44,35 +44,32 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=comp
 VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")]
 ToOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; a new name, everybody."),
+    typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; for a new name, everybody."),
 ]
-_NAMED: Final = 4
-"""Paths that an example names one by one."""
-
 AcceptOption = Annotated[
     list[str] | None,
-    typer.Option("--accept", metavar="all|PATH", help="What may stay as it is; may be repeated."),
+    typer.Option("--accept", metavar="all|PATH", help="A value that may stay as it is; may be repeated."),
 ]
 TakeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--take", metavar="PATH=REFERENCE", help="What stands there instead, such as calls.0.repo=†input.repo."
+        "--take", metavar="PATH=REFERENCE", help="What to put there instead, such as calls.0.repo=†input.repo."
     ),
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated. Default: alike ones."),
+    typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated. Default: similar runs."),
 ]
 
 
 def read_decisions(
     options: Options, accept: list[str] | None, take: list[str] | None, runs: list[str] | None
 ) -> JSONObject:
-    """The options as `choices`; a pick is written `PATH={"pick": JMESPath, "from": REFERENCE}`.
+    """The options as `choices` of `Bridge.lift`. A pick is written `PATH={"pick": JMESPath, "from": REFERENCE}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
-        UnknownRunError: `--with` names no run.
+        UnknownRunError: `--with` is not a run.
     """
     choices: JSONObject = {}
     if accept:
@@ -92,32 +89,26 @@ def read_decisions(
 
 @app.command("lift")
 @command("config", "project", "store", "tools", "allow_all", "json")
-def lift_run(
+async def lift_run(
     options: Options,
     ref: Annotated[str, typer.Argument(metavar="RUN", help="A run (`last`: the newest), or an idea.")],
     accept: AcceptOption = None,
     take: TakeOption = None,
     runs: WithOption = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Run the plan too, if it only reads (or with --allow-all).")
+        bool, typer.Option("--live", help="Also run the plan, if it only reads (or with --allow-all).")
     ] = False,
 ) -> int:
-    """Show the plan a run would be published as: each part, where it comes from, and what a person must accept.
+    """Show the plan that a run would be published as: each part, its origin, and what a person must accept.
 
-    Exit code 1 where something is still to be accepted, or the plan does not do what the run did.
+    Exit code 1 if something is still to be accepted, or if the plan does not do what the run did.
     """
-    import anyio
-
-    choices = read_decisions(options, accept, take, runs)
-    return anyio.run(_lift, options, lookup_idea(options, ref), choices, live)
-
-
-async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.lifting.asking import report_lines, report_of
     from ideabridge.server.cli.connecting import connected
 
-    async with connected(Bridge(with_existing_store(options))) as bridge:
+    choices = read_decisions(options, accept, take, runs)
+    ref = lookup_idea(options, ref)
+    async with connected(open_bridge(options)) as bridge:
         decided = bridge.lift(ref, choices=choices)
         report = report_of(decided)
         lines = report_lines(report)
@@ -126,13 +117,9 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
             plan = decided.with_input(function.input or {})
             why, different = await bridge.drift(plan, function.run.result, effects=options.allow_all)
             report["live"] = {"not_run": why, "difference": different}
-            told = f"not run: {why}" if why is not None else different or "run again, it gives the same"
-            lines.append((f"live: {told}", "yellow" if why is not None or different is not None else "green"))
-    if options.json:
-        print_json(report)
-    else:
-        for text, style in lines:
-            show(fit(text, 4), style)
+            result = f"not run: {why}" if why is not None else different or "run again, it gives the same"
+            lines.append((f"live: {result}", "yellow" if why is not None or different is not None else "green"))
+    options.print_lines(report, ((fit(text, 4), style) for text, style in lines))
     still = any(not one["accepted"] for one in report["asks"])
     drifted = as_object(report.get("live")).get("difference") is not None
     return 1 if still or drifted or not report["consistent"] else 0
@@ -144,16 +131,15 @@ async def verify_ideas(
     options: Options,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", autocompletion=complete_names, help="Published names; none: all."),
+        typer.Argument(metavar="[NAME]...", autocompletion=complete_names, help="Published names. Default: all."),
     ] = None,
     live: Annotated[bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")] = True,
 ) -> int:
-    """Check whether published ideas still work: whether their tools are unchanged, and their plans give what they
-    gave. Exit code 1 if one does not.
-    """
-    from ideabridge.bridge.bridge import Bridge
+    """Check that published ideas still work: their tools are unchanged, and their plans give the same results.
 
-    async with Bridge(with_existing_store(options)) as bridge:
+    Exit code 1 if one does not.
+    """
+    async with open_bridge(options) as bridge:
         verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
     if options.json:
         print_json({"ideas": list[JSON](one.to_json() for one in verdicts)})
@@ -169,9 +155,6 @@ async def verify_ideas(
     return 1 if any(verdict.faults for verdict in verdicts) else 0
 
 
-# -- publishing ----------------------------------------------------------------------------------------------------
-
-
 async def publish(
     bridge: Bridge,
     ref: str,
@@ -183,10 +166,10 @@ async def publish(
     choices: JSONObject | None = None,
     to: str | None = None,
 ) -> Publication | None:
-    """Publish an idea or a run; what a person must decide first is asked at a terminal. None: the person gave up.
+    """Publish an idea or a run, and ask at a terminal for the necessary decisions. None: the person gave up.
 
     Raises:
-        PublicationError: it cannot be published so. Where something is to be decided, it says with which options.
+        PublicationError: it cannot be published so. If decisions are missing, the error lists the options for them.
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
     from ideabridge.bridge.errors import PublicationError, UndecidedError
@@ -197,7 +180,7 @@ async def publish(
         try:
             found = await decided_at_terminal(bridge, ref, decided)
         except PublicationError:
-            # It cannot be a plan; publishing says why, or that it answers as recorded.
+            # It cannot be a plan. Publishing reports why, or publishes the recorded answer.
             found = decided
         if found is None:
             return None
@@ -211,13 +194,13 @@ async def publish(
 
 
 def _how_to_decide(error: UndecidedError, again: str) -> Iterator[str]:
-    """What is open, and the command line that decides it."""
+    """The open decisions, and the command lines that make them."""
     yield from error.open
     if error.unexplained:
         yield "say where these values come from: --take PATH=†input.NAME, or --take PATH=†results.0"
     if error.paths:
         yield "accept what may stay (--accept PATH, or --accept all), or name another run of the task (--with RUN)"
-    accepted = error.paths if len(error.paths) <= _NAMED else ["all"]
+    accepted = error.paths if len(error.paths) <= 4 else ["all"]
     words = [*(f"--take {path}=†input.NAME" for path in error.unexplained), *(f"--accept {path}" for path in accepted)]
     yield f"ideabridge ideas publish {again} {' '.join(words)}"
     yield f"ideabridge ideas publish {again} --answer recorded gives the recorded answer, and nothing runs"
@@ -225,7 +208,7 @@ def _how_to_decide(error: UndecidedError, again: str) -> Iterator[str]:
 
 @app.command("publish")
 @command("config", "project", "store", "tools", "json")
-def publish_idea(
+async def publish_idea(
     options: Options,
     ref: RefArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tool: a-z, 0-9 and _.")],
@@ -237,8 +220,8 @@ def publish_idea(
         typer.Option(
             "--answer",
             metavar="auto|recorded|plan|solve",
-            help="recorded: the stored answer, for its own input. plan: run it with new input. solve: ask a mind anew,"
-            " guided by the plan. auto: plan where there is one, else solve.",
+            help="recorded: the stored answer, for the recorded input. plan: run the plan with new input. solve: ask a"
+            " mind again, guided by the plan. auto: plan if there is one, else solve.",
         ),
     ] = "auto",
     accept: AcceptOption = None,
@@ -248,22 +231,14 @@ def publish_idea(
 ) -> int:
     """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
 
-    What a person must decide first is asked at the terminal.
+    At a terminal you are asked for the necessary decisions.
     """
-    import anyio
-
-    choices = read_decisions(options, accept, take, runs)
-    return anyio.run(_publish, options, lookup_idea(options, ref), name, description, answer, choices, to)
-
-
-async def _publish(
-    options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject, to: str | None
-) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
 
-    async with connected(Bridge(with_existing_store(options))) as bridge:
-        # What is read-only and what is demanded stands in the tools' own schemas.
+    choices = read_decisions(options, accept, take, runs)
+    ref = lookup_idea(options, ref)
+    async with connected(open_bridge(options)) as bridge:
+        # The modules are connected because the tools' definitions say what is read-only and what is required.
         publication = await publish(
             bridge, ref, name, options, description=description, answer=answer, choices=choices, to=to
         )
@@ -271,23 +246,23 @@ async def _publish(
             say("nothing was published", "yellow")
             return ExitCode.FAILED
         change = bridge.store.change_of(publication)
-        given = bridge.store.publications.shares(name)
+        shares = bridge.store.publications.shares(name)
     if options.json:
         print_json({**publication_json(publication), "breaking": list[JSON](change.breaking)})
     else:
         say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
         say(publication.description, "dim")
         if to is not None:
-            say(_audience_text(name, given))
+            say(_audience_text(name, shares))
         for line in change.breaking:
             say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
         if not publication.live:
-            say(f"{name} is pinned to another version, and stays with it (`ideas unpin`)", "yellow")
+            say(f"{name} is pinned to another version and still means that one (`ideas unpin`)", "yellow")
     return 0
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Who has a published name besides its owner, for people."""
+    """Who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:
@@ -301,27 +276,23 @@ def share_idea(
     options: Options,
     name: NameArgument,
     to: Annotated[
-        str, typer.Option("--to", metavar="me|all|USER,...", help="Who gets it: its owner alone, everybody, or users.")
+        str, typer.Option("--to", metavar="me|all|USER,...", help="Who gets it: only its owner, everybody, or users.")
     ],
 ) -> None:
-    """Give a published tool to other users than before. It stays its owner's."""
+    """Change the users of a published tool. Its owner stays the same."""
     from ideabridge.bridge.publishing.publishing import read_audience
     from ideabridge.bridge.store.users import person_of
 
     with open_store(options) as store:
         store.publications.share(name, read_audience(store, to))
-        given = store.publications.shares(name)
-    options.print_or_say(
-        {"name": name, "to": [person_of(caller) or "all" for caller in given]}, _audience_text(name, given)
-    )
+        shares = store.publications.shares(name)
+    people: list[JSON] = [person_of(caller) or "all" for caller in shares]
+    options.print_or_say({"name": name, "to": people}, _audience_text(name, shares))
 
 
 @app.command("unpublish")
 @command("config", "project", "store", "json")
-def unpublish_idea(
-    options: Options,
-    name: NameArgument,
-) -> None:
+def unpublish_idea(options: Options, name: NameArgument) -> None:
     """Withdraw a published tool. The idea and every version stay in the store."""
     with open_store(options) as store:
         store.publications.unpublish(name)
@@ -335,41 +306,35 @@ def call_idea(
     name: Annotated[
         str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name, or NAME@VERSION.")
     ],
-    input: Annotated[  # noqa: A002 - the vocabulary's word
-        list[str] | None,
-        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),
-    ] = None,
-) -> int:
+    input: InputOption = None,  # noqa: A002
+) -> Coroutine[None, None, int]:
     """Call a published idea as an assistant would, and print its answer.
 
-    Input that is required and not given is asked for, at a terminal.
+    At a terminal you are asked for missing required input.
     """
-    import anyio
-
-    given = read_input(input) or {}
+    arguments = read_input(input) or {}
     with open_store(options) as store:
         publication = store.publications.named(name)
-    return anyio.run(_call, options, name, publication, given)
+    return _call(options, name, publication, arguments)
 
 
 async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.runs.replay import check_arguments
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
 
-    if _lacking(publication, arguments) and at_terminal():
+    if at_terminal() and any(key not in arguments for key in _required(publication)):
         say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")
-        asked = await ask_input(publication.input_schema or {}, arguments)
-        if asked is None:
+        complete = await ask_input(publication.input_schema or {}, arguments)
+        if complete is None:
             say("nothing was called", "yellow")
             return ExitCode.FAILED
-        arguments = asked
+        arguments = complete
     try:
         check_arguments(publication, arguments)
     except ValueMismatchError as error:
         raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
-    async with Bridge(with_existing_store(options)) as bridge:
+    async with open_bridge(options) as bridge:
         async with show_connecting(bridge, quiet=options.json):
             replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
@@ -382,26 +347,22 @@ async def _call(options: Options, name: str, publication: Publication, arguments
         return 0
 
 
-def _required(publication: Publication) -> list[str]:
-    found = (publication.input_schema or {}).get("required")
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-
-
-def _lacking(publication: Publication, arguments: JSONObject) -> list[str]:
-    return [name for name in _required(publication) if name not in arguments]
+def _required(publication: Publication) -> list[JSON]:
+    names = (publication.input_schema or {}).get("required")
+    return names if isinstance(names, list) else []
 
 
 def _input_lines(name: str, publication: Publication) -> Iterator[str]:
-    """What a published idea takes, a line for each part, and a call of it as an example."""
-    fields = (publication.input_schema or {}).get("properties")
-    needed = _required(publication)
-    yield "it takes:" if fields else "it takes no input"
-    for key, field in (fields if isinstance(fields, dict) else {}).items():
-        told = field if isinstance(field, dict) else {}
-        kind = told.get("type", "any")
+    """The input of a published idea, a line for each member, and an example call."""
+    members = as_object((publication.input_schema or {}).get("properties"))
+    yield "it takes:" if members else "it takes no input"
+    for key, schema in members.items():
+        member = as_object(schema)
+        kind = member.get("type", "any")
         kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
-        says = f": {first_line(str(told['description']))}" if told.get("description") else ""
-        yield f"  {key} ({kinds}{'' if key in needed else ', may be left out'}){says}"
+        description = f": {first_line(str(member['description']))}" if member.get("description") else ""
+        optional = "" if key in _required(publication) else ", may be left out"
+        yield f"  {key} ({kinds}{optional}){description}"
     recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
     if isinstance(recorded, dict) and recorded:
         words = [_word(key, value) for key, value in list(recorded.items())[:5]]
@@ -409,20 +370,17 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
 
 
 def _word(key: str, value: JSON) -> str:
-    # Text that would be read as JSON is written as JSON.
+    # A text that could be read as JSON is written as a JSON string.
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")
 
 
-# -- deciding at the terminal --------------------------------------------------------------------------------------
-
-
 async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> JSONObject | None:
-    """Ask a person about everything that is still open; None: the person gave up.
+    """Ask a person for every open decision and return the completed `choices`; None: the person gave up.
 
     Raises:
-        PublicationError: it cannot be a plan whatever is accepted.
+        PublicationError: it cannot be a plan, whatever is accepted.
     """
     from ideabridge.bridge.lifting.asking import open_asks, report_lines, report_of
 
@@ -431,25 +389,25 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
     shown = False
     while True:
         decided = bridge.lift(ref, choices=choices)
-        left = open_asks(decided)
-        if not left:
+        questions = open_asks(decided)
+        if not questions:
             return choices
         if not shown:
             for text, style in report_lines(report_of(decided)):
                 say(text, style)
             shown = True
-        answer = await _ask(left[0])
+        path, answer = questions[0].path, await _ask(questions[0])
         if answer is None:
             return None
         accept, take = choices.get("accept"), choices.get("take")
         if answer == "accept":
-            choices = {**choices, "accept": [*(accept if isinstance(accept, list) else []), left[0].path]}
+            choices = {**choices, "accept": [*(accept if isinstance(accept, list) else []), path]}
         else:
-            choices = {**choices, "take": {**as_object(take), left[0].path: answer}}
+            choices = {**choices, "take": {**as_object(take), path: answer}}
 
 
 async def _ask(ask: Ask) -> JSON:
-    """`accept`, what to take instead, or None to give up."""
+    """`accept`, the reference or pick to take instead, or None to give up."""
     say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
     for number, origin in enumerate(origins, 1):
@@ -469,21 +427,21 @@ async def _ask(ask: Ask) -> JSON:
         say(f"  expected {', '.join(words)}, or a reference that begins with †")
 
 
-# -- versions --------------------------------------------------------------------------------------------------------
-
-
 @app.command("history")
 @command("config", "project", "store", "json")
 def show_history(options: Options, name: NameArgument) -> int:
-    """List the versions of a name: when each was published, from which idea, and what in it breaks callers."""
-    told: list[JSONObject] = []
+    """List the versions of a name: the time, the idea, and the changes that break callers."""
+    listed: list[JSON] = []
+    lines: list[Line] = []
     with open_store(options) as store:
         versions = store.publications.versions(name)
-        for place, one in enumerate(versions):
-            before = versions[place + 1] if place + 1 < len(versions) else None
+        for one, before in itertools.zip_longest(versions, versions[1:]):
             meta = store.ideas.get(one.idea_id).meta
             record = store.runs.get(meta.run) if meta.run else None
-            line: JSONObject = {
+            forked_from = record.forked_from if record is not None else None
+            change = None if before is None else store.change(f"{name}@{before.version}", f"{name}@{one.version}")
+            breaking = [] if change is None else change.breaking
+            version: JSONObject = {
                 "version": one.version,
                 "live": one.live,
                 "pinned": one.pinned,
@@ -492,26 +450,19 @@ def show_history(options: Options, name: NameArgument) -> int:
                 "idea": one.idea_id,
                 "run": meta.run,
                 "parent": meta.parent,
-                "forked_from": record.forked_from if record is not None else None,
-                "breaking": [],
+                "forked_from": forked_from,
+                "breaking": list[JSON](breaking),
             }
-            if before is not None:
-                change = store.change(f"{name}@{before.version}", f"{name}@{one.version}")
-                line["changed"], line["breaking"] = len(change.lines), list[JSON](change.breaking)
-            told.append(line)
-    if options.json:
-        print_json({"name": name, "versions": list[JSON](told)})
-        return 0
-    for one, line in zip(versions, told, strict=True):
-        stands = " <- the name stands for this" if one.live else ""
-        pinned = " (pinned)" if one.pinned else ""
-        fork = f", forked from {line['forked_from']}" if line["forked_from"] else ""
-        run = f", run {line['run']}" if line["run"] else ""
-        made = f"idea {one.idea_id[:12]}{run}{fork}"
-        show(f"{name}@{one.version}  {one.time[:19].replace('T', ' ')}  {one.answer}  {made}{stands}{pinned}", "bold")
-        broken = line["breaking"]
-        for text in broken if isinstance(broken, list) else []:
-            show(f"  breaking: {text}", "red")
+            listed.append(version if change is None else {**version, "changed": len(change.lines)})
+            live = " <- the live version" if one.live else ""
+            pinned = " (pinned)" if one.pinned else ""
+            run = f", run {meta.run}" if meta.run else ""
+            fork = f", forked from {forked_from}" if forked_from else ""
+            made = f"idea {one.idea_id[:12]}{run}{fork}"
+            when = one.time[:19].replace("T", " ")
+            lines.append((f"{name}@{one.version}  {when}  {one.answer}  {made}{live}{pinned}", "bold"))
+            lines += [(f"  breaking: {text}", "red") for text in breaking]
+    options.print_lines({"name": name, "versions": listed}, lines)
     return 0
 
 
@@ -519,21 +470,17 @@ def show_history(options: Options, name: NameArgument) -> int:
 @command("config", "project", "store", "json")
 def diff_ideas(
     options: Options,
-    old: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
+    old: RefArgument,
     new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
     """Compare two ideas or versions: schemas, plan, constants, context. Exit code 1 if they differ."""
     with open_store(options) as store:
         change = store.change(resolve_idea(store, old), resolve_idea(store, new))
-    if options.json:
-        print_json({"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)})
-        return 1 if change.lines else 0
     styles = {"+": "green", "-": "red", "~": "yellow"}
-    for line in change.lines:
-        show(line, styles.get(line[0]))
-    for line in change.breaking:
-        show(f"breaking: {line}", "bold red")
-    if not change.lines:
+    lines: list[Line] = [(line, styles.get(line[0])) for line in change.lines]
+    lines += [(f"breaking: {line}", "bold red") for line in change.breaking]
+    options.print_lines({"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)}, lines)
+    if not (change.lines or options.json):
         say("they are equal")
     return 1 if change.lines else 0
 
@@ -541,14 +488,14 @@ def diff_ideas(
 @app.command("pin")
 @command("config", "project", "store", "json")
 def pin_version(options: Options, ref: VersionArgument) -> None:
-    """Make a name stand for one version, even when others are published later."""
+    """Make a name always mean one version, even if others are published later."""
     _choose_version(options, ref, pinned=True)
 
 
 @app.command("unpin")
 @command("config", "project", "store", "json")
 def unpin_name(options: Options, name: NameArgument) -> None:
-    """Make a pinned name stand for its latest version again."""
+    """Make a pinned name mean its latest version again."""
     with open_store(options) as store:
         publication = store.publications.stand_for(name)
     _print_choice(options, publication)
@@ -557,7 +504,7 @@ def unpin_name(options: Options, name: NameArgument) -> None:
 @app.command("rollback")
 @command("config", "project", "store", "json")
 def roll_back(options: Options, ref: VersionArgument) -> None:
-    """Make a name stand for an earlier version again, until the next is published."""
+    """Make a name mean an earlier version again, until the next is published."""
     _choose_version(options, ref, pinned=False)
 
 
@@ -572,4 +519,4 @@ def _choose_version(options: Options, ref: str, *, pinned: bool) -> None:
 
 def _print_choice(options: Options, one: Publication) -> None:
     value: JSONObject = {"name": one.name, "version": one.version, "pinned": one.pinned}
-    options.print_or_say(value, f"{one.name} stands for version {one.version}{', pinned' if one.pinned else ''}")
+    options.print_or_say(value, f"{one.name} means version {one.version}{', pinned' if one.pinned else ''}")

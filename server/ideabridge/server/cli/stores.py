@@ -1,9 +1,7 @@
-"""`ideabridge store`, and helpers that open the store of a command line and find runs and ideas in it."""
+"""`ideabridge store`, and functions that open the store of the command line and find runs and ideas in it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,21 +12,22 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.names import did_you_mean
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
 
 
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run: its id, a beginning of it, or `last`, the newest.")
+    str, typer.Argument(metavar="RUN", help="A run: its id, the beginning of its id, or `last` (the newest).")
 ]
 
 
 def with_existing_store(options: Options) -> Configuration:
-    """The configuration, for a command that needs what a store holds already.
+    """The configuration, for a command that needs an existing store.
 
     Raises:
-        StoreAccessError: there is no such store.
+        StoreAccessError: the store does not exist.
     """
     from ideabridge.bridge.store.errors import StoreAccessError
 
@@ -40,53 +39,53 @@ def with_existing_store(options: Options) -> Configuration:
     return configuration
 
 
-@contextmanager
-def open_store(options: Options, *, create: bool = False) -> Generator[Store]:
-    """The store of the configuration, open. No module is started for it.
-
-    Args:
-        options: of the command line.
-        create: whether to create the store where there is none.
+def open_bridge(options: Options) -> Bridge:
+    """A bridge over the existing store, to be entered.
 
     Raises:
-        StoreError: it cannot be opened, or there is none.
+        StoreAccessError: the store does not exist.
+    """
+    from ideabridge.bridge.bridge import Bridge
+
+    return Bridge(with_existing_store(options))
+
+
+def open_store(options: Options, *, create: bool = False) -> Store:
+    """Open the store of the configuration, without starting modules. `create`: create a missing store.
+
+    Raises:
+        StoreError: it cannot be opened, or does not exist.
     """
     from ideabridge.bridge.store.store import Store
 
     configuration = options.configuration() if create else with_existing_store(options)
     assert configuration.store is not None
-    store = Store.open(configuration.store, durability=configuration.durability)
-    try:
-        yield store
-    finally:
-        store.close()
+    return Store.open(configuration.store, durability=configuration.durability)
 
 
 REF_HELP: Final = "A published name, NAME@VERSION, an idea's id or its first 6 digits, or a run (`last`: the newest)."
 
-LAST: Final = "last"
-"""Stands for the newest run."""
-
 _NAMED: Final = 5
+"""The number of runs that an error lists."""
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """The run that a person names: by its id, a beginning of it that no other run has, or `last`, the newest.
+    """The run with this id or beginning of an id; `last`: the newest.
 
     Raises:
-        UnknownRunError: there is none.
-        UsageError: several begin so.
+        UnknownRunError: no run matches.
+        UsageError: several runs match.
     """
     from ideabridge.bridge.store.errors import UnknownRunError
 
     record = store.runs.get(text)
-    if record is None and text == LAST:
+    if record is None and text == "last":
         record = next(iter(store.runs.newest(limit=1, rooms=False)), None)
         if record is None:
             raise UnknownRunError("there is no last run: the store has no runs yet")
     if record is not None:
         return record
-    # Rooms bear the id of their run, and more.
+    # The id of a room begins with the id of its run.
     found = [
         one for one in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100) if "." in text or "." not in one
     ]
@@ -102,17 +101,17 @@ def resolve_run(store: Store, text: str) -> RunRecord:
 
 
 def lookup_run(options: Options, text: str) -> RunRecord:
-    """`resolve_run` in the store of a command line, before anything else is opened."""
+    """`resolve_run` in the store of the command line."""
     with open_store(options) as store:
         return resolve_run(store, text)
 
 
 def resolve_idea(store: Store, ref: str) -> str:
-    """What names an idea to the store: `ref` itself, or the id of the run that it names as `resolve_run` takes it.
+    """`ref` if it names an idea, else the id of the run that `resolve_run` finds.
 
     Raises:
-        UnknownIdeaError, AmbiguousIdeaError: it names neither.
-        UsageError: several runs begin so.
+        UnknownIdeaError, AmbiguousIdeaError: it names neither an idea nor a run.
+        UsageError: several runs match.
     """
     from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
 
@@ -127,12 +126,10 @@ def resolve_idea(store: Store, ref: str) -> str:
 
 
 def lookup_idea(options: Options, ref: str) -> str:
-    """`resolve_idea` in the store of a command line, before anything else is opened."""
+    """`resolve_idea` in the store of the command line."""
     with open_store(options) as store:
         return resolve_idea(store, ref)
 
-
-# -- commands ----------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(help="Back up or shrink the file of ideas and runs.", no_args_is_help=True)
 
@@ -143,7 +140,7 @@ def back_up(
     options: Options,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
 ) -> None:
-    """Copy the store to a new file, also while it is in use. Nothing is overwritten."""
+    """Copy the store to a new file, also while the store is in use. An existing file is never overwritten."""
     target = file.expanduser()
     with open_store(options) as store:
         size = store.back_up(target)
@@ -153,7 +150,7 @@ def back_up(
 @app.command("vacuum")
 @command("config", "project", "store", "json")
 def vacuum(options: Options) -> None:
-    """Give unused space in the store's file back to the disk. Other processes wait meanwhile."""
+    """Return unused space in the store's file to the disk. Other processes wait meanwhile."""
     with open_store(options) as store:
         before, after = store.vacuum()
     options.print_or_say({"before": before, "after": after}, f"{before:,} bytes before, {after:,} after")
