@@ -20,6 +20,7 @@ from ideabridge.tools.keywords import (
     describe,
     move_refs,
     resolve,
+    schemas_in,
 )
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.rename import matches_meta, rename_meta_parameters, room_for_meta
@@ -143,22 +144,13 @@ class _Admission:
         self._unevaluated = False
         declared = root.get("$schema")
         self._old = isinstance(declared, str) and _OLD.fullmatch(declared) is not None
-        stack: list[JSON] = [root]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, dict):
-                self._index(item)
-                stack.extend(child for _, child in children(item))
-
-    def _index(self, schema: JSONObject) -> None:
-        for keyword in ("$anchor", "$dynamicAnchor"):
-            anchor = schema.get(keyword)
-            if isinstance(anchor, str):
-                self._named.setdefault(f"#{anchor}", schema)
-        identity = schema.get("$id")
-        if isinstance(identity, str):
-            self._named.setdefault(identity.rstrip("#"), schema)
-        self._unevaluated |= "unevaluatedProperties" in schema or "unevaluatedItems" in schema
+        for _, part in schemas_in(root):
+            for keyword in ("$anchor", "$dynamicAnchor"):
+                if isinstance(anchor := part.get(keyword), str):
+                    self._named.setdefault(f"#{anchor}", part)
+            if isinstance(identity := part.get("$id"), str):
+                self._named.setdefault(identity.rstrip("#"), part)
+            self._unevaluated |= "unevaluatedProperties" in part or "unevaluatedItems" in part
 
     def finished(self, result: JSON) -> JSON:
         """`result`, once the definitions it refers to are made, one after the other: chains of them can be long."""

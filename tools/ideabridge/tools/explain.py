@@ -36,6 +36,7 @@ from ideabridge.tools.keywords import (
     Problem,
     describe,
     describe_values,
+    list_names,
     show,
     show_path,
 )
@@ -146,10 +147,8 @@ def _expected(error: ValidationError, root: JSON) -> str:
             properties, name = _properties(error), str(error.path[-1])
             return (describe(properties[name], root) if name in properties else "a value") + _REQUIRED
         case "additionalProperties":
-            known = [repr(name[:60]) for name in _properties(error)]
-            more = ", …" if len(known) > MOST_LISTED else ""
-            names = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known[:MOST_LISTED])}{more}"
-            return f"no property of this name{names if known else ''}"
+            known = _properties(error)
+            return f"no property of this name{f'; {list_names(known)}' if known else ''}"
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":

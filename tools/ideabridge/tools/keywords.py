@@ -1,4 +1,4 @@
-"""Keywords of JSON Schema: which of them contain schemas, walks over these, and schemas in words.
+"""Keywords of JSON Schema: which of them contain schemas, walks over schemas, and schemas in words.
 
 The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`, `additionalItems`), which
 remote tools still use.
@@ -7,8 +7,10 @@ remote tools still use.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
@@ -50,20 +52,20 @@ REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 """Keywords that name another schema."""
 
 NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
-"""A key that stands in a path without quotes."""
+"""A key that paths contain without quotes."""
 
 MAX_SCHEMA_DEPTH: Final = 200
 """How deeply arrays and objects may nest in a schema; jsonschema-rs itself stops at 255."""
 
 MAX_SCHEMA_NODES: Final = 500_000
-"""How many values a schema may hold: a solution schema holds those of all its tools."""
+"""How many values a schema may contain. The schema of a Solution contains those of all its tools."""
 
 Place = tuple[str | int, ...]
 """Keys and indexes from the root of a document to a part of it."""
 
 
 def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
-    """The schemas directly inside `schema`, each with its place from there; also those that are not objects."""
+    """Yield the schemas directly inside `schema`, booleans included, each with its place relative to `schema`."""
     for keyword, value in schema.items():
         if keyword in NAMED:
             if isinstance(value, dict):
@@ -78,8 +80,37 @@ def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
             yield (keyword,), value
 
 
+def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
+    """Yield `root` and every schema inside it, except booleans, each with its place in `root`."""
+    stack: list[tuple[Place, JSONObject]] = [((), root)]
+    while stack:
+        place, schema = stack.pop()
+        yield place, schema
+        stack.extend(((*place, *step), child) for step, child in children(schema) if isinstance(child, dict))
+
+
+def values_in(root: JSON) -> Iterator[JSON]:
+    """Yield `root` and every value inside it. Reading only the first values of a large `root` is cheap."""
+    stack: list[Iterator[JSON]] = [iter([root])]
+    while stack:
+        for value in stack[-1]:
+            yield value
+            if isinstance(value, dict | list):
+                stack.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+        else:
+            stack.pop()
+
+
+def references_in(root: JSON) -> Iterator[str]:
+    """Yield the targets of all references in `root`, also in parts that may not be schemas."""
+    for value in values_in(root):
+        if isinstance(value, dict):
+            yield from (target for word in REFERRING if isinstance(target := value.get(word), str))
+
+
 def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
-    """The schema a local `$ref` (`#`, `#/a/b`) names in `root`; None where it names none."""
+    """Return the schema in `root` to which a local `$ref` (`#`, `#/a/b`) points; None if there is no such schema."""
     if pointer == "#":
         return root if isinstance(root, dict | bool) else None
     if not pointer.startswith("#/"):
@@ -101,10 +132,10 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
 
 
 def check_size(schema: JSON, what: str) -> None:
-    """Refuse a schema too large or too deep to work with.
+    """Check the size and the depth of a schema.
 
     Raises:
-        LimitExceededError: it is; the message begins with `what`.
+        LimitExceededError: the schema is too large or too deep; the message begins with `what`.
     """
     count = 0
     level: list[JSON] = [schema]
@@ -126,7 +157,7 @@ def check_size(schema: JSON, what: str) -> None:
 
 
 def at(root: JSON, place: list[str | int]) -> JSON:
-    """The part of `root` at a place; None where there is none."""
+    """Return the part of `root` at a place; None if `root` has no such place."""
     found = root
     for key in place:
         if isinstance(found, dict):
@@ -139,13 +170,13 @@ def at(root: JSON, place: list[str | int]) -> JSON:
 
 
 def show_path(place: list[str | int] | Place) -> str:
-    """A place as messages and references write it: `calls.0["odd.key"]`; "" for the whole."""
+    """Return a place as messages and references write it: `calls.0["odd.key"]`; "" for the root."""
     parts = [f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]" for key in place]
     return "".join(parts).removeprefix(".")
 
 
 def show(value: JSON, limit: int = 80) -> str:
-    """A value as JSON text of about `limit` characters at most, the rest cut off and marked `…`."""
+    """Return a value as JSON text of at most about `limit` characters; `…` marks what is left out."""
     pieces: list[str] = []
     _show(value, limit, pieces)
     return "".join(pieces)
@@ -166,7 +197,7 @@ def _quote(text: str) -> str:
 
 
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
-    """Append the text of `value`; returns how many characters are left (below 0: it was cut)."""
+    """Append the text of `value`; return how many characters are left (negative: the text is shortened)."""
     if isinstance(value, str):
         text = _quote(value) if len(value) <= left else _quote(value[: max(left, 1)])[:-1] + '…"'
     elif isinstance(value, dict | list):
@@ -205,26 +236,29 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """A copy of `schema` in which every schema is first copied by `change`, the outer ones before the inner."""
-    if not isinstance(schema, dict):
-        return schema
+    """Return a copy of `schema` in which `change` has copied every schema, the outer ones before the inner."""
+    return map_children(change(schema), partial(map_schemas, change=change)) if isinstance(schema, dict) else schema
+
+
+def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObject:
+    """Return a copy of `schema` in which `change` has replaced every schema directly inside."""
     result: JSONObject = {}
-    for keyword, value in change(schema).items():
+    for keyword, value in schema.items():
         if keyword in NAMED and isinstance(value, dict):
-            result[keyword] = {name: map_schemas(item, change) for name, item in value.items()}
+            result[keyword] = {name: change(item) for name, item in value.items()}
         elif (keyword in MANY or keyword == "items") and isinstance(value, list):
-            result[keyword] = [map_schemas(item, change) for item in value]
+            result[keyword] = [change(item) for item in value]
         elif keyword in ONE:
-            result[keyword] = map_schemas(value, change)
+            result[keyword] = change(value)
         else:
             result[keyword] = value
     return result
 
 
 def move_refs(schema: JSONObject, place: Place) -> JSON:
-    """`schema` as it reads at `place` of another document: its local `$ref`s lead there, `$schema` is left out.
+    """Return `schema` for use at `place` of another document: with adapted local `$ref`s and without `$schema`.
 
-    A schema with an `$id` is a document by itself wherever it stands, and stays as it is.
+    A schema with an `$id` is a document by itself and is returned unchanged.
     """
     if "$id" in schema:
         return schema
@@ -236,7 +270,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
         moved: JSONObject = {}
         for keyword, value in part.items():
             if keyword in REFERRING and isinstance(value, str) and (value == "#" or value.startswith("#/")):
-                # `$recursiveRef: "#"` is older than 2020-12, where only `$ref` says the same.
+                # `$recursiveRef: "#"` is older than 2020-12; `$ref` replaces it.
                 moved["$ref"] = prefix + value[1:]
             elif keyword != "$schema":
                 moved[keyword] = value
@@ -245,7 +279,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
     return map_schemas(schema, move)
 
 
-# -- describing schemas and problems in words ----------------------------------------------------------------------
+# -- schemas and problems in words ---------------------------------------------------------------------------------
 
 REFERENCE_PATTERN: Final = "^†"
 """The pattern that marks the alternative "or a reference" in composed schemas."""
@@ -254,7 +288,7 @@ PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_
 """The bounds within which patterns are compiled and matched."""
 
 A_REFERENCE: Final = "a reference such as †state.x"
-"""How messages describe that alternative."""
+"""The description of this alternative in messages."""
 
 MOST_LISTED: Final = 12
 """How many alternatives or names a message lists."""
@@ -296,7 +330,7 @@ class Problem:
 
 
 def describe_values(values: Iterable[JSON]) -> str:
-    """Alternatives in words: `1`, `one of 1, 2, 3`."""
+    """Return alternatives in words: `1`, `one of 1, 2, 3`."""
     shown = list(dict.fromkeys(show(value, 60) for value in values))
     if len(shown) == 1:
         return shown[0]
@@ -304,12 +338,18 @@ def describe_values(values: Iterable[JSON]) -> str:
     return f"one of {', '.join(shown[:MOST_LISTED])}{rest}"
 
 
+def list_names(names: Collection[str]) -> str:
+    """Return the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
+    shown = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
+    return f"there {'is' if len(names) == 1 else 'are'} {shown}{', …' if len(names) > MOST_LISTED else ''}"
+
+
 def _describe_types(types: Iterable[str]) -> str:
     return " or ".join(_ARTICLES.get(name, name) for name in sorted(types, key=lambda name: name == "null"))
 
 
 def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
-    """What a schema expects, in a few words: `an integer`, `one of "a", "b"`, `text or null`."""
+    """Return in a few words what a schema expects: `an integer`, `one of "a", "b"`, `text or null`."""
     if not isinstance(schema, dict):
         return "no value" if schema is False else "any value"
     if schema.get("pattern") == REFERENCE_PATTERN:

@@ -12,7 +12,7 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import REFERRING, children, resolve, show
+from ideabridge.tools.keywords import REFERRING, children, list_names, resolve, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
 
@@ -170,7 +170,6 @@ _BARE: Final = frozenset({"type", "title", "description"})
 _WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "input"})
 """Names under which other protocols put the parameters of a call together."""
 
-_LISTED: Final = 12
 _HINTS: Final = 10
 _SURELY: Final = 0.85
 _LONG: Final = ("_outputPath", "_outputMethod")
@@ -220,11 +219,9 @@ class ParameterNames:
         if inside is not None:
             written = show({"_tool": self._tool, **inside}, 200)
             return f"the parameters of a call stand beside _tool, not in an object of their own; write {written}"
-        listed = ", ".join(repr(one[:60]) for one in self._listed[:_LISTED])
-        more = ", …" if len(self._listed) > _LISTED else ""
-        there = f"there {'is' if len(self._listed) == 1 else 'are'} {listed}{more}"
         hint = "" if briefly else did_you_mean(name, self._listed)
-        return f"found {show(value)}, expected no parameter of this name; {there}{'.' if hint else ''}{hint}"
+        known = f"{list_names(self._listed)}{'.' if hint else ''}{hint}"
+        return f"found {show(value)}, expected no parameter of this name; {known}"
 
 
 def _wrapped(value: JSON) -> JSONObject | None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -24,18 +25,19 @@ from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, content_hash,
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.keywords import (
     DEFINITIONS,
-    MANY,
     MAX_SCHEMA_DEPTH,
-    NAMED,
-    ONE,
     PATTERNS,
     REFERRING,
+    Place,
     Problem,
     check_size,
     children,
+    map_children,
     resolve,
+    schemas_in,
     show,
     show_path,
+    values_in,
 )
 from ideabridge.tools.worker import WorkerError, workers
 
@@ -58,7 +60,7 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     Raises:
         LimitExceededError: the schema nests too deep.
     """
-    if not _has_refs(schema):
+    if not any(isinstance(part, dict) and part.keys() & {*DEFINITIONS, *REFERRING} for part in values_in(schema)):
         return schema
     inliner = _Inliner(schema)
     try:
@@ -69,35 +71,16 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     return result
 
 
-def _has_refs(schema: JSON) -> bool:
-    stack = [schema]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            if any(isinstance(item.get(word), str) for word in REFERRING) or item.keys() & DEFINITIONS:
-                return True
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
-    return False
-
-
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """The schemas with an anchor, by the reference to it; without anchors that occur twice."""
-    found: dict[str, JSONObject] = {}
-    twice: set[str] = set()
-    stack: list[JSON] = [root]
-    while stack:
-        item = stack.pop()
-        if not isinstance(item, dict):
-            continue
-        for keyword in ("$anchor", "$dynamicAnchor"):
-            name = item.get(keyword)
-            if isinstance(name, str):
-                twice.update({f"#{name}"} & found.keys())
-                found[f"#{name}"] = item
-        stack.extend(child for _, child in children(item))
-    return {name: item for name, item in found.items() if name not in twice}
+    """Return the schemas with an anchor, by the reference to it; without anchors that occur twice."""
+    named = [
+        (f"#{name}", schema)
+        for _, schema in schemas_in(root)
+        for keyword in ("$anchor", "$dynamicAnchor")
+        if isinstance(name := schema.get(keyword), str)
+    ]
+    times = Counter(name for name, _ in named)
+    return {name: schema for name, schema in named if times[name] == 1}
 
 
 class _Inliner:
@@ -135,20 +118,15 @@ class _Inliner:
     def _write_parts(self, schema: JSONObject, open_now: tuple[int, ...], depth: int) -> JSONObject:
         result: JSONObject = {}
         cut: list[str] = []
+        write = partial(self.write, open_now=open_now, depth=depth + 1)
         for keyword, value in schema.items():
             if keyword in DEFINITIONS or keyword in _NAMES:
                 continue
             before = self.cuts
             if keyword in REFERRING and isinstance(value, str):
                 self.cuts += 1
-            elif keyword in NAMED and isinstance(value, dict):
-                result[keyword] = {name: self.write(item, open_now, depth + 1) for name, item in value.items()}
-            elif (keyword in MANY or keyword == "items") and isinstance(value, list):
-                result[keyword] = [self.write(item, open_now, depth + 1) for item in value]
-            elif keyword in ONE:
-                result[keyword] = self.write(value, open_now, depth + 1)
             else:
-                result[keyword] = value
+                result.update(map_children({keyword: value}, write))
             if self.cuts > before:
                 cut.append(keyword)
         for keyword in cut:
@@ -509,17 +487,8 @@ def check_schema(schema: JSONObject, *, what: str) -> None:
 
 
 def _nodes(value: JSON, limit: int) -> int:
-    """The number of values in `value`, counted up to `limit`."""
-    count = 0
-    stack = [value]
-    while stack and count < limit:
-        item = stack.pop()
-        count += 1
-        if isinstance(item, dict):
-            stack.extend(islice(item.values(), limit))
-        elif isinstance(item, list):
-            stack.extend(item[:limit])
-    return count
+    """Return the number of values in `value`, counted up to `limit`."""
+    return sum(1 for _ in islice(values_in(value), limit))
 
 
 def _sample(value: JSON, place: tuple[str | int, ...], cut: list[tuple[str | int, ...]]) -> JSON:
@@ -565,13 +534,10 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 def _check_patterns(schema: JSONObject, what: str) -> None:
     """Refuse a schema whose patterns take too long to compile: one takes 30 ms at most, and there may be thousands."""
     patterns: list[str] = []
-    stack: list[JSONObject] = [schema]
-    while stack:
-        item = stack.pop()
-        pattern, named = item.get("pattern"), item.get("patternProperties")
+    for _, part in schemas_in(schema):
+        pattern, named = part.get("pattern"), part.get("patternProperties")
         patterns += [pattern] if isinstance(pattern, str) else []
         patterns += named if isinstance(named, dict) else []
-        stack.extend(child for _, child in children(item) if isinstance(child, dict))
     unlike = dict.fromkeys(patterns)
     if sum(map(_pattern_weight, unlike)) <= _PLAIN_CHARACTERS:
         return
@@ -597,18 +563,12 @@ def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> st
     return f"a reference leads nowhere: {error.message[:200]}"
 
 
-def _references(schema: JSONObject) -> list[tuple[tuple[str | int, ...], str, str]]:
-    found: list[tuple[tuple[str | int, ...], str, str]] = []
-    stack: list[tuple[tuple[str | int, ...], JSON]] = [((), schema)]
-    while stack:
-        place, item = stack.pop()
-        if isinstance(item, dict):
-            for keyword in REFERRING:
-                target = item.get(keyword)
-                if isinstance(target, str):
-                    found.append((place, keyword, target))
-            stack.extend(((*place, *step), child) for step, child in children(item))
-    return found
+def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
+    """Yield (place of the schema, keyword, target) of every reference."""
+    for place, part in schemas_in(schema):
+        for keyword in REFERRING:
+            if isinstance(target := part.get(keyword), str):
+                yield place, keyword, target
 
 
 def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
