@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from ideabridge.server.demo.assistant import Bar, draw, most_at_once, together
-from ideabridge.server.demo.checks import Checks, Repository, check_answer, find_repository
-from ideabridge.server.demo.demo import CALLS, tool_file
+from ideabridge.server.demo.assistant import Bar, at_once, draw
+from ideabridge.server.demo.demo import PLAN, Checks, Repository, check_answer, example, find_repository
 from ideabridge.server.main import main
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
@@ -78,7 +77,7 @@ def test_the_demo(repository: Path) -> None:
     assert {"name": "Zoë O'Neil-Ünal 🦊", "commits": 1} in first["output"]["authors"]
     assert {"name": "†state.log", "commits": 1} in first["output"]["authors"]
     assert first["output"]["change"] == {**first["output"]["change"], "added": 1, "removed": 2}
-    assert len(first["calls"]) == len(CALLS)
+    assert len(first["calls"]) == len(PLAN["calls"])
     assert first["at_once"] >= 3
     assert told["tokens"] == 0
     assert first["bytes_of_results"] > 0
@@ -122,7 +121,7 @@ def test_a_wrong_answer_is_noticed(repository: Path) -> None:
         "newest_there": "2026-01-01T09:00:00+09:00",
         "change": {"added": 0, "removed": 0},
     }
-    check_answer(checks, "somebody", wrong, found, {"count": 6, "timezone": "UTC"})
+    check_answer(checks, "somebody", wrong, found, 6, "UTC")
     assert len(checks.wrong) == len(checks.found) == 6
 
 
@@ -134,10 +133,10 @@ def test_the_default_is_this_project() -> None:
 
 
 @pytest.fixture(scope="module")
-def example() -> ModuleType:
+def tools() -> ModuleType:
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location("git_history", tool_file())
+    spec = importlib.util.spec_from_file_location("git_history", example("git_history.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -146,14 +145,14 @@ def example() -> ModuleType:
     return module
 
 
-def test_measuring_patches(example: ModuleType, repository: Path) -> None:
+def test_measuring_patches(tools: ModuleType, repository: Path) -> None:
     patch = git(repository, "show", "-M", "HEAD")
-    size = example.measure_patch(patch)
+    size = tools.measure_patch(patch)
     assert (size.files, size.added, size.removed) == (1, 1, 2)
-    assert example.measure_patch("").files == 0
+    assert tools.measure_patch("").files == 0
 
 
-def test_parsing_logs(example: ModuleType) -> None:
+def test_parsing_logs(tools: ModuleType) -> None:
     from ideabridge.tools.errors import ActivityError
 
     log = (
@@ -162,11 +161,11 @@ def test_parsing_logs(example: ModuleType) -> None:
         f"Message: one\n\nCommit: {'b' * 40}\nmore\n\n\n"
         f"Commit: {'c' * 40}\nAuthor: \nDate: 2026-03-01 00:00:00+05:45\nMessage: \n"
     )
-    first, second = example.parse_git_log(log)
+    first, second = tools.parse_git_log(log)
     assert (first.author, first.subject, first.time) == ("X <y>", "one", "07:30")
     assert (second.author, second.subject, second.time) == ("", "", "18:15")
     with pytest.raises(ActivityError):
-        example.parse_git_log("Commit history:\n")
+        tools.parse_git_log("Commit history:\n")
 
 
 # -- the timeline ----------------------------------------------------------------------------------------------------
@@ -174,8 +173,7 @@ def test_parsing_logs(example: ModuleType) -> None:
 
 def test_timelines() -> None:
     bars = [Bar("a", 0.0, 1.0), Bar("b", 0.0, 2.0), Bar("late", 1.0, 2.0, failed=True)]
-    assert most_at_once(bars) == 2
-    assert together(bars) == [("a", "b"), ("b", "late")]
+    assert at_once(bars) == [["a", "b"], ["a", "b"], ["b", "late"]]
     lines = draw(bars, width=10)
     assert lines[0] == "a    │█████     │   1000 ms"
     assert lines[1] == "b    │██████████│   2000 ms"

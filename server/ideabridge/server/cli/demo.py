@@ -28,8 +28,7 @@ def demo(
     import anyio
 
     from ideabridge.server.cli.serve import executable
-    from ideabridge.server.demo.checks import find_repository
-    from ideabridge.server.demo.demo import Demo
+    from ideabridge.server.demo.demo import Demo, find_repository
 
     def say(text: str, style: str | None) -> None:
         if not options.json:
@@ -40,7 +39,7 @@ def demo(
     found = anyio.run(demo.run)
     seconds, checks = time.monotonic() - began, demo.checks
     if options.json:
-        print_json({**found, "seconds": round(seconds, 3), "checks": checks.to_json(), "ok": not checks.wrong})
+        print_json({**found, "seconds": round(seconds, 3), "checks": list(checks.found), "ok": not checks.wrong})
     demo.end(seconds)
     for line in checks.wrong:
         report(line)

@@ -10,17 +10,15 @@ import re
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 from mcp import Client
 
-from ideabridge.tools.encoding import JSONObject, encode
+from ideabridge.tools.encoding import encode
 from ideabridge.tools.errors import IdeabridgeError
 
-WIDTH: Final = 40
-"""Characters of the longest bar."""
-
+Members: TypeAlias = dict[str, Any]
 _NOTE: Final = re.compile(r"(?P<call>\S+) (?P<what>started|done|failed)\b")
 
 
@@ -40,34 +38,17 @@ class Bar:
 
 @dataclass(slots=True)
 class ToolReply:
-    """The result of one `tools/call`.
-
-    Attributes:
-        content: the structured content.
-        bytes: the size of the whole result as JSON, which is what a model has to read.
-        seconds: the time from the request to the result.
-        bars: the calls that the server's progress notifications reported meanwhile.
+    """The structured content of a result, the size of the whole result as JSON, which a model has to read, and the
+    calls that progress notifications reported.
     """
 
-    content: JSONObject
+    content: Members
     bytes: int
     seconds: float
     bars: list[Bar]
 
 
-async def tools_of(client: Client) -> dict[str, str]:
-    """The name and description of every tool of the server."""
-    found: dict[str, str] = {}
-    cursor: str | None = None
-    while True:
-        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-        found |= {tool.name: tool.description or "" for tool in page.tools}
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
-
-
-async def call(client: Client, tool: str, arguments: JSONObject) -> ToolReply:
+async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
     """Call a tool; an error result is raised as `CheckFailedError`."""
     began = time.monotonic()
     bars: dict[str, Bar] = {}
@@ -80,34 +61,21 @@ async def call(client: Client, tool: str, arguments: JSONObject) -> ToolReply:
             if note["what"] != "started":
                 bar.finished, bar.failed = now, note["what"] == "failed"
 
-    result = await client.call_tool(tool, cast("dict[str, Any]", arguments), progress_callback=on_progress)
+    result = await client.call_tool(tool, arguments, progress_callback=on_progress)
     seconds = time.monotonic() - began
     wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     if result.is_error:
         raise CheckFailedError(f"{tool}: {' '.join(block.get('text', '') for block in wire.get('content', []))}")
-    content = wire.get("structuredContent")
-    if not isinstance(content, dict):
-        raise CheckFailedError(f"{tool}: the result has no structured content")
-    return ToolReply(cast("JSONObject", content), len(encode(wire)), seconds, list(bars.values()))
+    return ToolReply(wire["structuredContent"], len(encode(wire)), seconds, list(bars.values()))
 
 
-def most_at_once(bars: list[Bar]) -> int:
-    """The largest number of calls that ran at the same time."""
-    return max((sum(bar.started <= moment.started < bar.finished for bar in bars) for moment in bars), default=0)
+def at_once(bars: list[Bar]) -> list[list[str]]:
+    """For each call, the calls that were running when it started, itself included."""
+    return [[bar.call for bar in bars if bar.started <= one.started < bar.finished] for one in bars]
 
 
-def together(bars: list[Bar]) -> list[tuple[str, str]]:
-    """The pairs of calls that ran at the same time."""
-    return [
-        (one.call, other.call)
-        for number, one in enumerate(bars)
-        for other in bars[number + 1 :]
-        if one.started < other.finished and other.started < one.finished
-    ]
-
-
-def draw(bars: list[Bar], width: int = WIDTH) -> list[str]:
-    """One line for each call, in the order in which they started."""
+def draw(bars: list[Bar], width: int = 40) -> list[str]:
+    """One line for each call, in the order in which they started. The longest bar has `width` characters."""
     ordered = sorted(bars, key=lambda bar: (bar.started, bar.finished))
     first = min((bar.started for bar in bars), default=0.0)
     whole = max([bar.finished - first for bar in bars] + [1e-6])
@@ -122,14 +90,14 @@ def draw(bars: list[Bar], width: int = WIDTH) -> list[str]:
     return lines
 
 
-async def visit(address: str, tool: str, arguments: JSONObject) -> JSONObject:
+async def visit(address: str, tool: str, arguments: Members) -> Members:
     """What assistant B does: it lists the tools, calls one, and reports the result."""
     async with Client(address) as client:
-        tools = await tools_of(client)
+        tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
         if tool not in tools:
             raise CheckFailedError(f"assistant B does not see the tool {tool}; it sees {', '.join(tools)}")
         reply = await call(client, tool, arguments)
-        about: JSONObject = {"protocol": client.protocol_version, "tools": len(tools), "description": tools[tool]}
+        about = {"protocol": client.protocol_version, "tools": len(tools), "description": tools[tool]}
         return {**about, **asdict(reply)}
 
 

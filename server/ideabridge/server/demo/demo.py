@@ -1,7 +1,8 @@
 """The demo: two assistants, two existing MCP servers, and one plan that becomes a tool.
 
 Assistant A sends a plan to a server on stdio and publishes the run as a tool. Assistant B, another process, calls the
-tool through a second server over HTTP on the same store. Then A publishes the run again, as a recorded answer.
+tool through a second server over HTTP on the same store. Then A publishes the run again, as a recorded answer. Every
+answer is compared with what git and the time zone database report.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
-from zoneinfo import available_timezones
+from typing import Final, TextIO, cast
+from zoneinfo import ZoneInfo
 
 import anyio
+from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -27,91 +31,173 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from ideabridge.bridge.bridge import TOKEN_VARIABLE
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.demo import assistant
-from ideabridge.server.demo.assistant import Bar, CheckFailedError, call
-from ideabridge.server.demo.checks import Checks, DemoSetupError, Repository, check_answer
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.server.demo.assistant import Bar, CheckFailedError, Members, ToolReply, call
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 120
 """The time after which the demo is cancelled; it takes a few seconds."""
 
+MOST: Final = 500
+"""The largest number of commits that the demo reads."""
+
 NAME: Final = "git_activity"
 RECORDED_NAME: Final = "git_activity_recorded"
 DESCRIPTION: Final = "Who committed to a git repository and when, told for a time zone, with the newest change."
-TOOL_FILE: Final = "git_history.py"
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
+_GIT_SECONDS: Final = 30
+_LARGE: Final = 4_000_000
+"""Bytes of a patch that the server may refuse: a result has at most 8 MiB of JSON."""
 
-PLAN: Final[dict[str, Any]] = json.loads("""{
-"calls": [
-  {"_module": "git", "_tool": "git_log", "repo_path": "†input.repo", "max_count": "†input.count", "_outputPath": "log"},
-  {"_module": "time", "_tool": "get_current_time", "timezone": "†input.timezone", "_outputPath": "now"},
-  {"_module": "git", "_tool": "git_status", "repo_path": "†input.repo", "_outputPath": "status"},
-  {"_tool": "parse_git_log", "log": "†state.log", "_outputPath": "commits"},
-  {"_tool": "summarise_commits", "commits": "†state.commits", "timezone": "†input.timezone", "_outputPath": "summary"},
-  {"_module": "git", "_tool": "git_show", "repo_path": "†input.repo", "revision": "†state.commits.0.sha",
-   "_outputPath": "†state.patch || †state.no_patch"},
-  {"_tool": "measure_patch", "patch": "†state.patch", "_outputPath": "change"},
-  {"_module": "time", "_tool": "convert_time", "source_timezone": "†state.commits.0.timezone",
-   "time": "†state.commits.0.time", "target_timezone": "†input.timezone", "_outputPath": "there"},
-  {"_tool": "activity_report", "summary": "†state.summary", "newest": "†state.commits.0",
-   "newest_there": "†state.there.target.datetime", "now": "†state.now.datetime", "status": "†state.status",
-   "change": "†state.change || †state.no_patch", "_outputPath": "report"}
-],
-"output": {
-  "report": "†state.report", "commits": "†state.summary.commits", "authors": "†state.summary.authors",
-  "weekdays": "†state.summary.weekdays", "newest": "†state.commits.0.sha",
-  "newest_there": "†state.there.target.datetime", "change": "†state.change || †state.no_patch"
-}}""")
-"""Nine calls to two MCP servers and a file of Python tools. In a shallow clone git cannot make a patch: then `no_patch`
-is the reason, and the plan goes on."""
-
-CALLS: Final = cast("list[dict[str, str]]", PLAN["calls"])
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
 """The root folder. It is not a project, so the server treats the configuration as given by the user."""
 
 
-def tool_file() -> Path:
-    """The file of Python tools: in the checkout, or the copy in an installed package."""
+class DemoSetupError(IdeabridgeError):
+    """The demo cannot start: there is no repository or no commit, or a server is not installed."""
+
+
+def example(name: str) -> Path:
+    """A file of `examples/`: in the checkout, or the copy in an installed package."""
     here = Path(__file__).absolute()
-    for path in (here.parent / TOOL_FILE, here.parents[4] / "examples" / TOOL_FILE):
-        if path.is_file():
-            return path
-    raise DemoSetupError(f"examples/{TOOL_FILE} is missing; install ideabridge again, or run the demo from a checkout")
+    copy = here.with_name(name)
+    return copy if copy.is_file() else here.parents[4] / "examples" / name
 
 
-def write_configuration(folder: Path, repository: Repository) -> Path:
-    """Write `ideabridge.json` into `folder` and return its path. The store is `ideas.sqlite` in the same folder."""
-    missing = [name for name in ("mcp_server_git", "mcp_server_time") if importlib.util.find_spec(name) is None]
-    if missing:
-        names = " and ".join(missing).replace("_", "-")
-        raise DemoSetupError(f"{names} are missing; install them with: pip install 'ideabridge[demo]'")
-    git, clock = ["-m", "mcp_server_git", "--repository", str(repository.root)], ["-m", "mcp_server_time"]
-    servers = {
-        "git": {"command": sys.executable, "args": git, "env": {"GIT_OPTIONAL_LOCKS": "0"}},
-        "time": {"command": sys.executable, "args": [*clock, "--local-timezone", "UTC"]},
-    }
-    path = folder / "ideabridge.json"
-    content = {"mcpServers": servers, "tools": [str(tool_file())], "store": "ideas.sqlite"}
-    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    return path
+PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
+"""Nine calls to two MCP servers and a file of Python tools. In a shallow clone git cannot make a patch: then `no_patch`
+is the reason, and the plan goes on."""
 
 
-class Demo:
-    """One run of the demo.
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A git repository with a working tree. `commits` is the number of commits up to HEAD, at most `MOST`."""
 
-    Args:
-        repository: the demo only reads it.
-        executable: the words that start ideabridge.
-        say: prints a line in a style.
+    root: Path
+    commits: int
+
+    def newest(self, count: int) -> list[tuple[str, str, datetime]]:
+        """The hash, author and author date of the newest `count` commits, the newest first."""
+        words = ("log", f"--max-count={count}", "--no-show-signature", "--format=%H%x00%an%x00%aI", "HEAD")
+        commits = [line.split("\0") for line in _git(self.root, *words).split("\n") if line]
+        return [(sha, author, datetime.fromisoformat(date)) for sha, author, date in commits]
+
+    def newest_change(self) -> tuple[JSONObject, int] | None:
+        """The lines that the newest commit `added` and `removed`, and the bytes of its patch.
+
+        None if git cannot compare: a shallow clone does not have the parent.
+        """
+        has_parent = "\nparent " in _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0]
+        words = ["diff-tree", "-r", "-M", "--no-commit-id", *(["HEAD^1"] if has_parent else ["--root"]), "HEAD"]
+        try:
+            numbers, _, patch = _git(self.root, *words, "--numstat", "--patch").partition("\n\n")
+        except DemoSetupError:
+            return None
+        counted = [line.split("\t")[:2] for line in numbers.split("\n") if line and not line.startswith("-")]
+        added, removed = (sum(int(pair[side]) for pair in counted) for side in (0, 1))
+        return {"added": added, "removed": removed}, len(patch)
+
+
+def find_repository(given: Path | None) -> Repository:
+    """The given repository, or else this project's own checkout, or else that of the current folder.
+
+    Raises:
+        DemoSetupError: there is none, it has no commits, or git is not installed.
     """
+    own = Path(__file__).absolute().parents[4]
+    if given is None:
+        given = own if (own / ".git").exists() and (own / "pyproject.toml").is_file() else Path.cwd()
+    folder = given.expanduser().absolute()
+    named = f"{folder} (choose a repository with --repo)"
+    if not folder.is_dir():
+        raise DemoSetupError(f"{named}: is not a folder")
+    try:
+        root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
+    except DemoSetupError as error:
+        raise DemoSetupError(f"{named}: is not a git repository with a working tree: {error}") from None
+    try:
+        return Repository(root, int(_git(root, "rev-list", "--count", f"--max-count={MOST}", "HEAD", "--")))
+    except DemoSetupError:
+        raise DemoSetupError(f"{named}: has no commits yet") from None
 
-    def __init__(self, repository: Repository, executable: list[str], say: Callable[[str, str | None], None]) -> None:
-        self._repository = repository
-        self._executable = executable
-        self._say = say
-        self._step = 0
-        self.checks = Checks()
 
-    async def run(self) -> JSONObject:
+def _git(folder: Path, *words: str) -> str:
+    # git sets these three while it runs a hook. They name another repository than the one in `folder`.
+    hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    environment = {name: value for name, value in os.environ.items() if name not in hooks}
+    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "-c", "log.mailmap=false", "-c", "core.quotePath=true", *words]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, timeout=_GIT_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        raise DemoSetupError("git is not installed; the demo reads a git repository") from None
+    except subprocess.TimeoutExpired:
+        raise DemoSetupError(f"git {words[0]} took longer than {_GIT_SECONDS} s") from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise DemoSetupError(said or f"git {words[0]} failed")
+    return done.stdout.decode("utf-8", "replace")
+
+
+class Checks:
+    """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" if it does not hold."""
+
+    def __init__(self) -> None:
+        self.found: list[Members] = []
+
+    def same(self, what: str, ours: JSON, theirs: JSON) -> None:
+        """Check that two values are equal."""
+        self.holds(what, ours == theirs, f"got {encode_text(ours)[:200]}, expected {encode_text(theirs)[:200]}")
+
+    def holds(self, what: str, truth: bool, otherwise: str) -> None:
+        """Record whether something holds; `otherwise` says why it does not."""
+        self.found.append({"check": what, "holds": truth, **({} if truth else {"why": otherwise})})
+
+    @property
+    def wrong(self) -> list[str]:
+        """One line for each check that failed."""
+        return [f"{one['check']}: {one['why']}" for one in self.found if not one["holds"]]
+
+
+def check_answer(checks: Checks, who: str, answer: Members, repository: Repository, count: int, zone: str) -> None:
+    """Compare the output of the plan for the newest `count` commits with git and the time zone database."""
+    commits = repository.newest(count)
+    authors = dict[str, JSON](Counter(author.strip() for _, author, _ in commits))
+    weekdays = dict[str, JSON](Counter(f"{date.astimezone(ZoneInfo(zone)):%A}" for _, _, date in commits))
+    newest, _, date = commits[0]
+    reported = {one["name"]: one["commits"] for one in answer["authors"]}
+    checks.same(f"{who}: number of commits as git counts them", answer["commits"], len(commits))
+    checks.same(f"{who}: commits by author as git counts them", reported, authors)
+    checks.same(f"{who}: commits by weekday in {zone}", answer["weekdays"], weekdays)
+    checks.same(f"{who}: the newest commit", answer["newest"], newest)
+    there = datetime.fromisoformat(answer["newest_there"])
+    right = there.astimezone(ZoneInfo(zone)).utcoffset() == there.utcoffset()
+    # The server that converts times knows only the time of day, so the date is today's.
+    time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (there, date))
+    what, why = f"{who}: the newest commit's time of day in {zone}", f"got {there}, expected {expected} UTC"
+    checks.holds(what, right and time == expected, why)
+    change, expected_change = answer["change"], repository.newest_change()
+    if expected_change is None or ("message" in change and expected_change[1] > _LARGE):
+        what = f"{who}: the plan reports that git cannot make the patch, and goes on"
+        checks.holds(what, "message" in change, encode_text(change)[:200])
+    else:
+        what = f"{who}: lines the newest commit changes, as git counts them"
+        checks.same(what, {key: change.get(key) for key in ("added", "removed")}, expected_change[0])
+
+
+@dataclass
+class Demo:
+    """One run of the demo. `executable` are the words that start ideabridge; `say` prints a line in a style."""
+
+    repository: Repository
+    executable: list[str]
+    say: Callable[[str, str | None], None]
+    checks: Checks = field(default_factory=Checks)
+    step: int = 0
+
+    async def run(self) -> Members:
         """Run all steps and return the results for `--json`.
 
         Raises:
@@ -122,11 +208,10 @@ class Demo:
         os.environ.pop(TOKEN_VARIABLE, None)
         with tempfile.TemporaryDirectory(prefix="ideabridge-demo-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            configuration = write_configuration(folder, self._repository)
+            serve = [*self.executable, "serve", "--config", str(self._write_configuration(folder))]
             log = folder / "serve.log"
             try:
                 with anyio.fail_after(SECONDS), log.open("w", encoding="utf-8") as errors:
-                    serve = [*self._executable, "serve", "--config", str(configuration)]
                     return await self._both(folder, serve, errors)
             except TimeoutError:
                 raise CheckFailedError(f"the demo did not end within {SECONDS} s") from None
@@ -135,154 +220,160 @@ class Demo:
                 why = assistant.cause_of(error) + (f"\nthe server wrote: {said}" if said else "")
                 raise CheckFailedError(why) from error
 
-    async def _both(self, folder: Path, serve: list[str], log: TextIO) -> JSONObject:
-        zones = [zone if zone in available_timezones() else "UTC" for zone in ("Europe/Berlin", "Asia/Tokyo")]
-        root, count = str(self._repository.root), self._repository.commits
-        for_a: JSONObject = {"repo": root, "count": count, "timezone": zones[0]}
-        for_b: JSONObject = {"repo": root, "count": max(1, count // 2), "timezone": zones[1]}
-        self._say(f"ideabridge demo: the newest {count} commits of {root}, which it only reads", "bold")
-        self._say("No model is asked, and nothing leaves this machine.", "dim")
+    def _write_configuration(self, folder: Path) -> Path:
+        """Write `ideabridge.json` into `folder` and return its path. The store is `ideas.sqlite` in the same folder."""
+        missing = [name for name in ("mcp_server_git", "mcp_server_time") if importlib.util.find_spec(name) is None]
+        if missing:
+            names = " and ".join(missing).replace("_", "-")
+            raise DemoSetupError(f"{names} are missing; install them with: pip install 'ideabridge[demo]'")
+        git = ["-m", "mcp_server_git", "--repository", str(self.repository.root)]
+        clock = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
+        servers = {
+            "git": {"command": sys.executable, "args": git, "env": {"GIT_OPTIONAL_LOCKS": "0"}},
+            "time": {"command": sys.executable, "args": clock},
+        }
+        path = folder / "ideabridge.json"
+        content = {"mcpServers": servers, "tools": [str(example("git_history.py"))], "store": "ideas.sqlite"}
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+    async def _both(self, folder: Path, serve: list[str], log: TextIO) -> Members:
+        root, count = str(self.repository.root), self.repository.commits
+        for_a = {"repo": root, "count": count, "timezone": "Europe/Berlin"}
+        for_b = {"repo": root, "count": max(1, count // 2), "timezone": "Asia/Tokyo"}
+        self.say(f"ideabridge demo: the newest {count} commits of {root}, which it only reads", "bold")
+        self.say("No model is asked, and nothing leaves this machine.", "dim")
         command = StdioServerParameters(command=serve[0], args=serve[1:], env=dict(os.environ), cwd=_OUTSIDE)
         async with Client(stdio_client(command, errlog=log)) as client:
-            count = len(await assistant.tools_of(client))
-            self._head(f"Assistant A connects over stdio, MCP {client.protocol_version}, {count} tools in its context")
+            tools = len((await client.list_tools()).tools)
+            self._head(f"Assistant A connects over stdio, MCP {client.protocol_version}, {tools} tools in its context")
             first = await self._hand_over(client, for_a, folder / "ideas.sqlite")
-            run, output = str(first["run"]), cast("JSONObject", first["output"])
-            await self._publish(client, run, NAME, "plan")
+            await self._publish(client, first["run"], NAME, "plan")
             # A is still connected: two servers in two processes use one store.
             second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
-            if for_a != for_b:
-                differs = cast("JSONObject", second["content"]).get("report") != output.get("report")
-                self.checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
-            recorded = await self._recorded(client, run, for_a, for_b, output)
+            differs = second["content"]["report"] != first["output"]["report"]
+            self.checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
+            recorded = await self._recorded(client, first, for_a, for_b)
         return {"repository": root, "a": first, "b": second, "recorded": recorded, "tokens": first["tokens"]}
 
-    async def _hand_over(self, client: Client, given: JSONObject, store: Path) -> JSONObject:
+    async def _hand_over(self, client: Client, given: Members, store: Path) -> Members:
         """Assistant A sends the plan."""
-        plan: JSONObject = {**PLAN, "input": given}
-        self._say(f"It hands over one plan of {len(CALLS)} calls ({len(encode(plan)):,} bytes), once:", None)
-        for one in CALLS:
+        plan, calls = {**PLAN, "input": given}, PLAN["calls"]
+        self.say(f"It hands over one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:", None)
+        for one in calls:
             module = f"{one['_module']}." if "_module" in one else ""
             parameters = ", ".join(f"{key}={value}" for key, value in one.items() if not key.startswith("_"))
-            self._say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
+            self.say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
         reply = await call(client, "run_plan", plan)
-        output, usage = reply.content.get("output"), reply.content.get("usage")
-        if reply.content.get("status") != "done" or not isinstance(output, dict):
-            raise CheckFailedError(f"run_plan: expected an output, found {encode(reply.content)[:600]!r}")
-        check_answer(self.checks, "assistant A", output, self._repository, given)
-        self.checks.same("assistant A: errors", reply.content.get("errors"), [])
-        run = str(reply.content.get("run"))
-        sizes = await anyio.to_thread.run_sync(_result_bytes, store, run)
+        content, output = reply.content, reply.content.get("output")
+        if content["status"] != "done" or output is None:
+            raise CheckFailedError(f"run_plan: expected an output, found {encode(content)[:600]!r}")
+        self._show("assistant A", given, output, reply)
+        self.checks.same("assistant A: errors", content["errors"], [])
+        sizes = await anyio.to_thread.run_sync(_result_bytes, store, content["run"])
         # In a shallow clone there is no patch to measure.
-        change = output.get("change")
-        skipped = 1 if isinstance(change, dict) and "message" in change else 0
-        self.checks.same("assistant A: calls that ran", len(sizes), len(CALLS) - skipped)
-        tokens = usage.get("tokens") if isinstance(usage, dict) else None
+        skipped = 1 if "message" in output["change"] else 0
+        self.checks.same("assistant A: calls that ran", len(sizes), len(calls) - skipped)
+        tokens = content["usage"]["tokens"]
         self.checks.same("tokens used", tokens, 0)
-        at_once = assistant.most_at_once(reply.bars)
+        at_once = max(map(len, assistant.at_once(reply.bars)), default=0)
         self.checks.holds("assistant A: calls ran in parallel", at_once > 1, "no two calls ran at once")
-        self._show(reply.bars, output, reply.seconds)
-        results = sum(sizes)
-        came = f"The {len(CALLS)} results had {results:,} bytes. {reply.bytes:,} bytes came back to the assistant"
-        spared = "; the rest never had to pass through a model" if results > reply.bytes else ""
-        self._say(f"{came}{spared}. One round trip instead of one for each call.", None)
-        self._say(f"Tokens used by ideabridge: {tokens}", "bold")
-        sent: JSONObject = {"run": run, "output": output, "seconds": reply.seconds, "bytes_of_answer": reply.bytes}
-        calls: list[JSON] = [asdict(bar) for bar in reply.bars]
-        return {**sent, "calls": calls, "bytes_of_results": results, "tokens": tokens, "at_once": at_once}
+        came = f"The {len(calls)} results had {sum(sizes):,} bytes. {reply.bytes:,} bytes came back to the assistant"
+        spared = "; the rest never had to pass through a model" if sum(sizes) > reply.bytes else ""
+        self.say(f"{came}{spared}. One round trip instead of one for each call.", None)
+        self.say(f"Tokens used by ideabridge: {tokens}", "bold")
+        sent = {"run": content["run"], "output": output, "seconds": reply.seconds, "bytes_of_answer": reply.bytes}
+        bars = [asdict(bar) for bar in reply.bars]
+        return {**sent, "calls": bars, "bytes_of_results": sum(sizes), "tokens": tokens, "at_once": at_once}
 
     async def _publish(self, client: Client, run: str, name: str, how: str) -> None:
-        arguments: JSONObject = {"idea": run, "name": name, "answer": how, "description": DESCRIPTION}
+        arguments = {"idea": run, "name": name, "answer": how, "description": DESCRIPTION}
         published = (await call(client, "publish_idea", arguments)).content
-        self.checks.same(f"{name} is published", published.get("answer"), how)
-        schema = cast("dict[str, Any]", published.get("input_schema") or {})
-        names = ", ".join(schema.get("properties", {}))
+        self.checks.same(f"{name} is published", published["answer"], how)
+        names = ", ".join(published["input_schema"]["properties"])
         self._head(f"Assistant A publishes the run as the tool {name}({names}), answered by: {how}")
-        self._say(f"   {published.get('description')}", "dim")
+        self.say(f"   {published['description']}", "dim")
 
-    async def _second_assistant(self, serve: list[str], given: JSONObject) -> JSONObject:
+    async def _second_assistant(self, serve: list[str], given: Members) -> Members:
         """Assistant B, another process, calls the tool through another server on the same store."""
-        async with _serving(serve) as address:
-            self._head(f"Assistant B, another process, connects over HTTP to {address}")
-            words = [sys.executable, "-P", "-m", "ideabridge.server.demo.assistant", address, NAME, json.dumps(given)]
-            # The address is local: a configured proxy must not get the requests.
-            environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
-            done = await anyio.run_process(words, check=False, env=environment)
+        async with await anyio.open_process(serve, stdin=None, stdout=None, cwd=_OUTSIDE) as server:
+            try:
+                address = await _address_of(server)
+                self._head(f"Assistant B, another process, connects over HTTP to {address}")
+                words = [sys.executable, "-P", "-m", assistant.__name__, address, NAME, json.dumps(given)]
+                # The address is local: a configured proxy must not get the requests.
+                environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
+                done = await anyio.run_process(words, check=False, env=environment)
+            finally:
+                if server.returncode is None:
+                    server.terminate()
         if done.returncode:
             raise CheckFailedError(f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}")
-        found = cast("dict[str, Any]", json.loads(done.stdout))
-        check_answer(self.checks, "assistant B", found["content"], self._repository, given)
-        other = f"count={given['count']}, timezone={given['timezone']}"
-        known = f"It speaks MCP {found['protocol']}, finds the tool among {found['tools']}"
-        self._say(f"{known}, and calls it with other input: {other}", None)
-        self._show([Bar(**one) for one in found["bars"]], found["content"], found["seconds"])
+        found = cast("Members", json.loads(done.stdout))
+        about = f"It speaks MCP {found['protocol']}, finds the tool among {found['tools']}, and calls it with other"
+        self.say(f"{about} input: count={given['count']}, timezone={given['timezone']}", None)
+        bars = [Bar(**one) for one in found["bars"]]
+        reply = ToolReply(found["content"], found["bytes"], found["seconds"], bars)
+        self._show("assistant B", given, reply.content, reply)
         return found
 
-    async def _recorded(
-        self, client: Client, run: str, same: JSONObject, other: JSONObject, first: JSONObject
-    ) -> JSONObject:
+    async def _recorded(self, client: Client, first: Members, same: Members, other: Members) -> Members:
         """The recorded answer: the same input returns the stored output at once, and other input is refused."""
-        await self._publish(client, run, RECORDED_NAME, "recorded")
+        await self._publish(client, first["run"], RECORDED_NAME, "recorded")
         reply = await call(client, RECORDED_NAME, same)
-        self.checks.same("recorded: the stored answer is unchanged", reply.content, first)
+        self.checks.same("recorded: the stored answer is unchanged", reply.content, first["output"])
         self.checks.holds("recorded: no call ran", not reply.bars, "calls ran")
-        self._say(f"The same input again: the stored answer, in {reply.seconds * 1000:.1f} ms; nothing ran.", None)
+        self.say(f"The same input again: the stored answer, in {reply.seconds * 1000:.1f} ms; nothing ran.", None)
         refused = ""
-        if other != same:
-            try:
-                await call(client, RECORDED_NAME, other)
-            except CheckFailedError as error:
-                refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
-                self._say(f"Other input is refused: {refused}", "dim")
-            self.checks.holds("recorded: other input is refused", bool(refused), "it was answered")
+        try:
+            await call(client, RECORDED_NAME, other)
+        except CheckFailedError as error:
+            refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
+            self.say(f"Other input is refused: {refused}", "dim")
+        self.checks.holds("recorded: other input is refused", bool(refused), "it was answered")
         return {"seconds": reply.seconds, "refused": refused}
 
     def _head(self, text: str) -> None:
-        self._step += 1
-        self._say("", None)
-        self._say(f"{self._step}. {text}", "bold cyan")
+        self.step += 1
+        self.say("", None)
+        self.say(f"{self.step}. {text}", "bold cyan")
 
-    def _show(self, bars: list[Bar], output: JSONObject, seconds: float) -> None:
-        self._say("What ran when:", None)
-        for line in assistant.draw(bars):
-            self._say(f"   {line}", "green")
-        for one, other in assistant.together(bars)[:1]:
-            most = assistant.most_at_once(bars)
-            self._say(f"   up to {most} calls at once, for example {one} beside {other}", None)
-        self._say(f"The answer, after {seconds:.2f} s:", None)
-        for line in str(output.get("report")).split("\n"):
-            self._say(f"   {line}", "yellow")
+    def _show(self, who: str, given: Members, output: Members, reply: ToolReply) -> None:
+        check_answer(self.checks, who, output, self.repository, given["count"], given["timezone"])
+        self.say("What ran when:", None)
+        for line in assistant.draw(reply.bars):
+            self.say(f"   {line}", "green")
+        groups = [group for group in assistant.at_once(reply.bars) if len(group) > 1]
+        if groups:
+            one, other = groups[0][:2]
+            self.say(f"   up to {max(map(len, groups))} calls at once, for example {one} beside {other}", None)
+        self.say(f"The answer, after {reply.seconds:.2f} s:", None)
+        for line in output["report"].split("\n"):
+            self.say(f"   {line}", "yellow")
 
     def end(self, seconds: float) -> None:
         """Print the result of every check."""
         self._head("Every answer, compared with git and the time zone database")
-        for what, truth, why in self.checks.found:
-            mark, style = ("✓", "green") if truth else ("✗", "bold red")
-            self._say(f"   {mark} {what}{why and f': {why}'}", style)
-        self._say("", None)
+        for one in self.checks.found:
+            mark, style = ("✓", "green") if one["holds"] else ("✗", "bold red")
+            why = f": {one['why']}" if "why" in one else ""
+            self.say(f"   {mark} {one['check']}{why}", style)
+        self.say("", None)
         if self.checks.wrong:
-            self._say(f"{len(self.checks.wrong)} of {len(self.checks.found)} checks failed.", "bold red")
+            self.say(f"{len(self.checks.wrong)} of {len(self.checks.found)} checks failed.", "bold red")
         else:
-            self._say(f"All {len(self.checks.found)} checks hold. {seconds:.1f} s in all.", "bold green")
+            self.say(f"All {len(self.checks.found)} checks hold. {seconds:.1f} s in all.", "bold green")
 
 
-@asynccontextmanager
-async def _serving(command: list[str]) -> AsyncGenerator[str]:
-    """A server over HTTP; yields its address."""
-    async with await anyio.open_process(command, stdin=None, stdout=None, cwd=_OUTSIDE) as process:
-        assert process.stderr is not None
-        said = ""
-        try:
-            async for text in TextReceiveStream(process.stderr, errors="replace"):
-                said += text
-                found = _ADDRESS.search(said)
-                if found is not None:
-                    yield found.group(1)
-                    return
-            raise CheckFailedError(f"serve --http did not start: {said.strip()[-500:]}")
-        finally:
-            if process.returncode is None:
-                process.terminate()
+async def _address_of(server: Process) -> str:
+    """The address that a server over HTTP prints when it is ready."""
+    said = ""
+    assert server.stderr is not None
+    async for text in TextReceiveStream(server.stderr, errors="replace"):
+        said += text
+        if found := _ADDRESS.search(said):
+            return found.group(1)
+    raise CheckFailedError(f"serve --http did not start: {said.strip()[-500:]}")
 
 
 def _result_bytes(store: Path, run: str) -> list[int]:
