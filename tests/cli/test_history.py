@@ -133,7 +133,7 @@ def test_what_a_mind_was_told_stands_at_each_point(here: Path, capsys: pytest.Ca
             assert moment["request"] == answer["events"][number - 1]["event"]["request"]
     assert main(["runs", "show", run, "--at", str(asked[1])]) == 0
     out = capsys.readouterr().out
-    assert "request 1, as the mind was told it" in out
+    assert "request 1, as the mind saw it" in out
     assert "Look twice." in out
     assert '"p0": "seen thing 0"' in out
     assert main(["runs", "show", run, "--at", "99"]) == 2

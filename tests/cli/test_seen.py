@@ -115,7 +115,7 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
             ideas.append(told(capsys)["request_id"])
         assert main(["runs", "show", run]) == 0
         assert main(["runs", "show", run, "--at", "2"]) == 0
-        assert "as the mind was told it\n" in capsys.readouterr().out
+        assert "as the mind saw it\n" in capsys.readouterr().out
     # Nothing else was asked, and each Request is an idea.
     assert shown == dict(seen)
     assert sorted(ideas) == sorted(shown)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
@@ -16,15 +15,14 @@ from ideabridge.server.cli.console import (
     errors_text,
     fit,
     print_json,
-    print_table,
     print_value,
     report,
     say,
     show,
 )
 from ideabridge.server.cli.inputs import read_input, read_json
-from ideabridge.server.cli.options import AfterOption, LimitOption, Options, command
-from ideabridge.server.cli.stores import RunArgument, lookup_run, open_store, resolve_run, with_existing_store
+from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
+from ideabridge.server.cli.stores import RunArgument, lookup_run, open_bridge, open_store, resolve_run
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -40,95 +38,89 @@ app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True
 _PAGE: Final = 200
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
-
-class Status(StrEnum):
-    """How a run can stand in the store."""
-
-    RUNNING = "running"
-    NEEDS_SOLUTION = "needs_solution"
-    NEEDS_APPROVAL = "needs_approval"
-    INTERRUPTED = "interrupted"
-    DONE = "done"
-    STALLED = "stalled"
-    LIMIT = "limit"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+Status = Literal[
+    "running",
+    "needs_solution",
+    "needs_approval",
+    "interrupted",
+    "done",
+    "stalled",
+    "limit",
+    "cancelled",
+    "failed",
+]
 
 
 @app.command("list")
 @command("config", "project", "store", "json")
 def list_runs(
     options: Options,
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="Only runs that stand so.")] = None,
+    status: Annotated[
+        Status | None, typer.Option("--status", "-s", metavar="STATUS", help="Only runs with this status.")
+    ] = None,
     limit: LimitOption = 20,
-    after: Annotated[str | None, typer.Option("--after", metavar="RUN", help="Go on after this run.")] = None,
-) -> int:
-    """List runs, newest first: those of every caller. A run is interrupted where its process ended in the middle."""
+    after: Annotated[str | None, typer.Option("--after", metavar="RUN", help="Continue after this run.")] = None,
+) -> None:
+    """List the runs of every caller, newest first. A run is interrupted if its process ended before the run did."""
     with open_store(options) as store:
         listed = _listed(store, status, None if after is None else resolve_run(store, after).id)
         records = list(itertools.islice(listed, limit))
+    if after is not None:
+        empty = f"no run{f' that is {status}' if status else ''} comes after {after}"
+    else:
+        empty = "no runs yet" if status is None else f"no run is {status}"
     following = records[-1].id if len(records) == limit else None
-    if options.json:
-        runs: list[JSON] = [_run_json(record) for record in records]
-        print_json({"runs": runs, "next": following})
-    elif records:
-        callers = {record.caller for record in records}
-        titles = ["run", "status", "kind", *(["caller"] if len(callers) > 1 else []), "started (UTC)", "title"]
-        print_table(titles, [_row(one, len(callers) > 1) for one in records], cut=True)
-        for stands in dict.fromkeys(run_status(record)[0] for record in records):
-            advice = next_step("RUN", stands)
+    with_caller = len({record.caller for record in records}) > 1
+    options.print_rows(
+        {"runs": list[JSON](map(_run_json, records)), "next": following},
+        ["run", "status", "kind", *(["caller"] if with_caller else []), "started (UTC)", "title"],
+        [_row(record, with_caller) for record in records],
+        empty=empty,
+        more=following,
+    )
+    if not options.json:
+        for advice in dict.fromkeys(next_step("RUN", run_status(record)[0]) for record in records):
             if advice is not None:
                 say(advice, "dim")
-        if following:
-            say(f"more: --after {following}", "dim")
-    elif after is not None:
-        say(f"no run{f' that is {status.value}' if status else ''} comes after {after}")
-    else:
-        say("no runs yet" if status is None else f"no run is {status.value}")
-    return 0
 
 
 def _listed(store: Store, status: Status | None, after: str | None) -> Iterator[RunRecord]:
-    """The runs that stand so, newest first."""
-    # Only a look at its process tells whether a run that is noted as running is interrupted.
-    noted = [] if status is None else ["running", "interrupted"] if status is Status.INTERRUPTED else [status.value]
+    """The runs with this status, newest first."""
+    # Only its process shows whether a run stored as running is interrupted.
+    stored = [] if status is None else ["running", "interrupted"] if status == "interrupted" else [status]
     while True:
-        page = store.runs.newest(status=noted, limit=_PAGE, after=after, rooms=False)
-        yield from (record for record in page if status is None or run_status(record)[0] == status.value)
+        page = store.runs.newest(status=stored, limit=_PAGE, after=after, rooms=False)
+        yield from (record for record in page if status is None or run_status(record)[0] == status)
         if len(page) < _PAGE:
             return
         after = page[-1].id
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
-    """(status, why it stands so, where that is known) of a run, as far as its record tells."""
+    """(status, its reason if that is stored) of a run."""
     from ideabridge.bridge.runs.driver import LEFT, is_left
 
     if is_left(record):
-        return Status.INTERRUPTED.value, LEFT
+        return "interrupted", LEFT
     reason = (record.summary or {}).get("reason")
     return record.status, reason if isinstance(reason, str) else None
 
 
 def errors_of(record: RunRecord) -> int:
-    """How many calls or outputs of a run that has ended have failed."""
+    """The number of failed calls and outputs of a run that has ended."""
     errors = (record.summary or {}).get("errors")
     return errors if isinstance(errors, int) else 0
 
 
 def status_text(record: RunRecord) -> str:
-    """How a run stands, and how many errors it ended with."""
+    """The status of a run, and the number of its errors."""
     return run_status(record)[0] + errors_text(errors_of(record))
 
 
 @app.command("direct")
 @command("config", "project", "store", "json")
-def list_direct_calls(
-    options: Options,
-    limit: LimitOption = 20,
-    after: AfterOption = None,
-) -> None:
-    """List direct calls of exposed tools, newest first: those of every caller. No parameters and results are kept."""
+def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOption = None) -> None:
+    """List every caller's direct calls of exposed tools, newest first. Parameters and results are not stored."""
     with open_store(options) as store:
         page = store.direct_calls.page(limit, after)
     calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
@@ -150,7 +142,7 @@ def _direct(one: DirectCall) -> list[str]:
 
 def _run_json(record: RunRecord) -> JSONObject:
     status, reason = run_status(record)
-    told: JSONObject = {
+    run: JSONObject = {
         "run": record.id,
         "status": status,
         "errors": errors_of(record),
@@ -160,7 +152,7 @@ def _run_json(record: RunRecord) -> JSONObject:
         "created": record.created,
         "updated": record.updated,
     }
-    return {**told, "reason": reason} if reason else told
+    return {**run, "reason": reason} if reason else run
 
 
 def _row(record: RunRecord, with_caller: bool) -> list[str]:
@@ -171,12 +163,12 @@ def _row(record: RunRecord, with_caller: bool) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """What a person can do about a run that stands so; None where there is nothing to do."""
+    """What a person can do about a run with this status; None: nothing."""
     match status:
         case "interrupted":
-            return f"interrupted: `ideabridge resume {run}` goes on with it"
+            return f"interrupted: `ideabridge resume {run}` continues it"
         case "needs_approval":
-            return f"needs_approval: `ideabridge approvals list {run}` shows what waits, and how to answer"
+            return f"needs_approval: `ideabridge approvals list {run}` shows the open decisions and their answers"
         case "needs_solution":
             return f"needs_solution: `ideabridge resume {run}` takes it from you, or from the configured model"
         case _:
@@ -184,57 +176,43 @@ def next_step(run: str, status: str) -> str | None:
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
-def resume(
-    options: Options,
-    run: RunArgument,
-) -> int:
-    """Go on with a run that waits or whose process died, and follow it as `run` does.
+async def resume(options: Options, run: RunArgument) -> int:
+    """Continue a run that waits or whose process died, and follow it as `run` does.
 
-    Finished calls do not run again. A call that was in flight runs again where its tool says that it may run twice;
-    else you are asked what came of it, or, in a `solve`, the mind is told. It needs the configuration the run was
-    started under, --tools and --allow-all included.
+    Finished calls do not run again. A call that was in flight runs again if its tool may run twice; otherwise you are
+    asked for its outcome, or, in a `solve`, the mind is told that it is unknown. The command needs the configuration
+    under which the run was started, including --tools and --allow-all.
     """
-    import anyio
-
-    return anyio.run(_resume, options, lookup_run(options, run).id)
-
-
-async def _resume(options: Options, run_id: str) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.follow import follow, print_result
 
-    async with Bridge(with_existing_store(options)) as bridge:
-        # What a room gives belongs to its run: that is what goes on.
-        run = (await bridge.resume(run_id)).root
-        outcome = await follow(run, quiet=options.json, by_turns=True)
-        return print_result(outcome, options)
+    record = lookup_run(options, run)
+    async with open_bridge(options) as bridge:
+        # The result of a room belongs to its run, so that run continues.
+        continued = (await bridge.resume(record.id)).root
+        return print_result(await follow(continued, quiet=options.json, by_turns=True), options)
 
 
 @app.command("cancel")
 @command("config", "project", "store", "tools", "allow_all", "json")
-def cancel(
+async def cancel(
     options: Options,
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs: ids, beginnings of them, or `last`.")],
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs: ids, beginnings of ids, or `last` (the newest).")
+    ],
 ) -> int:
-    """End runs, and their calls. What was done stays.
+    """End runs, and their calls. Completed work stays.
 
-    A run that nobody is at work on is ended here, without going on with it first. Where another process is at work on
-    it, that one is asked to, and has 5 seconds.
+    A run without a process is ended immediately, without continuing it. A process that executes the run is asked to end
+    it, and has 5 seconds.
     """
-    import anyio
-
-    return anyio.run(_cancel, options, [lookup_run(options, run) for run in runs])
-
-
-async def _cancel(options: Options, records: list[RunRecord]) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import FinishedRunError
 
-    told: list[JSON] = []
-    faults: list[IdeabridgeError] = []
-    async with Bridge(with_existing_store(options)) as bridge:
+    records = [lookup_run(options, run) for run in runs]
+    cancelled: list[JSON] = []
+    errors: list[IdeabridgeError] = []
+    async with open_bridge(options) as bridge:
         for record in records:
-            # What a room gives belongs to its run: that is what ends.
+            # A room ends with its run.
             root = record.id.partition(".")[0]
             try:
                 before = bridge.store.runs.get(root)
@@ -242,21 +220,19 @@ async def _cancel(options: Options, records: list[RunRecord]) -> int:
                     raise FinishedRunError(f"run {root} has ended ({before.status}); there is nothing to cancel")
                 run = await bridge.cancel(root, "cancelled at the command line")
             except IdeabridgeError as error:
-                faults.append(error)
+                errors.append(error)
                 continue
-            told.append({"run": run.id, "status": run.status})
+            cancelled.append({"run": run.id, "status": run.status})
             if not options.json:
                 say(f"{run.id}: {run.status}", "green")
-    if len(records) == 1 and faults:
-        raise faults[0]
+    if len(records) == 1 and errors:
+        raise errors[0]
     if options.json:
-        print_json(told[0] if len(records) == 1 else {"runs": told, "errors": [str(error) for error in faults]})
-    for error in faults:
+        texts: list[JSON] = [str(error) for error in errors]
+        print_json(cancelled[0] if len(records) == 1 else {"runs": cancelled, "errors": texts})
+    for error in errors:
         report(str(error))
-    return 1 if faults else 0
-
-
-# -- show and fork -----------------------------------------------------------------------------------------------------
+    return 1 if errors else 0
 
 
 @app.command("show")
@@ -265,10 +241,10 @@ def show_run(
     options: Options,
     run: RunArgument,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="N", help="What stood after event N, and what the mind had been told.")
+        int | None, typer.Option("--at", metavar="N", help="The state after event N, and the context of the mind.")
     ] = None,
 ) -> int:
-    """Show what happened in a run: every event, with the calls, errors, approvals and tokens. Nothing is started."""
+    """Show the history of a run: every event, with calls, errors, approvals and tokens. Nothing is started."""
     from ideabridge.server.cli.follow import read_history
 
     with open_store(options) as store:
@@ -288,57 +264,45 @@ def show_run(
 
 
 def _lineage(store: Store, record: RunRecord) -> JSONObject:
-    """Where the run comes from, and what came of it."""
-    told: JSONObject = {}
+    """The runs and ideas that the run comes from or led to."""
+    lineage: JSONObject = {}
     if record.parent is not None:
-        told["part_of"] = record.parent
+        lineage["part_of"] = record.parent
     if record.forked_from is not None:
-        told["forked_from"] = {"run": record.forked_from, "at": record.forked_at}
-    forks: list[JSON] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
-    if forks:
-        told["forks"] = forks
-    rooms: list[JSON] = [
+        lineage["forked_from"] = {"run": record.forked_from, "at": record.forked_at}
+    lineage["forks"] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
+    lineage["rooms"] = [
         {"run": one.id, "status": one.status, "title": one.title} for one in store.runs.rooms(record.id)
     ]
-    if rooms:
-        told["rooms"] = rooms
-    ideas: list[JSON] = [one.id for one in store.ideas.of_run(record.id)]
-    return {**told, "ideas": ideas} if ideas else told
+    lineage["ideas"] = [one.id for one in store.ideas.of_run(record.id)]
+    return {key: value for key, value in lineage.items() if value}
 
 
 def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
     from ideabridge.server.cli.follow import call_json
 
     machine = history.machine
-    status, why = run_status(record)
-    told: JSONObject = {
-        "run": record.id,
-        "status": status,
-        "kind": record.kind,
-        "caller": record.caller,
-        "title": record.title,
-        "created": record.created,
-        "updated": record.updated,
+    run: JSONObject = {
+        **_run_json(record),
         "calls": [call_json(number, one) for number, one in enumerate(machine.history)],
         "errors": [dict(error) for error in machine.errors],
         "usage": {"tokens": machine.usage.tokens, "cost": machine.usage.cost},
     }
-    reason = machine.reason or why
-    if reason:
-        told["reason"] = reason
+    if machine.reason:
+        run["reason"] = machine.reason
     if machine.has_output:
-        told["output"] = machine.output
+        run["output"] = machine.output
     if not machine.has_output or (machine.mode == "solve" and machine.has_state):
-        told["state"] = machine.state
-    return {**told, "broken": history.broken} if history.broken else told
+        run["state"] = machine.state
+    return {**run, "broken": history.broken} if history.broken else run
 
 
 def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[JSON]:
-    told: list[JSON] = []
+    events: list[JSON] = []
     for (number, raw), entry in zip(journal, history.entries, strict=False):
         when = None if entry.at is None else datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
-        told.append({"number": number, "time": when, "text": entry.text, "event": raw})
-    return told
+        events.append({"number": number, "time": when, "text": entry.text, "event": raw})
+    return events
 
 
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
@@ -366,22 +330,19 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for error in machine.errors:
         show(fit(f"  error: {error_line(error)}", 4), "red")
-    # The person reads it here; the last line says what they can do.
     advice = next_step(record.id, status)
     if advice is not None:
         say(advice, "dim")
 
 
 def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
-    """What `_lineage` tells, for people."""
     for key, value in lineage.items():
-        listed = value if isinstance(value, list) else [value]
-        told = ", ".join(_related(one) for one in listed)
-        yield f"{key.replace('_', ' ')}: {told}"
+        related = ", ".join(map(_related, value if isinstance(value, list) else [value]))
+        yield f"{key.replace('_', ' ')}: {related}"
 
 
 def _related(value: JSON) -> str:
-    """A run, with how it stands or after which event it was forked; or an idea."""
+    """A run, with its status or the event after which it was forked; or an idea."""
     if not isinstance(value, dict):
         text = str(value)
         return text if text.startswith("run_") else text[:12]
@@ -390,18 +351,18 @@ def _related(value: JSON) -> str:
 
 
 def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
-    """What stood after an event: the Request at hand as the mind was told it, and the state."""
+    """Show the latest Request, the state and the calls after the last event of `history`."""
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.loop.event import RequestMade
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.loop.request import Composer, SchemaCache
 
-    asked = [number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)]
+    requests = [number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)]
     machine = Machine()
-    # Composed where it was made: what it told stands in the machine only until it is answered.
-    for entry in history.entries[: asked[-1]] if asked else history.entries[:1]:
+    # The machine has the contents of a Request only until the answer, so they are composed as of the Request.
+    for entry in history.entries[: requests[-1]] if requests else history.entries[:1]:
         machine.receive(entry.event)
-    made = history.entries[asked[-1]].event if asked else None
+    made = history.entries[requests[-1]].event if requests else None
     request = Composer(Handlers(), SchemaCache()).compose(machine, made if isinstance(made, RequestMade) else None)
     same = not isinstance(made, RequestMade) or made.request == request.id
     now = history.machine
@@ -414,20 +375,20 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
                 "run": record.id,
                 "at": last.number,
                 "event": last.text,
-                "request": request.id if asked else None,
+                "request": request.id if requests else None,
                 "exact": same,
                 "context": list[JSON](request.texts),
-                # With the schema, what the id is of.
+                # The id is computed from messages and schema.
                 "messages": request.context,
-                "schema": request.schema if asked else None,
+                "schema": request.schema if requests else None,
                 "state": now.state,
                 "calls": [call_json(number, one) for number, one in enumerate(now.history)],
             }
         )
         return 0
     show(f"run {record.id} after event {last.number}: {last.text}", "bold")
-    told = f"request {machine.step}, as the mind was told it" if asked else "context (no mind was asked)"
-    show(told if same else f"{told}, but for what handlers of its own made of it", "bold")
+    title = f"request {machine.step}, as the mind saw it" if requests else "context (no mind was asked)"
+    show(title if same else f"{title}, except for changes by the program's own handlers", "bold")
     for message in request.texts:
         show(f"  [{message.get('role')}]", "cyan")
         for line in str(message.get("content")).split("\n"):
@@ -445,39 +406,39 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 def fork_run(
     options: Options,
     run: RunArgument,
-    at: Annotated[int, typer.Option("--at", metavar="N", help="After which event, as `runs show` numbers them.")],
+    at: Annotated[int, typer.Option("--at", metavar="N", help="The number of the event, as in `runs show`.")],
     solution: Annotated[
         str | None,
-        typer.Option("--solution", metavar="FILE", help="Another solution of that step; - reads standard input."),
+        typer.Option("--solution", metavar="FILE", help="Another solution for that step; - reads standard input."),
     ] = None,
-    input: Annotated[  # noqa: A002 - the vocabulary's word
-        list[str] | None,
-        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Other input, laid over what it had."),
-    ] = None,
-) -> int:
-    """Go on from a point of a run, in a run of its own: the calls started before are not run again."""
-    import anyio
+    input: InputOption = None,  # noqa: A002
+) -> Coroutine[None, None, int]:
+    """Start a new run that continues from a point of this one, with other input or another solution.
 
+    Calls that started before that point do not run again. The members of --input override those of the run's input.
+    """
     words = [f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word for word in input or []]
-    given = read_input(words) if input else None
-    other = read_json(solution, "--solution") if solution is not None else None
-    return anyio.run(_fork, options, lookup_run(options, run), at, other, given)
+    return _fork(
+        options,
+        lookup_run(options, run),
+        at,
+        read_json(solution, "--solution") if solution is not None else None,
+        read_input(words) if words else None,
+    )
 
 
-async def _fork(options: Options, record: RunRecord, at: int, solution: JSON, given: JSONObject | None) -> int:
-    from ideabridge.bridge.bridge import Bridge
+async def _fork(options: Options, record: RunRecord, at: int, solution: JSON, changes: JSONObject | None) -> int:
     from ideabridge.server.cli.follow import follow, print_result
 
-    async with Bridge(with_existing_store(options)) as bridge:
-        if given is not None:
-            given = {**_input_of(bridge.store, record.id), **given}
-        fork = await bridge.fork(record.id, at, solution=solution, input=given, caller=record.caller)
-        say(f"run {fork.id} goes on from {record.id} after event {at}", "dim")
+    async with open_bridge(options) as bridge:
+        complete = None if changes is None else {**_input_of(bridge.store, record.id), **changes}
+        fork = await bridge.fork(record.id, at, solution=solution, input=complete, caller=record.caller)
+        say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)
 
 
 def _input_of(store: Store, run_id: str) -> JSONObject:
-    """What the run was given."""
+    """The input of a run, without those of instances."""
     from ideabridge.bridge.context.messages import read_context
     from ideabridge.bridge.loop.event import RunStarted, event_from_json
 
