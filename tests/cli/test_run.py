@@ -134,8 +134,8 @@ def test_inputs(words: list[str], expected: int, here: Path, capsys: pytest.Capt
         (["run", "sum.json", "--input", "{1"], "--input is not JSON"),
         (["run", "sum.json", "--input", "@missing"], "missing cannot be read"),
         (["run", "bad.json"], "bad.json is not JSON: Expecting value at line 1, column 11"),
-        (["run", "sum.json", "--tools", "nothing.py"], "nothing.py is no file"),
-        (["run", "sum.json", "--project", "nowhere"], "nowhere is no folder"),
+        (["run", "sum.json", "--tools", "nothing.py"], "nothing.py is not a file"),
+        (["run", "sum.json", "--project", "nowhere"], "nowhere is not a folder"),
         (["run", "sum.json", "--config", "bad.json"], "bad.json is not JSON"),
         (["ideas", "show", "nothing_here"], "no idea 'nothing_here'"),
         (["ideas", "call", "nothing_here"], "nothing_here"),
@@ -199,7 +199,7 @@ def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(here: Path, idea
     out = at_terminal(here, "run", "plan.json", "--dry-run")
     assert [line.strip() for line in out.splitlines()] == [
         "3 calls in 2 steps; nothing was run",
-        "step 1: 2 calls side by side",
+        "step 1: 2 calls at the same time",
         "0  add",
         "reads †input.a",
         "writes †state.n",
@@ -213,7 +213,7 @@ def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(here: Path, idea
         "keeps its order after 1",
         "asks for approval: tool 'note' says it changes things",
         "missing input: †input.a; give it with -i a=...",
-        "needs approval: 2 (note); you are asked at a terminal, --allow-all runs them",
+        "needs approval: 2 (note); you are asked at a terminal; --allow-all runs them",
     ]
     told_ = json.loads(ideabridge("run", "plan.json", "--dry-run").stdout)
     assert told_["layers"] == [[0, 1], [2]]

@@ -64,7 +64,7 @@ def test_a_run_whose_solutions_end_waits_and_is_resumed(ideabridge: Run) -> None
 def test_an_output_is_told_also_where_it_cannot_be_recorded(ideabridge: Run, project: Path) -> None:
     nowhere = ideabridge(*ARGUMENTS, "--record", "nowhere/recording.json", typed=FIRST + SECOND)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
-    assert "--record: nowhere is no folder" in nowhere.stderr
+    assert "--record: nowhere is not a folder" in nowhere.stderr
     (project / "taken.json").mkdir()
     done = ideabridge(*ARGUMENTS, "--record", "taken.json", typed=FIRST + SECOND)
     assert (done.returncode, done.stdout) == (1, "2\n")
@@ -91,7 +91,7 @@ def test_a_command_line_that_means_nothing_is_refused(project: Path, capsys: pyt
     for words, told in (
         (["--mind", "model"], "no model is configured here; expected 'auto' or 'turns'"),
         (["--replay", "nowhere.json"], "nowhere.json: cannot be read"),
-        (["--replay", "x", "--mind", "turns"], "--replay answers by itself"),
+        (["--replay", "x", "--mind", "turns"], "--replay excludes"),
         (["--model", "gpt"], "--model: expected PROVIDER:MODEL"),
         (["-t", "no_such_tool"], "nothing matches"),
         (["--limit", "requests=0"], "requests"),

@@ -292,7 +292,7 @@ class Options:
         """The absolute path of the project folder; `UsageError` if it is not a folder."""
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
-            raise UsageError(f"--project: {folder} is no folder")
+            raise UsageError(f"--project: {folder} is not a folder")
         return folder
 
     def project_file(self) -> Path | None:
@@ -340,7 +340,7 @@ class Options:
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
-                raise UsageError(f"--tools: {file} is no file")
+                raise UsageError(f"--tools: {file} is not a file")
         complete = loaded.model_copy(
             update={
                 "store": str(self.store.expanduser().absolute()) if self.store else loaded.store or default_store(),
