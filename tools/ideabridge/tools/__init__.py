@@ -1,6 +1,6 @@
 """Tools, activities, and the schemas composed from them.
 
-Names are imported when first used: pydantic and the validators are loaded only by what needs them.
+Most names are imported when they are first used, because pydantic and the validators take long to import.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from ideabridge.tools.errors import (
+    ActivityError,
+    ArgumentError,
+    IdeabridgeError,
+    InvalidJSONError,
+    LimitExceededError,
+    SchemaError,
+    ToolDefinitionError,
+    ToolFileError,
+    UnknownEffectError,
+    UnknownToolError,
+    ValueMismatchError,
+)
+
 if TYPE_CHECKING:
     from ideabridge.tools.builtins import builtin_toolbox
     from ideabridge.tools.compose import admit_references, call_schema, solution_schema, wrap_output
     from ideabridge.tools.decorator import tool, tool_from
     from ideabridge.tools.encoding import JSON, JSONLike, JSONObject, ObjectLike
-    from ideabridge.tools.errors import (
-        ActivityError,
-        ArgumentError,
-        IdeabridgeError,
-        InvalidJSONError,
-        LimitExceededError,
-        SchemaError,
-        ToolDefinitionError,
-        ToolFileError,
-        UnknownEffectError,
-        UnknownToolError,
-        ValueMismatchError,
-    )
     from ideabridge.tools.keywords import Problem
     from ideabridge.tools.reading import read_solution
     from ideabridge.tools.rename import rename_meta_parameters
@@ -86,42 +87,13 @@ __all__ = [
 
 _HOMES: Final = {
     "builtins": ("builtin_toolbox",),
-    "compose": (
-        "admit_references",
-        "call_schema",
-        "solution_schema",
-        "wrap_output",
-    ),
-    "decorator": (
-        "tool",
-        "tool_from",
-    ),
-    "encoding": (
-        "JSON",
-        "JSONLike",
-        "JSONObject",
-        "ObjectLike",
-    ),
-    "errors": (
-        "ActivityError",
-        "ArgumentError",
-        "IdeabridgeError",
-        "InvalidJSONError",
-        "LimitExceededError",
-        "SchemaError",
-        "ToolDefinitionError",
-        "ToolFileError",
-        "UnknownEffectError",
-        "UnknownToolError",
-        "ValueMismatchError",
-    ),
+    "compose": ("admit_references", "call_schema", "solution_schema", "wrap_output"),
+    "decorator": ("tool", "tool_from"),
+    "encoding": ("JSON", "JSONLike", "JSONObject", "ObjectLike"),
     "keywords": ("Problem",),
     "reading": ("read_solution",),
     "rename": ("rename_meta_parameters",),
-    "schema": (
-        "Validator",
-        "inline_refs",
-    ),
+    "schema": ("Validator", "inline_refs"),
     "tool": (
         "Activity",
         "ActivityContext",
@@ -132,10 +104,7 @@ _HOMES: Final = {
         "Tool",
         "ToolKey",
     ),
-    "toolbox": (
-        "Toolbox",
-        "load_tool_file",
-    ),
+    "toolbox": ("Toolbox", "load_tool_file"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -157,7 +126,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `tool` the decorator: importing the module `ideabridge.tools.tool` would put that in its place."""
+    """Keeps `tool` the decorator: importing the module `ideabridge.tools.tool` would replace it by that module."""
 
     @property
     def tool(self) -> Any:

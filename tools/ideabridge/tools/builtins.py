@@ -1,4 +1,4 @@
-"""Tools that are always there: they shape data between calls, change nothing and reach nothing."""
+"""The built-in tools. They shape data between calls, change nothing and touch no module."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ async def fill_template(
 
 
 def builtin_toolbox() -> Toolbox:
-    """A fresh Toolbox of the built-in tools: pick, filter, join, count, template."""
+    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template."""
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
-    # They touch nothing, so that no call waits for them, nor they for any, but by data.
+    # They touch no module, so only the flow of data orders them among other calls.
     toolbox.add(*(replace(one, reaches=()) for one in toolbox))
     return toolbox

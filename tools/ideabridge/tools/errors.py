@@ -1,4 +1,4 @@
-"""Errors: one base class, one class per cause.
+"""Errors: one base class, and one class for each cause.
 
 Every message says what is wrong, where, and what was expected. Models and people may see it, so it contains no secrets
 and no tracebacks.
@@ -9,27 +9,27 @@ from __future__ import annotations
 from typing import Literal, Self, TypeAlias
 
 Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
-"""What an error says about the call that it ends. `not_run`: nothing of it was sent. `failed`: the tool, or who runs
-it, reported a failure. `unknown`: it was sent, and no answer came. `ran`: it ran, and its result cannot be used.
-"""
+"""The state of a call that ends with an error. `not_run`: the call was not sent. `failed`: the tool, or whatever runs
+it, reported a failure. `unknown`: the call was sent, and no answer came. `ran`: the call ran, and its result cannot be
+used."""
 
 
 class IdeabridgeError(Exception):
-    """Base of every error ideabridge raises on purpose.
+    """The base of every error that ideabridge raises deliberately.
 
     Attributes:
-        outcome: what is known of the call that the error ends; see `Outcome`.
+        outcome: the state of the call that ends with this error.
     """
 
     outcome: Outcome = "failed"
 
 
 class ArgumentError(IdeabridgeError, TypeError):
-    """An argument of the wrong kind, given by a Python program. The message says what was expected and found."""
+    """A Python program passed an argument of a wrong type. The message says what was expected and what was found."""
 
     @classmethod
     def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
-        """The error for the argument `name`; `hint` says what to write instead."""
+        """Return the error for the argument `name`; `hint` says what to write instead."""
         text = repr(value) if isinstance(value, bool | int | float | str | None) else ""
         kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         found = (text if len(text) <= 60 else f"{text[:57]}...") or kind
@@ -37,46 +37,46 @@ class ArgumentError(IdeabridgeError, TypeError):
 
 
 class InvalidJSONError(IdeabridgeError):
-    """Text or a Python value that is not JSON as `encoding` defines it (NaN, surrogates, other types)."""
+    """A text or a Python value is not JSON as `encoding` defines it (NaN, surrogates, other types)."""
 
 
 class LimitExceededError(IdeabridgeError):
-    """A size, depth or count from outside is over its bound."""
+    """A size, depth or count of external data exceeds its bound."""
 
 
 class ResultLimitError(LimitExceededError):
-    """The result of a call is over its bound: the call ran, and its result is not kept."""
+    """The result of a call exceeds its bound: the call ran, and its result is not kept."""
 
     outcome = "ran"
 
 
 class SchemaError(IdeabridgeError):
-    """A JSON Schema that is itself invalid or cannot be compiled."""
+    """A JSON Schema is invalid or cannot be compiled."""
 
 
 class ValueMismatchError(IdeabridgeError):
-    """A value does not satisfy its JSON Schema. The message lists path, found and expected."""
+    """A value does not satisfy its JSON Schema. The message lists paths with what was found and expected."""
 
 
 class ToolDefinitionError(IdeabridgeError):
-    """A Python function or definition that cannot become a Tool."""
+    """A Python function or a definition cannot become a Tool."""
 
 
 class ToolFileError(IdeabridgeError):
-    """A file of tools that cannot be loaded."""
+    """A file of tools cannot be loaded."""
 
 
 class UnknownToolError(IdeabridgeError):
-    """A tool name no registry knows; the message names the nearest ones."""
+    """No tool has this name. The message suggests the nearest names."""
 
 
 class ActivityError(IdeabridgeError):
-    """Raised by an activity to fail its call with a message for the mind."""
+    """An activity raises it to fail its call with a message for the mind."""
 
 
 class UnknownEffectError(ActivityError):
-    """Raised by an activity that has begun something and cannot tell whether it happened: a request that was sent and
-    not answered, say. Its call ends with an unknown outcome, as after a crash.
+    """An activity raises it if it cannot know whether something happened, for example after a request without an
+    answer. Its call ends with an unknown outcome, as after a crash.
     """
 
     outcome = "unknown"

@@ -1,4 +1,4 @@
-"""Toolbox: the registries of tools and of activities; `with_fixed`: constants in definitions; files of tools."""
+"""Toolbox: the registries of tools and activities. Also constants in definitions, and files of tools."""
 
 from __future__ import annotations
 
@@ -11,51 +11,50 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType, NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, ToolFileError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, Activity, Tool, check_definition, definition_of
 
 _FIXABLE: Final = ("_module", "_activity", "_output")
+_Registered = TypeVar("_Registered", Tool, Activity)
 
 
 def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
-    """The tool with what its definition fixes taken out of its parameters.
+    """Return the tool without the parameters that its definition fixes.
 
     `_module` and `_activity` are constants: `{"const": "anonymous"}` among the properties of the parameters, or
-    `"anonymous"` beside the parameters. `_output` is the schema of the result, in either place; where that is a
-    constant, a call without code has this result.
+    `"anonymous"` beside the parameters. `_output`, in either place, is the schema of the result; if it is a constant, a
+    call without code has this result.
 
     Args:
         tool: as it was defined.
-        beside: the members that stand beside the parameters; others than these three are left alone.
+        beside: the members beside the parameters; only these three are read.
 
     Raises:
-        ToolDefinitionError: one of them is no constant, is given twice, or names a module that a tool of here cannot
-            be in.
+        ToolDefinitionError: one of them is no constant or is given twice, or the module is not allowed here.
     """
     properties = tool.parameters.get("properties")
-    inside: JSONObject = {}
-    if isinstance(properties, dict):
-        inside = {name: value for name, value in properties.items() if name in _FIXABLE}
-    given: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
-    if not inside and not given:
+    inside = properties if isinstance(properties, dict) else {}
+    fixed: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
+    if inside.keys().isdisjoint(_FIXABLE) and not fixed:
         return tool
     label = f"tool {tool.name[:100]!r}"
-    for name in inside:
-        if name in given:
+    for name, schema in inside.items():
+        if name not in _FIXABLE:
+            continue
+        if name in fixed:
             raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
-        found = inside[name]
-        given[name] = found if name == "_output" or not isinstance(found, dict) else found.get("const")
-    output = given.get("_output")
-    if "_output" in given and not isinstance(output, dict):
+        fixed[name] = schema if name == "_output" or not isinstance(schema, dict) else schema.get("const")
+    output = fixed.get("_output")
+    if "_output" in fixed and not isinstance(output, dict):
         raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
-    if "_output" in given and tool.output is not None:
+    if "_output" in fixed and tool.output is not None:
         raise ToolDefinitionError(f"{label}: _output and output are the same; give one of them")
-    module = _constant(label, given, "_module")
-    activity = _constant(label, given, "_activity")
+    module = _constant(label, fixed, "_module")
+    activity = _constant(label, fixed, "_activity")
     if module not in (None, ANONYMOUS):
         raise ToolDefinitionError(
             f"{label}: _module: found {module[:100]!r}, expected {ANONYMOUS!r}; the tools of servers and ideas are"
@@ -63,31 +62,26 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         )
     if activity is not None and tool.activity not in (None, activity):
         raise ToolDefinitionError(f"{label}: _activity and activity are the same; give one of them")
+    parameters: JSONObject = {**tool.parameters}
+    if inside:
+        parameters["properties"] = {name: schema for name, schema in inside.items() if name not in _FIXABLE}
+    required = parameters.get("required")
+    if isinstance(required, list):
+        parameters["required"] = [name for name in required if name not in _FIXABLE]
     return replace(
         tool,
-        parameters=_without(tool.parameters),
+        parameters=parameters,
         output=output if isinstance(output, dict) else tool.output,
         activity=activity or tool.activity,
         clean=module == ANONYMOUS or tool.clean,
     )
 
 
-def _constant(label: str, given: JSONObject, name: str) -> str | None:
-    value = given.get(name)
-    if name in given and (not isinstance(value, str) or not value):
+def _constant(label: str, fixed: JSONObject, name: str) -> str | None:
+    value = fixed.get(name)
+    if name in fixed and (not isinstance(value, str) or not value):
         raise ToolDefinitionError(f'{label}: {name} must be a constant, which is text: {{"const": "NAME"}}')
     return value if isinstance(value, str) else None
-
-
-def _without(parameters: JSONObject) -> JSONObject:
-    found: JSONObject = {**parameters}
-    properties, required = parameters.get("properties"), parameters.get("required")
-    if isinstance(properties, dict):
-        found["properties"] = {name: value for name, value in properties.items() if name not in _FIXABLE}
-    if isinstance(required, list):
-        kept: list[JSON] = [name for name in required if name not in _FIXABLE]
-        found["required"] = kept
-    return found
 
 
 # -- toolbox ---------------------------------------------------------------------------------------------------------
@@ -98,11 +92,11 @@ def _not_a_tool(item: object) -> str:
     return f"{text}; write Toolbox(f, g)" if isinstance(item, Iterable) else text
 
 
-def _check_kinds(tool: Tool) -> None:
-    """Programs without a type checker give what they like.
+def _check_types(tool: Tool) -> None:
+    """Check the types of a definition: not all programs are checked by a type checker.
 
     Raises:
-        ToolDefinitionError: a part of the definition is of another kind.
+        ToolDefinitionError: a part of the definition has a wrong type.
     """
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
@@ -117,7 +111,7 @@ def _check_kinds(tool: Tool) -> None:
 
 
 class Toolbox:
-    """Tools and activities by name. The last definition of a name wins, in the place of the first.
+    """Tools and activities by name. A later definition of a name replaces the earlier one and keeps its position.
 
     Args:
         items: as for `add`.
@@ -129,13 +123,13 @@ class Toolbox:
         self.add(*items)
 
     def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
-        """Register tools, activities, and functions, which bring both.
+        """Register tools, activities, and functions, which define both.
 
         Args:
-            items: a function decorated by `@tool`, or any typed function (see `tool_from`).
+            items: a function is decorated by `@tool`, or is any typed function (see `tool_from`).
 
         Raises:
-            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or a schema of it is
+            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or one of its schemas is
                 invalid.
         """
         for item in items:
@@ -144,7 +138,7 @@ class Toolbox:
                     raise ToolDefinitionError(
                         f"tool {item.name!r} belongs to module {item.module!r}; a toolbox holds tools without a module"
                     )
-                _check_kinds(item)
+                _check_types(item)
                 item = with_fixed(item)
                 check_definition(item)
                 self._tools[item.name] = item
@@ -161,7 +155,7 @@ class Toolbox:
                 raise ToolDefinitionError(_not_a_tool(item))
 
     def update(self, other: Toolbox) -> None:
-        """Add everything in `other`; its definitions win."""
+        """Add everything in `other`. Its definitions replace those of the same names."""
         self._tools.update(other.tools)
         self._activities.update(other.activities)
 
@@ -185,39 +179,31 @@ class Toolbox:
         return name in self._tools
 
     def tool(self, name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool of this name.
 
         Raises:
-            UnknownToolError: there is none; the message names the nearest.
+            UnknownToolError: no tool has this name; the message suggests the nearest names.
         """
-        found = self._tools.get(name)
-        if found is None:
-            raise UnknownToolError(f"unknown tool {name!r}.{did_you_mean(name, self._tools)}")
-        return found
+        return _look_up("tool", name, self._tools)
 
     def activity(self, name: str) -> Activity:
-        """The activity of this name.
+        """Return the activity of this name.
 
         Raises:
-            UnknownToolError: there is none; the message names the nearest.
+            UnknownToolError: no activity has this name; the message suggests the nearest names.
         """
-        found = self._activities.get(name)
-        if found is None:
-            raise UnknownToolError(f"unknown activity {name!r}.{did_you_mean(name, self._activities)}")
-        return found
+        return _look_up("activity", name, self._activities)
 
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
-        """The code that runs a call of `tool`: named by the call, by the tool, or the tool's namesake.
+        """Return the activity that runs a call of `tool`: the one that the call names, the one that the tool names, or
+        the one with the tool's name. None: the call is latent, or the tool belongs to a module, which runs it.
 
         Args:
-            tool: the tool called.
+            tool: the tool of the call.
             named: the call's `_activity`.
 
-        Returns:
-            The activity; None where the call is latent, or the tool belongs to a module, which runs it itself.
-
         Raises:
-            UnknownToolError: the call or the tool names an activity there is none of.
+            UnknownToolError: the call or the tool names an unknown activity.
         """
         if named is not None:
             return self.activity(named)
@@ -228,27 +214,33 @@ class Toolbox:
         return self._activities.get(tool.name)
 
     def is_latent(self, tool: Tool) -> bool:
-        """Whether nothing here runs `tool`, so that the mind writes its result (`_output`)."""
+        """True if no code runs `tool`, so that the mind writes its result (`_output`)."""
         return tool.module is None and self.activity_for(tool) is None
 
 
-# -- files of tools, named on the command line or in the configuration -------------------------------------------
+def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Registered:
+    if name not in registry:
+        raise UnknownToolError(f"unknown {kind} {name!r}.{did_you_mean(name, registry)}")
+    return registry[name]
+
+
+# -- files of tools --------------------------------------------------------------------------------------------------
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
-    """Run a Python file and collect the tools in it.
+    """Run a Python file and return the tools at its top level.
 
-    Collected are, from the file's top level: functions decorated by `@tool` that it defines (or names in `__all__`),
-    and every Tool, Activity and Toolbox. The file runs as a module of its own, afresh each time; what it imports from
-    its own folder is found, after everything installed. What it prints goes to standard error: standard output may be
-    a protocol's.
+    These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` that the file defines or names in
+    `__all__`. Each time, the file runs as a new module. It can import modules from its folder, which installed modules
+    take precedence over. What it prints goes to standard error, because standard output may carry a protocol.
 
     Args:
-        path: the file; it is trusted, for it is code.
+        path: the file. It is code, so it must be trusted.
         digest: the SHA-256 in hex that it must have; None: any.
 
     Raises:
-        ToolFileError: it cannot be read or run, is another one, or holds no tool; one line with file, line and cause.
+        ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the message is one line
+            with file, line and cause.
     """
     file = Path(path)
     try:
@@ -284,7 +276,7 @@ def _run(file: Path, source: bytes) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)
     before = sys.modules.get(name)
-    # Annotations are looked up by the module's name, so it is known before it runs.
+    # Annotations are evaluated in the module of this name, so it is registered before it runs.
     sys.modules[name] = module
     try:
         code = compile(source, str(file), "exec", dont_inherit=True)
@@ -295,17 +287,17 @@ def _run(file: Path, source: bytes) -> ModuleType:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        # A definition that is wrong says itself where it stands.
+        # The message of a wrong definition says where it is.
         where = file if isinstance(error, ToolDefinitionError) else f"{file}{_line(error, file)}"
         raise ToolFileError(f"{where}: {_cause(error)}") from None
     return module
 
 
 def _line(error: BaseException, file: Path) -> str:
-    if isinstance(error, SyntaxError) and error.filename == str(file):
-        return f", line {error.lineno}" if error.lineno else ""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    return f", line {lines[-1]}" if lines else ""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        lines = [error.lineno]
+    return f", line {lines[-1]}" if lines and lines[-1] else ""
 
 
 def _cause(error: BaseException) -> str:
