@@ -139,7 +139,7 @@ async def test_arguments_arrive_as_python_values() -> None:
         ({"point": {"x": "a"}}, 'point.x: found "a": '),
         ({"colour": "green"}, "colour: found \"green\": Input should be 'red' or 'blue'"),
         ({"schema": 5}, "schema: found 5: Input should be a valid string"),
-        ({"nope": 5}, "nope: is no parameter"),
+        ({"nope": 5}, "nope: is not a parameter"),
     ],
 )
 async def test_arguments_that_do_not_fit_fail_the_call(arguments: JSONObject, message: str) -> None:
@@ -265,7 +265,11 @@ async def test_results_that_are_no_json_fail_the_call() -> None:
     def strange() -> Any:
         return object()
 
-    for function, message in ((odd, "nan"), (wrong, "it returned something else"), (strange, "not JSON")):
+    for function, message in (
+        (odd, "nan"),
+        (wrong, "its result does not match the return annotation"),
+        (strange, "not JSON"),
+    ):
         with pytest.raises(ActivityError, match=message):
             await call(function, {})
 
@@ -297,8 +301,8 @@ async def _stream() -> AsyncIterator[int]:
         (_positional, "'part' is positional-only"),
         (cast("Callable[..., Any]", _untyped), "'part' has no annotation"),
         (_meta, "'_each' has the name of a meta-property"),
-        (_callback, "parameter 'part' cannot be told as a JSON Schema"),
-        (_odd_result, "the return annotation cannot be told as a JSON Schema"),
+        (_callback, "parameter 'part' cannot be described by a JSON Schema"),
+        (_odd_result, "the return annotation cannot be described by a JSON Schema"),
         (_stream, "a generator cannot be a tool"),
         (Point, "a tool is made of a function"),
         (lambda: 1, "it has no name"),

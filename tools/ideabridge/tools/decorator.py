@@ -1,11 +1,12 @@
-"""`@tool`: a typed Python function as a Tool and its Activity."""
+"""`@tool` makes a Tool and its Activity of a typed Python function."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType, NoneType
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints, overload
@@ -47,9 +48,7 @@ from ideabridge.tools.tool import (
     check_definition,
 )
 
-# -- docstring -------------------------------------------------------------------------------------------------------
-#
-# What a docstring says of a function and its parameters (Google style).
+# -- docstrings ------------------------------------------------------------------------------------------------------
 
 _SECTION: Final = re.compile(
     r"(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?|See Also|Attributes|Todo"
@@ -59,18 +58,18 @@ _PARAMETERS: Final = ("Args", "Arguments", "Parameters", "Params")
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?\s*:\s*(.*)")
 
 
-def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """(what stands before the first section, the text of each parameter in `Args:`), lines of a paragraph joined."""
+def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """Return (the text before the first section, the text of each parameter) of a docstring in Google style."""
     lines = inspect.cleandoc(text).splitlines() if text else []
     body: list[str] = []
     parameters: dict[str, str] = {}
     section: str | None = None
     indent: int | None = None
-    current: str | None = None
+    name: str | None = None
     for line in lines:
         heading = _SECTION.fullmatch(line)
         if heading is not None:
-            section, indent, current = heading[1], None, None
+            section, indent, name = heading[1], None, None
         elif section is None:
             body.append(line)
         elif section in _PARAMETERS and line.strip():
@@ -78,15 +77,15 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
             indent = depth if indent is None else indent
             entry = _ENTRY.fullmatch(line.strip()) if depth <= indent else None
             if entry is not None:
-                current = str(entry[1])
-                parameters[current] = entry[2].strip()
-            elif current is not None and depth > indent:
-                parameters[current] = f"{parameters[current]} {line.strip()}".strip()
-    return _paragraphs(body), {name: told for name, told in parameters.items() if told}
+                name = str(entry[1])
+                parameters[name] = entry[2].strip()
+            elif name is not None and depth > indent:
+                parameters[name] = f"{parameters[name]} {line.strip()}".strip()
+    return _paragraphs(body), {name: text for name, text in parameters.items() if text}
 
 
 def _paragraphs(lines: list[str]) -> str:
-    """The text with the line breaks of its source taken out; indented lines and lists keep theirs."""
+    """Join the lines of each paragraph. Indented lines and lists keep their line breaks."""
     result: list[str] = []
     for line in lines:
         own_line = not line.strip() or line[:1] in " -*>" or (bool(result) and (not result[-1] or result[-1][0] in " "))
@@ -97,19 +96,17 @@ def _paragraphs(lines: list[str]) -> str:
     return "\n".join(result).strip()
 
 
-# -- signature -------------------------------------------------------------------------------------------------------
-#
-# Parameters and result of a Python function, as schemas and as values.
+# -- parameters and results ------------------------------------------------------------------------------------------
 
 _UNUSABLE: Final = (PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError, NameError, RecursionError)
 _PROBLEMS: Final = 5
 _ALIASES: Final = {"JSON": JSON, "JSONObject": JSONObject}
-# Its overloads are for fields known in advance.
+# The overloads of `create_model` are for fields known in advance.
 _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 
-def where(function: object) -> str:
-    """How messages name a function: `report (tools.py, line 12)`."""
+def _where(function: object) -> str:
+    """Return the name of a function for messages: `report (tools.py, line 12)`."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
     code = getattr(inspect.unwrap(cast("Any", function)), "__code__", None)
     if code is None:
@@ -117,33 +114,25 @@ def where(function: object) -> str:
     return f"{name} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
 
 
-def hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """The annotations of a function, evaluated; names defined beside a local function are found too.
-
-    Raises:
-        ToolDefinitionError: an annotation cannot be evaluated.
-    """
+def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
+    """Return the evaluated annotations of a function. A local function may use the names that are local beside it."""
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         target = getattr(function, "func", None) or cast("Any", type(function)).__call__
-    # `JSON` is recursive, which only pydantic's own alias can say.
+    # `JSON` is recursive, and pydantic supports this only in its own alias.
     names: dict[str, Any] = {"JSON": JsonValue, "JSONObject": dict[str, JsonValue]}
     scope = getattr(target, "__globals__", {})
     names = {name: value for name, value in names.items() if scope.get(name) in (None, _ALIASES[name])}
     try:
-        return get_type_hints(target, localns=names or None, include_extras=True)
-    except NameError:
-        pass
-    except Exception as error:  # noqa: BLE001 - evaluating annotations runs any code
-        raise ToolDefinitionError(f"{place}: its annotations cannot be evaluated: {error}") from None
-    try:
+        with suppress(NameError):
+            return get_type_hints(target, localns=names or None, include_extras=True)
         return get_type_hints(target, localns={**_outer_names(), **names}, include_extras=True)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - evaluating annotations runs any code
         raise ToolDefinitionError(f"{place}: its annotations cannot be evaluated: {error}") from None
 
 
 def _outer_names() -> dict[str, Any]:
-    """Local names of the code that is defining a tool, the innermost winning."""
+    """Return the local names of the code that defines a tool. Inner names take precedence."""
     names: dict[str, Any] = {}
     frame: FrameType | None = inspect.currentframe()
     for _ in range(12):
@@ -156,7 +145,7 @@ def _outer_names() -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """JSON Schemas without titles that only repeat names."""
+    """Generates JSON Schemas without titles that only repeat names."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own name
 
@@ -165,7 +154,7 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _tidy(schema: dict[str, Any]) -> JSONObject:
-    """The schema as JSON: definitions last, no title that is a model's name, no definition that says nothing."""
+    """Return the schema as JSON: definitions last, no titles that repeat the names of models, no empty definitions."""
     try:
         tidied = normalise(schema, what="schema")
     except InvalidJSONError as error:
@@ -189,11 +178,11 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
     return {**result, "$defs": kept} if kept else result
 
 
-class Parameters:
-    """The parameters of a function: their closed schema, and a call's arguments as Python values."""
+class _Parameters:
+    """The parameters of a function: their closed schema, and the conversion of arguments to Python values."""
 
     def __init__(
-        self, function: Callable[..., Any], hints: Mapping[str, Any], told: Mapping[str, str], place: str
+        self, function: Callable[..., Any], hints: Mapping[str, Any], descriptions: Mapping[str, str], place: str
     ) -> None:
         self._context: str | None = None
         self._fields: dict[str, str] = {}
@@ -203,7 +192,7 @@ class Parameters:
             if hint is ActivityContext:
                 self._context = parameter.name
                 continue
-            # Fields have names of our own: a parameter may be called `schema` or `_private`, a field may not.
+            # A parameter may be called `schema` or `_private`, a field of a model may not.
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
@@ -212,47 +201,44 @@ class Parameters:
         try:
             self._model = _make_model("Arguments", __config__=config, **fields)
             schema = self._model.model_json_schema(schema_generator=_Schemas, mode="validation")
-            self.schema = _shown(_tidy(schema), told)
+            self.schema = _described(_tidy(schema), descriptions)
         except _UNUSABLE as error:
             raise ToolDefinitionError(f"{place}: {_culprit(fields, self._fields, error)}") from None
 
     def read(self, arguments: JSONObject, context: ActivityContext) -> dict[str, Any]:
-        """Keyword arguments for the function.
+        """Return the keyword arguments for the function.
 
-        JSON's own conversions are made (a date from text, a float from 5, an int from 5.0), no others.
+        Only the conversions of JSON are made: a date from text, a float from 5, an int from 5.0.
 
         Raises:
             ActivityError: the arguments do not fit.
         """
         try:
-            model = self._model.model_validate_json(encode(arguments))
-        except ValidationError as error:
-            repaired = _whole_numbers(arguments, error.errors())
             try:
-                model = self._model.model_validate_json(encode(repaired)) if repaired is not None else None
-            except ValidationError as again:
-                error = again
-                model = None
-            if model is None:
-                raise ActivityError(_told(error.errors(include_url=False))) from None
+                model = self._model.model_validate_json(encode(arguments))
+            except ValidationError as error:
+                repaired = _whole_numbers(arguments, error.errors())
+                if repaired is None:
+                    raise
+                model = self._model.model_validate_json(encode(repaired))
+        except ValidationError as error:
+            raise ActivityError(_mismatch(error.errors(include_url=False))) from None
         values = {name: getattr(model, field) for field, name in self._fields.items()}
         if self._context is not None:
             values[self._context] = context
         return values
 
 
-def _shown(tidied: JSONObject, told: Mapping[str, str]) -> JSONObject:
-    """The schema of parameters with what the docstring says of them."""
-    properties = tidied.pop("properties", {})
+def _described(tidied: JSONObject, descriptions: Mapping[str, str]) -> JSONObject:
+    """Return the schema of parameters with the descriptions of the docstring, and the properties first."""
+    properties = tidied.get("properties", {})
     assert isinstance(properties, dict)
-    for name, text in told.items():
+    for name, text in descriptions.items():
         member = properties.get(name)
         if isinstance(member, dict):
             member.setdefault("description", text)
-    # Tools are read by models: what matters first.
-    shown: JSONObject = {"type": "object", "properties": properties}
-    shown.update((word, tidied[word]) for word in ("required", "additionalProperties", "$defs") if word in tidied)
-    return shown
+    kept = {word: tidied[word] for word in ("required", "additionalProperties", "$defs") if word in tidied}
+    return {"type": "object", "properties": properties, **kept}
 
 
 def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -> Any:
@@ -275,14 +261,14 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
 
 
 def _culprit(fields: Mapping[str, Any], names: Mapping[str, str], error: Exception) -> str:
-    """Which parameter pydantic cannot make a schema of."""
+    """Return a message that names the parameter for which pydantic cannot make a schema."""
     for field, (hint, default) in fields.items():
         try:
             alone = _make_model("Arguments", **{field: (hint, default)})
             alone.model_json_schema(schema_generator=_Schemas)
         except _UNUSABLE as own:
-            return f"parameter {names[field]!r} cannot be told as a JSON Schema: {_first_line(own)}"
-    return f"its parameters cannot be told as a JSON Schema: {_first_line(error)}"
+            return f"parameter {names[field]!r} cannot be described by a JSON Schema: {_first_line(own)}"
+    return f"its parameters cannot be described by a JSON Schema: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:
@@ -290,12 +276,12 @@ def _first_line(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def _told(errors: Sequence[ErrorDetails]) -> str:
+def _mismatch(errors: Sequence[ErrorDetails]) -> str:
     lines: list[str] = []
     for error in errors[:_PROBLEMS]:
         path = show_path(tuple(error["loc"]))
         if error["type"] in ("missing", "extra_forbidden"):
-            lines.append(f"{path}: {'is required' if error['type'] == 'missing' else 'is no parameter'}")
+            lines.append(f"{path}: {'is required' if error['type'] == 'missing' else 'is not a parameter'}")
             continue
         try:
             found = show(normalise(error["input"]), 60)
@@ -307,7 +293,9 @@ def _told(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """The arguments with 5.0 as 5 where an integer was wanted (JSON Schema counts it as one); None without such."""
+    """Return the arguments with 5 for 5.0 where errors expect an integer (in JSON Schema 5.0 is one); None if nothing
+    changes.
+    """
     repaired: JSON = normalise(arguments)
     changed = False
     for error in errors:
@@ -325,8 +313,8 @@ def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSO
     return repaired if changed and isinstance(repaired, dict) else None
 
 
-class Result:
-    """What a function returns: its schema, where the annotation says one, and values as JSON."""
+class _Result:
+    """The result of a function: its schema, if the annotation declares one, and the conversion of values to JSON."""
 
     def __init__(self, hint: Any, place: str) -> None:
         self.schema: JSONObject | None = None
@@ -337,38 +325,31 @@ class Result:
                 self.schema = _tidy(schema) or None
         except _UNUSABLE as error:
             raise ToolDefinitionError(
-                f"{place}: the return annotation cannot be told as a JSON Schema: {_first_line(error)}"
+                f"{place}: the return annotation cannot be described by a JSON Schema: {_first_line(error)}"
             ) from None
-        if self.schema is not None and get_origin(hint) is None and self.schema.get("title") == _name(hint):
+        name = getattr(hint, "__name__", None)
+        if self.schema is not None and get_origin(hint) is None and self.schema.get("title") == name:
             del self.schema["title"]
 
     def dump(self, value: Any) -> JSON:
-        """The value as JSON.
+        """Return the value as JSON.
 
         Raises:
-            ActivityError: it is not what the annotation says, or not JSON.
+            ActivityError: it is not what the annotation declares, or not JSON.
         """
+        dump = partial(self._adapter.dump_python, mode="json", warnings="error", by_alias=True)
         try:
             try:
-                dumped = self._adapter.dump_python(value, mode="json", warnings="error", by_alias=True)
+                dumped = dump(value)
             except PydanticSerializationError:
-                # A dict where a model was promised, as functions often return, is made one first.
-                dumped = self._adapter.dump_python(
-                    self._adapter.validate_python(value), mode="json", warnings="error", by_alias=True
-                )
+                # Functions often return a dict where they declare a model.
+                dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
-            raise ActivityError(f"it returned something else than it declares: {_returned(error)}") from None
+            lines = (f"{show_path(tuple(e['loc']))}: {e['msg']}".lstrip(": ") for e in error.errors()[:_PROBLEMS])
+            raise ActivityError(f"its result does not match the return annotation: {'; '.join(lines)}") from None
         except (PydanticSerializationError, InvalidJSONError, LimitExceededError, ValueError) as error:
-            raise ActivityError(f"it returned what is not JSON: {_first_line(error)}") from None
-
-
-def _returned(error: ValidationError) -> str:
-    return "; ".join(f"{show_path(tuple(e['loc']))}: {e['msg']}".lstrip(": ") for e in error.errors()[:_PROBLEMS])
-
-
-def _name(hint: Any) -> str | None:
-    return getattr(hint, "__name__", None)
+            raise ActivityError(f"it returned a value that is not JSON: {_first_line(error)}") from None
 
 
 # -- decorator -------------------------------------------------------------------------------------------------------
@@ -409,35 +390,37 @@ def tool(
 ) -> Function | Callable[[Function], Function]:
     """Make a tool of a typed function, which stays callable as before.
 
-    The schema of the parameters comes from the annotations (pydantic's types, `Annotated`, `Field`, defaults), their
-    descriptions from the docstring's `Args:`, the tool's description from the text before the docstring's sections, the
-    output schema from the return annotation. A parameter annotated `ActivityContext` receives the context and is not
-    in the schema. Async functions run in the event loop, others in a worker thread (which, when its call is
-    cancelled, is left to end by itself).
+    Annotations (pydantic's types, `Annotated`, `Field`) and defaults give the schema of the parameters, and the return
+    annotation gives the output schema. The docstring gives the description (the text before its sections) and the
+    descriptions of parameters (`Args:`). A parameter annotated `ActivityContext` receives the context and is not in the
+    schema. Async functions run in the event loop, others in a worker thread. If the call is cancelled, the thread runs
+    to its end.
 
     Args:
-        function: the function, where the decorator stands without parentheses.
+        function: the function, if the decorator has no parentheses.
         name: the tool's name; by default the function's.
-        description: what it does; by default from the docstring.
+        description: what the tool does; by default from the docstring.
         title: a title for people.
-        read_only: it changes nothing (`Annotations`, as the next three); None: not said.
+        read_only: it changes nothing. None, here and below: not declared.
         destructive: it may destroy something.
-        idempotent: the same call twice does no more than once.
-        open_world: it reaches beyond a closed domain, the web for example.
-        output_schema: JSON Schema of the result, in place of the return annotation's.
+        idempotent: the same call twice has no further effect.
+        open_world: it reaches beyond a closed domain, for example the web.
+        output_schema: JSON Schema of the result, instead of that of the return annotation.
 
     Raises:
-        ToolDefinitionError: the function cannot be a tool; the message says which parameter and why.
+        ToolDefinitionError: the function cannot be a tool; the message names the parameter and the reason.
     """
     annotations = Annotations(title, read_only, destructive, idempotent, open_world)
 
     def decorate(target: Function) -> Function:
-        definition = _define(target, name, description, annotations, output_schema)
+        definition = tool_from(
+            target, name=name, description=description, annotations=annotations, output_schema=output_schema
+        )
         try:
             setattr(target, DEFINITION, definition)
         except AttributeError:
             raise ToolDefinitionError(
-                f"{where(target)}: takes no attributes, so it cannot be decorated; give it to tool_from or a Toolbox"
+                f"{_where(target)}: takes no attributes, so it cannot be decorated; give it to tool_from or a Toolbox"
             ) from None
         return target
 
@@ -452,22 +435,13 @@ def tool_from(
     annotations: Annotations | None = None,
     output_schema: ObjectLike | None = None,
 ) -> Definition:
-    """The Tool and Activity of a typed function, which is left as it is. See `tool`.
+    """Return the Tool and the Activity of a typed function, which is not changed. See `tool`.
 
     Raises:
         ToolDefinitionError: as `tool`.
     """
-    return _define(function, name, description, annotations or Annotations(), output_schema)
-
-
-def _define(
-    function: Callable[..., Any],
-    name: str | None,
-    description: str | None,
-    annotations: Annotations,
-    output_schema: ObjectLike | None,
-) -> Definition:
-    place = where(function)
+    annotations = annotations or Annotations()
+    place = _where(function)
     if inspect.isclass(function) or not callable(function):
         raise ToolDefinitionError(
             f"{place}: a tool is made of a function; write @tool above it, or @tool(name=..., read_only=True)"
@@ -484,15 +458,16 @@ def _define(
         raise ToolDefinitionError(
             f"{place}: the name {name!r} does not fit ^[a-z][a-z0-9_]{{0,47}}$; {safe_name(name)!r} would"
         )
-    told, arguments = read_docstring(inspect.getdoc(function))
-    hints = hints_of(function, place)
-    parameters = Parameters(function, hints, arguments, place)
-    result = Result(hints.get("return", Any), place)
+    text, descriptions = _read_docstring(inspect.getdoc(function))
+    hints = _hints_of(function, place)
+    parameters = _Parameters(function, hints, descriptions, place)
+    result = _Result(hints.get("return", Any), place)
+    output = result.schema if output_schema is None else normalise(output_schema, what="output_schema")
     made = Tool(
         name=name,
-        description=told if description is None else description,
+        description=text if description is None else description,
         parameters=parameters.schema,
-        output=result.schema if output_schema is None else _object(output_schema),
+        output=cast("JSONObject | None", output),
         annotations=annotations,
     )
     check_definition(made)
@@ -511,22 +486,18 @@ def _check_options(name: object, description: object, annotations: Annotations, 
         raise ArgumentError.of("output_schema", "a JSON Schema (an object)", output_schema)
 
 
-def _object(schema: ObjectLike) -> JSONObject:
-    return cast("JSONObject", normalise(schema, what="output_schema"))
-
-
-def _runner(function: Callable[..., Any], parameters: Parameters, result: Result) -> ActivityFunction:
+def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Result) -> ActivityFunction:
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - whether calling an object gives a coroutine
+        getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
     )
 
     async def run(arguments: JSONObject, context: ActivityContext) -> JSON:
         values = parameters.read(arguments, context)
-        call = functools.partial(function, **values)
+        call = partial(function, **values)
         if is_async:
             returned = await call()
         else:
-            # A thread cannot be stopped: a cancelled call leaves it behind rather than wait for it.
+            # A thread cannot be stopped, so a cancelled call does not wait for it.
             returned = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
             if inspect.isawaitable(returned):
                 returned = await cast("Any", returned)
