@@ -1,8 +1,10 @@
-"""What the built-in tools compute: here while the budget lasts, in a worker beyond it."""
+"""The computations of the built-in tools. They run in the event loop within a budget, and otherwise in a worker."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -18,21 +20,21 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.worker import workers
 
-# -- query -----------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------------------------------------
 #
-# JMESPath queries within bounds: a few characters can ask for more than a machine holds.
+# JMESPath queries are bounded, because a short one can need more time and memory than a machine has.
 
 MAX_QUERY: Final = 2_000
 """Characters in a query."""
 
 MAX_STEPS: Final = 4_000_000
-"""Nodes visited, and values made, by one query."""
+"""The nodes that one query may visit, plus the values that it may produce."""
 
 MAX_RESULT: Final = 64 * 1024 * 1024
-"""Bytes of JSON that one query or template may give; what a run keeps is bounded further."""
+"""Bytes of JSON that one query or template may produce. A run bounds what it keeps further."""
 
 _VISIT: Final = 20
-"""What visiting a node takes of a `Budget`; a value that comes out of it takes its length."""
+"""The cost of visiting a node. The result of the node costs its length."""
 
 _TOO_MUCH: Final = "asks for more than the limit of {:,} steps"
 
@@ -50,36 +52,34 @@ class _TooMuchError(Exception):
 
 
 class OverBudgetError(Exception):
-    """The budget of a call is spent: what it computes belongs into a worker."""
+    """The budget of a call is spent. A worker has to compute it."""
 
 
 class Budget:
-    """What the queries of one call may take together, in the event loop.
+    """The total cost of the queries of one call. A visited node costs 20, and a value of length n costs n.
 
     Args:
-        left: how much; a visited node takes 20, and a value of length n takes n; a microsecond is about 10. None:
-            without bound, in a worker.
+        left: the cost that is left; 10 is about a microsecond. Without it the budget is unlimited.
     """
 
     __slots__ = ("left",)
 
-    def __init__(self, left: int | None = None) -> None:
+    def __init__(self, left: float = math.inf) -> None:
         self.left = left
 
-    def spend(self, much: int) -> None:
-        """Take something of it.
+    def spend(self, cost: int) -> None:
+        """Subtract a cost.
 
         Raises:
-            OverBudgetError: there is not as much left.
+            OverBudgetError: the budget is spent.
         """
-        if self.left is not None:
-            self.left -= much
-            if self.left < 0:
-                raise OverBudgetError
+        self.left -= cost
+        if self.left < 0:
+            raise OverBudgetError
 
 
 class _Bounded(_Interpreter):
-    """Visits nodes as jmespath does and counts what comes out: `[@,@][]` doubles a list each time it stands there."""
+    """Visits nodes as jmespath does, and counts their results: each `[@,@][]` in a query doubles a list."""
 
     def __init__(self, budget: Budget) -> None:
         _Interpreter.__init__(self, _OPTIONS)
@@ -87,7 +87,7 @@ class _Bounded(_Interpreter):
         self._budget = budget
 
     def search(self, query: Any, data: JSON) -> Any:
-        """What a parsed query selects in `data`; each time within the limit of steps."""
+        """Return what a parsed query selects in `data`, within a new limit of steps."""
         self._left = MAX_STEPS
         return self.visit(query, data)
 
@@ -109,15 +109,15 @@ class _BoundedFunctions(_Functions):
     def call_function(self, function_name: str, resolved_args: list[Any]) -> Any:
         if function_name == "to_string":
             for value in resolved_args:
-                _check_nodes(value)
+                _check_nodes(value, Budget())
         return _Functions.call_function(self, function_name, resolved_args)
 
 
 _OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
 
 
-def _check_nodes(value: Any, budget: Budget | None = None) -> None:
-    """Refuse a value that, its shared parts written out, is beyond the limit (`[@,@]|[@,@]|...`)."""
+def _check_nodes(value: Any, budget: Budget) -> None:
+    """Refuse a value that exceeds the limit when its shared parts are written out (`[@,@]|[@,@]|...`)."""
     left = MAX_STEPS // 4
     size = MAX_RESULT
     stack: list[Any] = [value]
@@ -127,7 +127,7 @@ def _check_nodes(value: Any, budget: Budget | None = None) -> None:
         if left < 0:
             raise _TooMuchError
         if isinstance(item, str):
-            # A long text that stands there many times is short until it is written out.
+            # A long text that occurs many times takes its full length only when it is written out.
             size -= len(item)
             if size < 0:
                 raise _TooMuchError
@@ -135,8 +135,7 @@ def _check_nodes(value: Any, budget: Budget | None = None) -> None:
             stack.extend(cast("dict[str, Any]", item).values())
         elif isinstance(item, list):
             stack.extend(cast("list[Any]", item))
-        if budget is not None:
-            budget.spend(_VISIT // 4)
+        budget.spend(_VISIT // 4)
 
 
 @lru_cache(maxsize=256)
@@ -145,14 +144,14 @@ def _parse(text: str) -> Any:
 
 
 def check_query(text: str, *, what: str) -> None:
-    """Nothing, where `text` is a JMESPath expression whose functions there are.
+    """Check that a text is a JMESPath expression and that its functions exist.
 
     Args:
-        text: the expression.
-        what: the name of the parameter that holds the expression, for messages.
+        text: the text.
+        what: the name of the parameter with the expression, for messages.
 
     Raises:
-        ActivityError: it is none; the message says where, or names the nearest function.
+        ActivityError: it is not; the message says where, or suggests the nearest function.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
@@ -167,54 +166,53 @@ def check_query(text: str, *, what: str) -> None:
         if not isinstance(node, dict):
             continue
         parts = cast("dict[str, Any]", node)
-        given: list[Any] = parts.get("children") or []
-        stack.extend(given)
+        arguments: list[Any] = parts.get("children") or []
+        stack.extend(arguments)
         if parts.get("type") == "function_expression":
-            _check_function(str(parts.get("value")), len(given), text, what)
+            _check_function(str(parts.get("value")), len(arguments), text, what)
 
 
-def _check_function(name: str, given: int, text: str, what: str) -> None:
+def _check_function(name: str, count: int, text: str, what: str) -> None:
     known: dict[str, Any] = _BoundedFunctions.FUNCTION_TABLE
     if name not in known:
         raise ActivityError(f"{what}: {show(text)}: JMESPath has no function {name[:60]!r}.{did_you_mean(name, known)}")
-    wanted: tuple[dict[str, Any], ...] = known[name]["signature"]
-    least = len(wanted)
-    if given < least or (given > least and not (wanted and wanted[-1].get("variadic"))):
-        many = f"at least {least}" if wanted and wanted[-1].get("variadic") else str(least)
-        raise ActivityError(f"{what}: {show(text)}: {name} takes {many} argument(s), found {given}")
+    parameters: tuple[dict[str, Any], ...] = known[name]["signature"]
+    least = len(parameters)
+    is_variadic = bool(parameters) and bool(parameters[-1].get("variadic"))
+    if count < least or (count > least and not is_variadic):
+        many = f"at least {least}" if is_variadic else str(least)
+        raise ActivityError(f"{what}: {show(text)}: {name} takes {many} argument(s), found {count}")
 
 
-def search(text: str, data: JSON, *, what: str, budget: Budget | None = None) -> JSON:
-    """What the JMESPath expression `text` selects in `data`; null where it selects nothing.
+def search(text: str, data: JSON, *, what: str) -> JSON:
+    """Return what the JMESPath expression `text` selects in `data`; null if it selects nothing.
 
     Args:
         text: the expression.
-        data: what it is read from.
-        what: the name of the parameter that holds the expression, for messages.
-        budget: what it may take; None: only the limit of steps holds.
+        data: the value that it is applied to.
+        what: the name of the parameter with the expression, for messages.
 
     Raises:
-        ActivityError: it is no JMESPath expression, fails on this data, or asks for too much.
-        OverBudgetError: it asks for more than the budget.
+        ActivityError: the text is not a JMESPath expression, fails on this data, or exceeds the limit of steps.
     """
-    return next(searches(text, (data,), what=what, budget=budget))
+    return next(_searches(text, (data,), what, Budget()))
 
 
-def searches(
-    text: str, values: Iterable[JSON], *, what: str, budget: Budget | None = None, only_truth: bool = False
+def _searches(
+    text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """What `search` selects in each of `values`; with `only_truth`, whether it counts as true (see `holds`)."""
+    """Yield what `search` selects in each of `values`; with `only_truth`, whether it counts as true (see `_holds`)."""
     if len(text) > MAX_QUERY:
         raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
-    interpreter = _Bounded(budget or Budget())
+    interpreter = _Bounded(budget)
     for data in values:
         try:
             found = interpreter.search(_parse(text), data)
             if only_truth and (found is None or isinstance(found, bool | str | list | dict)):
-                yield holds(cast("JSON", found))
+                yield _holds(cast("JSON", found))
                 continue
             _check_nodes(found, budget)
-            told = normalise(found, what=what)
+            selected = normalise(found, what=what)
         except _TooMuchError:
             raise ActivityError(f"{what}: {show(text)} {_TOO_MUCH.format(MAX_STEPS)}") from None
         except RecursionError:
@@ -224,19 +222,19 @@ def searches(
         except IdeabridgeError as error:
             raise ActivityError(str(error)) from None
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-            # jmespath lets a few faults of its functions through as Python's own errors.
+            # Some functions of jmespath raise errors of Python.
             raise ActivityError(f"{what}: {show(text)} fails on this data: {_first(error)}") from None
-        yield holds(told) if only_truth else told
+        yield _holds(selected) if only_truth else selected
 
 
 def _first(error: Exception) -> str:
     lines = str(error).splitlines()
-    told = re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE) if lines else ""
-    return told[:200].rstrip(":") or type(error).__name__
+    line = re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE) if lines else ""
+    return line[:200].rstrip(":") or type(error).__name__
 
 
-def opened(data: JSON) -> JSON:
-    """The JSON object or array that a text contains; any other value unchanged. References read text this way."""
+def _opened(data: JSON) -> JSON:
+    """Return the JSON object or array in a text, as references do; any other value unchanged."""
     if not isinstance(data, str) or data.lstrip()[:1] not in ("[", "{"):
         return data
     try:
@@ -245,39 +243,39 @@ def opened(data: JSON) -> JSON:
         return data
 
 
-def holds(value: JSON) -> bool:
-    """Whether JMESPath counts the value as true: not false, null, "", [] or {}; 0 is true."""
+def _holds(value: JSON) -> bool:
+    """Return True unless the value is false, null, "", [] or {}, as in JMESPath; 0 is true."""
     return value is not None and value is not False and value != "" and value != [] and value != {}
 
 
-def as_text(value: JSON) -> str:
-    """Text as it is, anything else as JSON."""
+def _as_text(value: JSON) -> str:
+    """Return text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else encode_text(value)
 
 
-# -- shaping ---------------------------------------------------------------------------------------------------------
+# -- the tools -------------------------------------------------------------------------------------------------------
 
 MAX_TEXT: Final = 8 * 1024 * 1024
-"""Characters of a text that `join` and `template` make."""
+"""Characters of a text that `join` and `template` produce."""
 
 HERE_BYTES: Final = 64 * 1024
-"""Bytes of arguments that are worked on in the event loop; more go to a worker."""
+"""Bytes of arguments up to which a call is computed in the event loop."""
 
 HERE_BUDGET: Final = 300_000
 """The `Budget` of one call in the event loop: about 30 ms."""
 
 
 async def shaped(tool: str, *arguments: JSON) -> JSON:
-    """What a built-in tool gives.
+    """Return the result of a built-in tool.
 
     Args:
-        tool: its name.
-        arguments: those of its function in this module.
+        tool: the name of the tool.
+        arguments: the arguments of its function in this module.
 
     Raises:
-        ActivityError: the arguments are at fault; the message says which.
-        LimitExceededError: it takes too long, or too much memory.
-        WorkerError: there is no worker to compute it.
+        ActivityError: an argument is wrong; the message says which.
+        LimitExceededError: the computation takes too long or needs too much memory.
+        WorkerError: no worker can compute it.
     """
     size = len(encode(list(arguments)))
     if size <= HERE_BYTES:
@@ -285,49 +283,42 @@ async def shaped(tool: str, *arguments: JSON) -> JSON:
             return shape(tool, list(arguments), Budget(HERE_BUDGET))
         except OverBudgetError:
             pass
-    return await workers.run("shape", [tool, list(arguments)], what=f"{tool} over {_told(arguments, size)}")
-
-
-def _told(arguments: tuple[JSON, ...], size: int) -> str:
     items = next((one for one in arguments if isinstance(one, list | dict)), None)
-    return f"{size:,} bytes" if items is None else f"{len(items):,} items ({size:,} bytes)"
+    data = f"{size:,} bytes" if items is None else f"{len(items):,} items ({size:,} bytes)"
+    return await workers.run("shape", [tool, list(arguments)], what=f"{tool} over {data}")
 
 
-def shape(tool: str, arguments: list[JSON], budget: Budget | None = None) -> JSON:
-    """As `shaped`, in this process and at once.
+def shape(tool: str, arguments: list[JSON], budget: Budget) -> JSON:
+    """Compute the result of a built-in tool in this process.
 
     Raises:
-        OverBudgetError: it takes more than the budget; None: nothing is too much.
+        OverBudgetError: the computation exceeds the budget.
     """
     return _SHAPES[tool](*arguments, budget=budget)
 
 
-def _pick(data: JSON, path: str, budget: Budget | None) -> JSON:
-    return search(path, opened(data), what="path", budget=budget)
+def _pick(data: JSON, path: str, budget: Budget) -> JSON:
+    return next(_searches(path, (_opened(data),), "path", budget))
 
 
-def _filter(items: list[JSON], where: str, budget: Budget | None) -> JSON:
-    kept = searches(where, items, what="where", budget=budget, only_truth=True)
+def _filter(items: list[JSON], where: str, budget: Budget) -> JSON:
+    kept = _searches(where, items, "where", budget, only_truth=True)
     return [item for item, holds in zip(items, kept, strict=True) if holds]
 
 
-def _join(items: list[JSON], separator: str, budget: Budget | None) -> JSON:
-    texts = [as_text(item) for item in items]
+def _join(items: list[JSON], separator: str, budget: Budget) -> JSON:
+    texts = [_as_text(item) for item in items]
     if sum(map(len, texts)) + len(separator) * len(texts) > MAX_TEXT:
         raise ActivityError(f"the text would be longer than {MAX_TEXT:,} characters")
     return separator.join(texts)
 
 
-def _count(items: list[JSON] | JSONObject, by: str, budget: Budget | None) -> JSON:
-    counts: dict[str, int] = {}
+def _count(items: list[JSON] | JSONObject, by: str, budget: Budget) -> JSON:
     values = items.values() if isinstance(items, dict) else items
-    for found in searches(by, values, what="by", budget=budget):
-        group = as_text(found)
-        counts[group] = counts.get(group, 0) + 1
-    return dict[str, JSON](counts)
+    return dict[str, JSON](Counter(map(_as_text, _searches(by, values, "by", budget))))
 
 
-def _template(text: str, values: JSONObject, budget: Budget | None) -> JSON:
+def _template(text: str, values: JSONObject, budget: Budget) -> JSON:
     pieces: list[str] = []
     size = 0
     for piece, is_placeholder in _pieces(text):
@@ -335,21 +326,20 @@ def _template(text: str, values: JSONObject, budget: Budget | None) -> JSON:
         size += len(filled)
         if size > MAX_TEXT:
             raise ActivityError(f"the text would be longer than {MAX_TEXT:,} characters")
-        if budget is not None:
-            budget.spend(len(filled))
+        budget.spend(len(filled))
         pieces.append(filled)
     return "".join(pieces)
 
 
+_BRACE: Final = re.compile(r"[{}]")
+
+
 def _pieces(text: str) -> list[tuple[str, bool]]:
-    """The text in pieces: (literal text, False) and (expression of a placeholder, True)."""
+    """Split a template into (literal text, False) and (expression of a placeholder, True)."""
     pieces: list[tuple[str, bool]] = []
     position = 0
-    while position < len(text):
-        places = [at for at in (text.find("{", position), text.find("}", position)) if at >= 0]
-        if not places:
-            break
-        at = min(places)
+    while brace := _BRACE.search(text, position):
+        at = brace.start()
         pieces.append((text[position:at], False))
         if text[at : at + 2] in ("{{", "}}"):
             pieces.append((text[at], False))
@@ -367,23 +357,23 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
     return pieces
 
 
-def _value(expression: str, values: JSONObject, budget: Budget | None) -> str:
+def _value(expression: str, values: JSONObject, budget: Budget) -> str:
     if expression in values:
-        return as_text(values[expression])
+        return _as_text(values[expression])
     if not expression:
         raise ActivityError("text: found an empty placeholder {}, expected a name in it")
-    found = search(expression, values, what=f"text: placeholder {{{expression}}}", budget=budget)
+    found = next(_searches(expression, (values,), f"text: placeholder {{{expression}}}", budget))
     if found is None and not _exists(expression, values):
         known = ", ".join(list(values)[:20]) or "nothing"
         name = expression.split(".", 1)[0]
         raise ActivityError(
             f"values: found nothing for the placeholder {{{expression}}}; there is {known}.{did_you_mean(name, values)}"
         )
-    return as_text(found)
+    return _as_text(found)
 
 
 def _exists(path: str, values: JSONObject) -> bool:
-    """Whether a dotted path leads to a value, null included."""
+    """Return True if a dotted path leads to a value, also to null."""
     found: JSON = values
     for key in path.split("."):
         if not isinstance(found, dict) or key not in found:

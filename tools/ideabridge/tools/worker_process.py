@@ -79,9 +79,10 @@ def main(arguments: list[str]) -> None:
 def _compute(asked: Any) -> Any:
     job, argument = asked
     if job == "shape":
-        from ideabridge.tools.shaping import shape
+        from ideabridge.tools.shaping import Budget, shape
 
-        return shape(*argument)
+        tool, arguments = argument
+        return shape(tool, arguments, Budget())
     from ideabridge.tools.schema import problems_here, valid_here
 
     return (valid_here if job == "valid" else problems_here)(*argument)
