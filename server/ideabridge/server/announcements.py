@@ -25,10 +25,9 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
-from starlette.requests import Request
 
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
-from ideabridge.server.callers import Context, caller_of
+from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.resources import uri_name
 from ideabridge.server.transports.quotas import Quotas
@@ -41,7 +40,6 @@ _MOST_LISTENERS: Final = 200
 _MOST_URIS: Final = 1000
 _LONGEST_URI: Final = 1000
 _SEND_SECONDS: Final = 5.0
-_STDIO: Final = ""
 
 _Watched: TypeAlias = tuple[str, str]
 """A caller and the URI that it subscribed to."""
@@ -87,7 +85,7 @@ class Announcements:
 
     async def connected(self, context: Context, _params: types.NotificationParams | None) -> None:
         """A client of the handshake era is ready (`notifications/initialized`)."""
-        self._sessions[_session_id(context)] = _Session(context.session, caller_of(context))
+        self._sessions[session_id(context)] = _Session(context.session, caller_of(context))
         if len(self._sessions) > _MOST_SESSIONS:
             self._sessions.popitem(last=False)
 
@@ -98,7 +96,7 @@ class Announcements:
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """A client of the handshake era subscribes to a resource."""
         caller, uri = caller_of(context), str(params.uri)
-        client = self._sessions.setdefault(_session_id(context), _Session(context.session, caller))
+        client = self._sessions.setdefault(session_id(context), _Session(context.session, caller))
         if len(client.uris) >= _MOST_URIS and uri not in client.uris:
             raise MCPError(types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources")
         _expect_uris([uri])
@@ -109,7 +107,7 @@ class Announcements:
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
         """A client of the handshake era ends a subscription."""
-        client = self._sessions.get(_session_id(context))
+        client = self._sessions.get(session_id(context))
         if client is not None and client.caller == caller_of(context):
             client.uris.discard(str(params.uri))
         return types.EmptyResult()
@@ -271,8 +269,3 @@ async def _send(session: ServerSession, what: str) -> None:
 async def _send_updated(session: ServerSession, uri: str) -> None:
     with anyio.move_on_after(_SEND_SECONDS):
         await session.send_resource_updated(uri)
-
-
-def _session_id(context: Context) -> str:
-    request = context.request
-    return request.headers.get("mcp-session-id", _STDIO) if isinstance(request, Request) else _STDIO

@@ -52,6 +52,12 @@ def caller_in(scope: Scope) -> str:
     return user.access_token.client_id if isinstance(user, AuthenticatedUser) else LOCAL
 
 
+def session_id(context: Context) -> str:
+    """The id of an HTTP session of the handshake era; empty on stdio, and for requests without a session."""
+    request = context.request
+    return request.headers.get("mcp-session-id", "") if isinstance(request, Request) else ""
+
+
 def token_caller(token: str) -> str:
     """The caller that a token identifies; the name does not reveal the token."""
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""Search for tools and ideas by words, and ideas as guidance of new runs."""
+"""Search for tools and ideas by words, and ideas as guidance for new runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
@@ -34,7 +34,7 @@ _SUFFIXES: Final = ("ing", "es", "ed", "s")
 
 
 class ToolSearch:
-    """An index of a list of tools, made again for another list.
+    """An index of a list of tools. It is rebuilt when it is used with another list.
 
     Attributes:
         look_alikes: the function of this name, applied to the list.
@@ -51,7 +51,7 @@ class ToolSearch:
 
         Args:
             tools: all tools.
-            words: any text; an empty one matches every tool, in the order of the list.
+            words: any text; empty text matches every tool, in the order of the list.
             limit: the largest number of tools returned.
             module: the only module to search, or None.
         """
@@ -78,11 +78,10 @@ class ToolSearch:
         if tools is not self._tools:
             self._index(tools)
         wanted = set(_words(words[:_MOST_CHARACTERS]))
-        return bool(wanted) and any(self._fits(terms, wanted) for terms in self._indexed)
-
-    @staticmethod
-    def _fits(terms: dict[str, float], wanted: set[str]) -> bool:
-        return all(word in terms or any(term.startswith(word) for term in terms) for word in wanted)
+        return bool(wanted) and any(
+            all(word in terms or any(term.startswith(word) for term in terms) for word in wanted)
+            for terms in self._indexed
+        )
 
     def _score(self, number: int, wanted: list[str]) -> float:
         terms = self._indexed[number]
@@ -117,18 +116,13 @@ def _terms(tool: Tool) -> dict[str, float]:
     if isinstance(properties, dict):
         for name, schema in list(properties.items())[:100]:
             texts.append(("parameter", name))
-            description = _description(schema)
-            if description:
-                texts.append(("description", description))
+            description = schema.get("description") if isinstance(schema, dict) else None
+            if isinstance(description, str):
+                texts.append(("description", description[:500]))
     for kind, text in texts:
         for word in _words(text):
             terms[word] = max(terms.get(word, 0.0), _WEIGHTS[kind])
     return terms
-
-
-def _description(schema: JSON) -> str:
-    told = schema.get("description") if isinstance(schema, dict) else None
-    return told[:500] if isinstance(told, str) else ""
 
 
 def _words(text: str) -> list[str]:
@@ -148,10 +142,11 @@ _TOOLS: Final = 8
 _IDEAS: Final = 10
 _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
 _ROOM: Final = MAX_RESULT // 3
+"""Bytes of JSON of the tools in one answer."""
 
 
 class UnknownFilterError(IdeabridgeError):
-    """A module named in a search that is not configured."""
+    """A search names a module that is not configured."""
 
 
 class Finding:
@@ -161,150 +156,144 @@ class Finding:
         self._bridge = bridge
         self._search = ToolSearch()
 
-    async def search_tools(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
+    async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
         """Tools by words, best first, with their parameter schemas.
 
-        Waits at most `LIST_SECONDS` for modules that are still connecting and of which nothing is known, unless a known
-        tool fits every word. The modules whose tools are missing are named in the answer.
+        Waits at most `LIST_SECONDS` for connecting modules whose tools are unknown, unless a known tool fits every
+        word. The answer names the modules whose tools are missing.
 
         Raises:
-            UnknownFilterError: `module` is no configured server.
+            UnknownFilterError: `module` is not a configured server.
         """
-        module = arguments.get("module")
-        names = self._bridge.modules.names
-        if isinstance(module, str) and module not in names:
-            known = f" Known: {', '.join(names)[:300]}." if names else " None is configured."
-            raise UnknownFilterError(f"module: unknown module {module[:64]!r}.{did_you_mean(module, names)}{known}")
-        given, words = arguments.get("limit", _TOOLS), str(arguments["words"])
-        limit = given if isinstance(given, int) else _TOOLS
-        # A published idea is a tool too, told to the host or not: among many tools, up to half the places are theirs.
+        module, modules = arguments.get("module"), self._bridge.modules
+        if module is not None and module not in modules.names:
+            known = f" Known: {', '.join(modules.names)[:300]}." if modules.names else " None is configured."
+            raise UnknownFilterError(
+                f"module: unknown module {module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
+            )
+        words, limit, caller = arguments["words"], int(arguments.get("limit", _TOOLS)), request.caller
+        # A published idea is a tool, too, even if the host does not list it. Up to half of the places are for ideas.
         ideas: list[Publication] = []
-        if not isinstance(module, str) and limit > 1:
-            ideas = self._bridge.store.publications.search(words, limit // 2, caller=asked.caller)
-        own = module if isinstance(module, str) else None
-        modules = self._bridge.modules
-        if not await modules.known(0, own) and (own or not self._search.fits(self._bridge.known_tools(), words)):
-            await modules.known(LIST_SECONDS, own)
-        found, count = self._search.find(self._bridge.known_tools(), words, limit - len(ideas), own)
-        tools: list[JSON] = []
+        if module is None and limit > 1:
+            ideas = self._bridge.store.publications.search(words, limit // 2, caller=caller)
+        if not await modules.known(0, module) and (module or not self._search.fits(self._bridge.known_tools(), words)):
+            await modules.known(LIST_SECONDS, module)
+        best, count = self._search.find(self._bridge.known_tools(), words, limit - len(ideas), module)
+        tools: list[JSONObject] = []
         left = _ROOM
-        for tool in found:
-            told = tool.to_json()
-            for inner in ("remoteName", "renamed", "activity", "wrapper"):
-                told.pop(inner, None)
-            flag = self._search.look_alikes.get(tool.origin)
-            if flag is not None:
-                told["looks_like"] = flag
-            observed = self._bridge.observed(tool, caller=asked.caller)
-            if observed is not None:
-                told["observed"] = observed
-            left -= len(encode(told))
+        for one in (*best, *ideas):
+            entry = self._tool_json(one, caller) if isinstance(one, Tool) else self._idea_json(one, caller)
+            left -= len(encode(entry))
             if left < 0:
                 break
-            tools.append(told)
-        for one in ideas:
-            told = self._idea_told(one, asked.caller)
-            left -= len(encode(told))
-            if left < 0:
-                break
-            tools.append(told)
-            count += 1
-        result: JSONObject = {"tools": tools, "found": count}
-        away = self._away(own)
+            tools.append(entry)
+        # Only the ideas shown are counted: the store finds no more than asked for.
+        count += max(0, len(tools) - len(best))
+        result: JSONObject = {"tools": list[JSON](tools), "found": count}
+        away = self._away(module)
         if away:
-            result["unavailable"] = away
+            result["unavailable"] = list[JSON](away)
         lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
         untrusted = self._bridge.configuration.untrusted
         if untrusted is not None:
             result["note"] = untrusted.told_to_hosts()
             lines.append(untrusted.told_to_hosts())
         lines += [encode_text(tool) for tool in tools]
-        if any(isinstance(tool, dict) and "observed" in tool for tool in tools):
+        if any("observed" in tool for tool in tools):
             lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")
-        if any(isinstance(tool, dict) and "looks_like" in tool for tool in tools):
+        if any("looks_like" in tool for tool in tools):
             lines.append("looks_like: the name could be taken for that of the tool named there, which is another one")
         if away:
-            lines.append(f"servers whose tools may be missing or fail: {encode_text(away)}")
-        if any(isinstance(one, dict) and one["state"] == "connecting" for one in away):
+            lines.append(f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}")
+        if any(one["state"] == "connecting" for one in away):
             lines.append("Servers that are connecting may have more tools: search again in a moment.")
         return answer(result, "\n".join(lines))
 
-    def _idea_told(self, publication: Publication, caller: str) -> JSONObject:
-        """A published idea as a tool of plans; where a host has it as a tool, by the same name."""
-        told: JSONObject = {
+    def _tool_json(self, tool: Tool, caller: str) -> JSONObject:
+        entry = tool.to_json()
+        for internal in ("remoteName", "renamed", "activity", "wrapper"):
+            entry.pop(internal, None)
+        looks_like = self._search.look_alikes.get(tool.origin)
+        if looks_like is not None:
+            entry["looks_like"] = looks_like
+        observed = self._bridge.observed(tool, caller=caller)
+        if observed is not None:
+            entry["observed"] = observed
+        return entry
+
+    def _idea_json(self, publication: Publication, caller: str) -> JSONObject:
+        """A published idea as a tool for plans. A host that lists it has it under the same name."""
+        entry: JSONObject = {
             "name": publication.name,
             "module": f"{IDEA}{publication.name}",
             "description": described(publication),
             "parameters": publication.input_schema or {"type": "object", "properties": {}},
         }
         if publication.output_schema is not None:
-            told["output"] = publication.output_schema
+            entry["output"] = publication.output_schema
         annotations = self._bridge.hints(publication, caller=caller)
         if annotations:
-            told["annotations"] = annotations
-        return told
+            entry["annotations"] = annotations
+        return entry
 
-    def _away(self, module: str | None) -> list[JSON]:
-        """The servers (or the one that is searched) that have failed, or whose tools are not known yet, and why."""
+    def _away(self, module: str | None) -> list[JSONObject]:
+        """The servers (or the one that is searched) that have failed, or whose tools are unknown, and why."""
         known = {tool.module for tool in self._bridge.known_tools()}
-        away: list[JSON] = []
+        away: list[JSONObject] = []
         for status in self._bridge.modules.away():
             if module not in (None, status.name) or (status.state != "failed" and status.name in known):
                 continue
-            told: JSONObject = {"module": status.name, "state": status.state}
+            entry: JSONObject = {"module": status.name, "state": status.state}
             if status.error:
-                told["error"] = status.why[:300]
-            away.append(told)
+                entry["error"] = status.why[:300]
+            away.append(entry)
         return away
 
-    async def search_ideas(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Saved ideas by words, best first (without words the newest): this caller's, and what is published to it.
+    async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
+        """Saved ideas by words, best first (without words the newest): the caller's own, and those published to it.
 
         Raises:
-            FilterError: a time that is none.
+            FilterError: `since` or `until` is not a time.
         """
-        limit = arguments.get("limit", _IDEAS)
-        count = limit if isinstance(limit, int) else _IDEAS
-        chosen = IdeaFilter(**{name: str(arguments[name]) for name in _FILTERS if name in arguments})
-        words, caller = str(arguments.get("words", "")), asked.caller
-        hits = self._bridge.store.ideas.search(words, count, chosen, caller=caller)
-        ideas: list[JSON] = [self._hit_json(hit, caller) for hit in hits]
+        chosen = IdeaFilter(**{name: arguments[name] for name in _FILTERS if name in arguments})
+        words, limit = arguments.get("words", ""), int(arguments.get("limit", _IDEAS))
+        hits = self._bridge.store.ideas.search(words, limit, chosen, caller=request.caller)
+        ideas: list[JSON] = [self._hit_json(hit, request.caller) for hit in hits]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         return answer({"ideas": ideas}, "\n".join(lines))
 
     def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
-        run, meta = self._made(hit, caller)
-        told: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
-        # Others may have come to the same idea, and published it to themselves.
-        names = [name for name in hit.names if self._published_to(name, caller)]
+        run, meta = self._origin(hit.id, hit.meta, caller)
+        entry: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
+        # Other users may have saved the same idea, and published it to themselves.
+        names = [name for name in hit.names if self._is_published_to(name, caller)]
         if names:
-            told["published_as"] = list[JSON](names)
+            entry["published_as"] = list[JSON](names)
         if meta.description:
-            told["description"] = meta.description[:500]
+            entry["description"] = meta.description[:500]
         if meta.tools:
-            told["tools"] = list[JSON](meta.tools[:20])
+            entry["tools"] = list[JSON](meta.tools[:20])
         if run is not None:
-            told["run"] = run
+            entry["run"] = run
         if meta.outcome:
-            told["outcome"] = meta.outcome
-        return told
+            entry["outcome"] = meta.outcome
+        return entry
 
-    def _made(self, hit: IdeaHit, caller: str) -> tuple[str | None, IdeaMeta]:
-        """The run an idea was first saved in, and what is kept of that; where that run is another's, the first of this
-        caller's. Of what another published to this caller, their run is not told.
+    def _origin(self, idea: str, meta: IdeaMeta, caller: str) -> tuple[str | None, IdeaMeta]:
+        """The run in which an idea was first saved, and the metadata of that run. If that run belongs to another
+        caller, the first run of this caller; if there is no such run, None, because runs of others are not shown.
         """
-        store, first = self._bridge.store, hit.meta.run
+        store, first = self._bridge.store, meta.run
         if first is None or (record := store.runs.get(first)) is None or record.caller == caller:
-            return first, hit.meta
-        for run in store.ideas.runs_of(hit.id):
+            return first, meta
+        for run in store.ideas.runs_of(idea):
             record = store.runs.get(run)
             if record is not None and record.caller == caller:
-                own = next(one.meta for one in store.ideas.of_run(run) if one.id == hit.id)
-                return run, own
-        return None, hit.meta
+                return run, next(one.meta for one in store.ideas.of_run(run) if one.id == idea)
+        return None, meta
 
-    def _published_to(self, ref: str, caller: str) -> bool:
+    def _is_published_to(self, ref: str, caller: str) -> bool:
         try:
             self._bridge.store.publications.named(ref, caller=caller)
         except UnknownPublicationError:
@@ -312,29 +301,26 @@ class Finding:
         return True
 
     def expect_visible(self, ref: str, caller: str) -> StoredIdea:
-        """The idea `ref` names, if this caller may see it.
+        """The idea with this id or name, if the caller may see it.
 
         Raises:
-            UnknownIdeaError: there is none for this caller.
-            AmbiguousIdeaError: several ids start so.
+            UnknownIdeaError: the caller sees no such idea.
+            AmbiguousIdeaError: several ids begin with `ref`.
         """
         stored = self._bridge.store.ideas.get(ref, caller=caller)
-        if self._bridge.store.ideas.may_see(stored.id, caller) or self._published_to(ref, caller):
+        if self._bridge.store.ideas.may_see(stored.id, caller) or self._is_published_to(ref, caller):
             return stored
         raise self._bridge.store.ideas.unknown(ref, caller)
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
-        """A stored idea as guidance for a new run: its words, and its calls as a plan.
-
-        Raises:
-            UnknownIdeaError, AmbiguousIdeaError: as `expect_visible`.
-        """
+        """A stored idea as guidance for a new run: its texts, and its calls as a plan; raises as `expect_visible`."""
         stored = self.expect_visible(ref, caller)
-        messages: list[JSON] = []
-        for message in read_context(stored.idea.context):
-            # Its input and state were that run's own.
-            if message.type in ("text", "data", "tool", "plan"):
-                messages.append(message.to_json())
+        # Without the input and the state, which belong to the earlier run.
+        messages: list[JSON] = [
+            message.to_json()
+            for message in read_context(stored.idea.context)
+            if message.type in ("text", "data", "tool", "plan")
+        ]
         solution = stored.idea.solution
         calls = self._calls(stored, caller)
         if calls and isinstance(solution, dict):
@@ -343,17 +329,17 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """The calls of an idea, after those of the steps of its run before it: of the caller's own run, where there is
-        one, as another's may have come to the same idea on another way.
+        """The calls of an idea, after those of the earlier steps of its run. If the caller has a run of it, that run
+        counts, because another caller's run may have reached the same idea in another way.
         """
-        _, meta = self._made(IdeaHit(stored.id, stored.meta, (), 0.0), caller)
-        ideas = [stored]
+        ideas = self._bridge.store.ideas
+        _, meta = self._origin(stored.id, stored.meta, caller)
+        steps = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
-            steps = self._bridge.store.ideas.of_run(meta.run)
-            before = [one.id for one in steps if one.meta.step is not None and one.meta.step < meta.step]
-            ideas = [*(self._bridge.store.ideas.get(one) for one in before), stored]
+            earlier = [one for one in ideas.of_run(meta.run) if one.meta.step is not None and one.meta.step < meta.step]
+            steps = [*(ideas.get(one.id) for one in earlier), stored]
         calls: list[JSON] = []
-        for one in ideas:
+        for one in steps:
             solution = one.idea.solution
             listed = solution.get("calls") if isinstance(solution, dict) else None
             calls.extend(listed if isinstance(listed, list) else [])

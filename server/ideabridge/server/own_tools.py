@@ -312,7 +312,7 @@ _STRUCTURED: Final = {
 """Tool -> the parameters that are objects or arrays."""
 
 
-def read_arguments(name: str, arguments: JSONObject) -> JSONObject:
+def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     """The arguments of a call of an own tool.
 
     Objects and arrays that a model wrote as JSON text are parsed; a null stands for an absent argument.

@@ -10,12 +10,15 @@ The name of `save_as` is stored as a setting, so that the run is also published 
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import re
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -34,27 +37,64 @@ from ideabridge.bridge.store.errors import PASSING, StoreError
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.asking.deciding import ENDED, Deciding
 from ideabridge.server.asking.elicitation import (
+    answer_once,
     answered,
     forms_of,
     open_forms,
-    said_once,
-    stay_until_asked,
-    stay_with_forms,
+    wait_until_asked,
+    wait_with_forms,
 )
 from ideabridge.server.asking.forms import Commands
-from ideabridge.server.asking.rounds import (
-    STATE_SECONDS,
-    InputRequired,
-    Round,
-    ToolRequest,
-    has_back_channel,
-    has_rounds,
-    read_state,
-)
+from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
 from ideabridge.server.asking.sampling import Sampler
-from ideabridge.server.stopping import Stops
+from ideabridge.server.callers import Context, session_id
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
+
+# -- cancelled requests ----------------------------------------------------------------------------------------------
+#
+# A host that ends calls after a minute must not lose the run. It reports the time-out as the reason of
+# `notifications/cancelled`. A closed connection, which cancels a call over HTTP in 2026-07-28, has no reason.
+
+CANCELLED: Final = "notifications/cancelled"
+
+_TIME_OUT: Final = re.compile(r"time[ds]?[ -]?out|deadline|too long", re.IGNORECASE)
+_MOST_REASONS: Final = 100
+_REASON_SECONDS: Final = 1.0
+"""Seconds to wait for the notification, which arrives independently of the end of the request."""
+
+
+class Cancellations:
+    """The reasons of recently cancelled requests, by session and request id: ids are unique within a session only."""
+
+    def __init__(self) -> None:
+        self._reasons: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._changed = anyio.Event()
+
+    def note(self, context: Context) -> None:
+        """Handle `notifications/cancelled`.
+
+        Some clients cancel a request twice after a time-out: once because of the time-out, and once as aborted. The
+        time-out is kept as the reason.
+        """
+        params: Mapping[str, Any] = context.params or {}
+        key, reason = (session_id(context), str(params.get("requestId"))), params.get("reason")
+        if _TIME_OUT.search(self._reasons.get(key, "")) is None:
+            self._reasons[key] = reason if isinstance(reason, str) else ""
+        while len(self._reasons) > _MOST_REASONS:
+            self._reasons.popitem(last=False)
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def is_deliberate(self, context: Context) -> bool:
+        """Whether the client of a cancelled request sent a reason other than a time-out."""
+        key = session_id(context), str(context.request_id)
+        with anyio.move_on_after(_REASON_SECONDS):
+            while key not in self._reasons:
+                await self._changed.wait()
+        reason = self._reasons.pop(key, None)
+        return reason is not None and _TIME_OUT.search(reason) is None
+
 
 # -- progress --------------------------------------------------------------------------------------------------------
 
@@ -64,40 +104,37 @@ _BUFFERED = 1000
 _Note = tuple[float, float, str]
 
 
-async def wait(run: Run, asked: ToolRequest, stay: Callable[[], Awaitable[RunStatus]]) -> RunStatus:
-    """Await `stay`, and meanwhile send a progress notification for every call if the request wants it."""
-    if not asked.wants_progress:
-        return await stay()
+async def _with_progress(run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]) -> None:
+    """Await `wait` for at most `seconds`, and send a progress notification for every call if the request wants it."""
+    if not request.wants_progress:
+        with anyio.move_on_after(seconds):
+            await wait()
+        return
     send, receive = anyio.create_memory_object_stream[_Note](_BUFFERED)
     counter = _Counter(run)
 
     def watch(room: Run, event: Event) -> None:
         note = counter.note(room, event)
         if note is not None:
-            try:
+            # If the client is slow or gone, a later notification has the newer count.
+            with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 send.send_nowait(note)
-            except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                # The client is slow or gone. A later notification has the newer count.
-                return
 
-    try:
+    with send, receive:
         async with anyio.create_task_group() as group:
-            group.start_soon(_report, receive, asked)
+            group.start_soon(_report, receive, request)
             # The watchers end before the stream is closed, because a watcher must not raise.
             with run.watching(lambda event: watch(run, event), watch):
                 for note in counter.so_far(run)[:_BUFFERED]:
                     send.send_nowait(note)
-                await stay()
+                with anyio.move_on_after(seconds):
+                    await wait()
             send.close()
-    finally:
-        send.close()
-        receive.close()
-    return run.status
 
 
-async def _report(notes: MemoryObjectReceiveStream[_Note], asked: ToolRequest) -> None:
+async def _report(notes: MemoryObjectReceiveStream[_Note], request: ToolRequest) -> None:
     async for done, total, message in notes:
-        await asked.context.session.report_progress(done, total, message)
+        await request.context.session.report_progress(done, total, message)
 
 
 def _has_started(one: Progress) -> bool:
@@ -208,7 +245,7 @@ class Running:
         self.bridge = bridge
         self._group = group
         self.sampler = Sampler(bridge)
-        self.stops = Stops()
+        self.cancellations = Cancellations()
         self.deciding = Deciding(bridge, commands)
         self.published: Callable[[], None] = lambda: None
         # By run: the attempts to publish it, and why it is not published yet.
@@ -216,7 +253,7 @@ class Running:
         self._unsaved: dict[str, str] = {}
         self.closing = False
 
-    async def wait(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
+    async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
         """Wait until the run needs a decision or a solution or has ended, at most `seconds`.
 
         Meanwhile the person at the client is asked about calls that need approval, if it shows forms, and the client's
@@ -225,66 +262,63 @@ class Running:
         Raises:
             InputRequired: the request must be answered with questions; it comes again with the answers.
         """
-        forms = self.deciding.shows_forms(asked, run)
-        asks = seconds > 0 and (forms or self.sampler.can_ask(run, asked))
-        async with self.deciding.holding(run, asked) if forms else nullcontext():
-            if not asks or not (has_back_channel(asked) or has_rounds(asked)):
-                await wait(run, asked, lambda: run.wait(seconds))
-            elif has_back_channel(asked):
-                await wait(run, asked, lambda: self._stay(run, seconds, asked))
+        forms = self.deciding.shows_forms(request, run)
+        asks = seconds > 0 and (forms or self.sampler.can_ask(run, request))
+        async with self.deciding.holding(run, request) if forms else nullcontext():
+            if not asks:
+                await _with_progress(run, request, seconds, run.wait)
+            elif request.has_back_channel:
+                await _with_progress(run, request, seconds, lambda: self._wait_and_ask(run, request))
             else:
-                await self._stay_until_asked(run, seconds, asked)
-        self.sampler.explain(run, asked, seconds)
+                await self._wait_for_round(run, seconds, request)
+        self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
             with anyio.move_on_after(_SAVED_S):
                 await self._save_soon(run.id, run.caller, run.status).wait()
         return run.status
 
-    async def _stay(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
-        """Wait and ask on the back-channel, until nobody is left to ask or the time is over."""
-        with anyio.move_on_after(seconds):
-            while True:
-                if self.deciding.shows_forms(asked, run):
-                    await stay_with_forms(run, seconds, asked, self.deciding)
-                else:
-                    await run.wait(seconds)
-                if not await self.sampler.ask(run, asked):
-                    break
-        return run.status
+    async def _wait_and_ask(self, run: Run, request: ToolRequest) -> None:
+        """Wait and ask on the back-channel, until nobody is left to ask."""
+        while True:
+            if self.deciding.shows_forms(request, run):
+                await wait_with_forms(run, request, self.deciding)
+            else:
+                await run.wait()
+            if not await self.sampler.ask(run, request):
+                return
 
-    async def _stay_until_asked(self, run: Run, seconds: float, asked: ToolRequest) -> None:
-        last = asked.round or Round(run.id)
-        await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
-        requests = open_forms(run, last) if self.deciding.shows_forms(asked, run) else []
-        questions = forms_of(requests, last, self.deciding)
-        put, kept = await self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
-        if questions or put:
-            put_forms = tuple(one.approval for one in requests)
-            following = Round(
-                last.run, last.number + 1, put_forms, last.left, kept, last.faults, time.time(), asked.key
+    async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
+        """Wait until somebody must be asked, and answer the request with the questions."""
+        last = request.round or Round(run.id)
+        await _with_progress(run, request, seconds, lambda: self._wait_until_due(run, request, last))
+        approvals = open_forms(run, last) if self.deciding.shows_forms(request, run) else []
+        forms = forms_of(approvals, last, self.deciding)
+        questions, samples = await self.sampler.questions(self.sampler.due(run, request, last.number), request)
+        if forms or questions:
+            asked = tuple(one.approval for one in approvals)
+            following = dataclasses.replace(
+                last, number=last.number + 1, asked=asked, samples=samples, at=time.time(), key=request.key
             )
-            raise InputRequired({**questions, **put}, following)
+            raise InputRequired({**forms, **questions}, following)
 
-    async def _stay_until_due(self, run: Run, seconds: float, asked: ToolRequest, last: Round) -> RunStatus:
-        with anyio.move_on_after(seconds):
-            while True:
-                shows = self.deciding.shows_forms(asked, run)
-                if shows:
-                    await stay_until_asked(run, seconds, last)
-                else:
-                    await run.wait(seconds)
-                if (shows and open_forms(run, last)) or not self.sampler.waits_for_others(run, asked):
-                    break
-                await run.runner.wait_changed()
-        return run.status
+    async def _wait_until_due(self, run: Run, request: ToolRequest, last: Round) -> None:
+        while True:
+            shows = self.deciding.shows_forms(request, run)
+            if shows:
+                await wait_until_asked(run, last)
+            else:
+                await run.wait()
+            if (shows and open_forms(run, last)) or not self.sampler.waits_for_others(run, request):
+                return
+            await run.runner.wait_changed()
 
     async def take_up(
-        self, asked: ToolRequest, state: str, responses: Mapping[str, types.InputResponse] | None
+        self, request: ToolRequest, state: str, responses: Mapping[str, types.InputResponse] | None
     ) -> None:
-        """Read the answers in a request that comes again, and set `asked.resumed` to its run.
+        """Read the answers in a request that comes again, and set `request.resumed` to its run.
 
         Args:
-            asked: the request.
+            request: the request.
             state: its unsealed state.
             responses: the answers by the names of the questions.
 
@@ -293,14 +327,14 @@ class Running:
             SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late or a repetition.
         """
         last = read_state(state)
-        asked.key = last.key
+        request.key = last.key
         if not last.run:
-            asked.said = said_once(last, responses or {})
+            request.form_answer = answer_once(last, responses or {})
             return
-        run = await self.bridge.run(last.run, caller=asked.caller)
-        asked.resumed = run
-        asked.round = await answered(run, last, responses or {}, asked, self.deciding)
-        await self.sampler.answered(last, asked, responses or {})
+        run = await self.bridge.run(last.run, caller=request.caller)
+        request.resumed = run
+        request.round = await answered(run, last, responses or {}, request, self.deciding)
+        await self.sampler.answered(last, request, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
         """Middleware that seals the state of requests that come again, with a key that all servers on a store share."""
@@ -308,57 +342,57 @@ class Running:
         security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS)
         return RequestStateBoundary(security, default_audience=audience)
 
-    async def wait_started(self, run: Run, asked: ToolRequest, seconds: float = WAIT_S) -> RunStatus:
+    async def wait_started(self, run: Run, request: ToolRequest, seconds: float = WAIT_S) -> RunStatus:
         """As `wait`, for the request that started the run: a person who cancels the request cancels the run.
 
-        If the host ends the request because of a time-out, or disconnects, the run goes on; `check_run` finds it.
+        If the host ends the request because of a time-out, or disconnects, the run continues; `check_run` finds it.
         """
         try:
-            return await self.wait(run, seconds, asked)
+            return await self.wait(run, seconds, request)
         except anyio.get_cancelled_exc_class():
             if not self.closing:
-                self._group.start_soon(self._cancel_where_meant, run, asked)
+                self._group.start_soon(self._cancel_if_deliberate, run, request)
             raise
 
-    async def _cancel_where_meant(self, run: Run, asked: ToolRequest) -> None:
-        if await self.stops.is_meant(asked.context):
+    async def _cancel_if_deliberate(self, run: Run, request: ToolRequest) -> None:
+        if await self.cancellations.is_deliberate(request.context):
+            # Another process may have taken the run.
             with suppress(InterruptedRunError):
-                # Another process has taken the run.
                 await run.patiently(lambda: run.cancel("the client cancelled the request that started it"))
 
     # -- answers -----------------------------------------------------------------------------------------------
 
     def answer_of(
-        self, run: Run, asked: ToolRequest, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
+        self, run: Run, request: ToolRequest, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
     ) -> ToolAnswer:
         """The result of a tool call about a run.
 
         Args:
             run: the run.
-            asked: the request.
+            request: the request.
             seen: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
             notes: more notes for the caller.
         """
-        told: JSONObject = run.answer()
+        result: JSONObject = run.answer()
         saved = self.saved(run)
         if saved is not None:
-            told["saved"] = saved
+            result["saved"] = saved
         if run.status == "running":
             calls = run.calls()
-            told["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
-        if notes or asked.told:
-            unasked = told.get("notes")
-            told["notes"] = [*notes, *asked.told, *(unasked if isinstance(unasked, list) else [])]
-        approvals = told.get("approvals")
+            result["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+        if notes or request.notes:
+            own = result.get("notes")
+            result["notes"] = [*notes, *request.notes, *(own if isinstance(own, list) else [])]
+        approvals = result.get("approvals")
         if isinstance(approvals, list) and approvals:
-            told["approvals"] = shown = fitting_list(approvals, _APPROVALS_BYTES)
+            result["approvals"] = shown = fitting_list(approvals, _APPROVALS_BYTES)
             if len(shown) < len(approvals):
-                told["more_approvals"] = len(approvals) - len(shown)
-            told["decides"] = self.deciding.told(run, asked)
-        requests = told.get("requests")
+                result["more_approvals"] = len(approvals) - len(shown)
+            result["decides"] = self.deciding.who_decides(run, request)
+        requests = result.get("requests")
         if isinstance(requests, list) and seen is not None:
-            told["requests"] = [_changed(request, run.id, *seen) for request in requests]
-        size = len(encode(told))
+            result["requests"] = [_changed(one, run.id, *seen) for one in requests]
+        size = len(encode(result))
         if size > MAX_RESULT or (isinstance(requests, list) and size > _SCHEMA_BYTES * 2):
             return refusal(
                 f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit into one."
@@ -366,7 +400,7 @@ class Running:
                 " `tools`: names or patterns of those it needs.",
                 {"run": run.id, "status": run.status, "errors": []},
             )
-        return answer(told, run_text(told))
+        return answer(result, run_text(result))
 
     # -- saving ------------------------------------------------------------------------------------------------
 
@@ -412,8 +446,8 @@ class Running:
         if kept is None or "version" in kept or "error" in kept:
             return kept
         self._save_soon(run.id, run.caller, run.status)
-        waits = f"it is being published.{self.bridge.offer.away()}"
-        return {"name": kept.get("name"), "pending": self._unsaved.get(run.id, waits)}
+        reason = self._unsaved.get(run.id, f"it is being published.{self.bridge.offer.away()}")
+        return {"name": kept.get("name"), "pending": reason}
 
     def _save_soon(self, run: str, caller: str, status: str) -> anyio.Event:
         """Publish an ended run; the event is set after the first attempt."""
@@ -469,30 +503,26 @@ class Running:
         return None if kept is None or "version" in kept or "error" in kept else str(kept.get("name"))
 
     def _kept(self, run: str) -> JSONObject | None:
-        raw = self.bridge.store.settings.get(_key(run))
+        raw = self.bridge.store.settings.get(_SAVE_AS + run)
         kept = None if raw is None else decode_trusted(raw)
         return kept if isinstance(kept, dict) else None
 
     def _keep(self, run: str, value: JSONObject) -> None:
-        self.bridge.store.settings.set(_key(run), encode(value))
-
-
-def _key(run: str) -> str:
-    return f"{_SAVE_AS}{run}"
+        self.bridge.store.settings.set(_SAVE_AS + run, encode(value))
 
 
 def _changed(request: JSON, root: str, answered: str, before: Request) -> JSON:
     """A Request without the parts that the host knows from the turn before; the idea contains the whole Request."""
     if not isinstance(request, dict) or request.get("run", root) != answered or request.get("schema") != before.schema:
         return request
-    told = {key: value for key, value in request.items() if key != "schema"}
-    told["instructions"] = "Write the next solution for the schema of the turn before; check_run shows it again."
+    changed = {key: value for key, value in request.items() if key != "schema"}
+    instructions = "Write the next solution for the schema of the turn before; check_run shows it again."
     context = request.get("context")
     if isinstance(context, list):
-        told["context"] = [message for message in context if message not in before.texts]
-        known = len(context) - len(told["context"])
+        changed["context"] = [message for message in context if message not in before.texts]
+        known = len(context) - len(changed["context"])
         if known:
-            told["instructions"] += f" {known} messages of the context are those of the turn before, and left out here."
+            instructions += f" {known} messages of the context are those of the turn before, and left out here."
     if "run" in request:
-        told["instructions"] += f" It is answered to run {answered}, turn {request.get('turn')}."
-    return told
+        instructions += f" It is answered to run {answered}, turn {request.get('turn')}."
+    return {**changed, "instructions": instructions}

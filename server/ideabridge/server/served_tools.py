@@ -41,7 +41,7 @@ from ideabridge.server.answers import (
     value_answer,
 )
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.asking.sampling import samples
+from ideabridge.server.callers import session_id
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
@@ -151,11 +151,10 @@ class DirectCalls:
         return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
 
     def _session(self, request: ToolRequest) -> str:
-        http = request.context.request
-        if not isinstance(http, Request):
+        if not isinstance(request.context.request, Request):
             return self._process
-        session = http.headers.get("mcp-session-id")
-        return "" if session is None else _hashed(session)
+        session = session_id(request.context)
+        return _hashed(session) if session else ""
 
     async def run(self) -> None:
         """Write ended calls to the store every second, until cancelled."""
@@ -468,7 +467,7 @@ class PublishedTool:
             arguments,
             caller=request.caller,
             version=publication.version,
-            samples=samples(request),
+            samples=request.samples,
         )
         return await (self._of_value(replay.output) if replay.run is None else self._of_run(replay.run, request))
 

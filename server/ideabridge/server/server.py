@@ -27,9 +27,8 @@ from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS
 from ideabridge.server.resources import IdeaPrompts, IdeaResources
-from ideabridge.server.running import Running
+from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import DirectCalls, PublishedTool
-from ideabridge.server.stopping import METHOD as CANCELLED
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
@@ -133,7 +132,7 @@ class Front:
         are not an object, and keeps internals out of error messages.
         """
         if ctx.method == CANCELLED:
-            self.running.stops.note(ctx)
+            self.running.cancellations.note(ctx)
         if ctx.method == "tools/call" and ctx.params is not None:
             arguments = ctx.params.get("arguments")
             if arguments is not None and not isinstance(arguments, dict):
@@ -200,22 +199,22 @@ class Front:
         size = len(encode(arguments))
         if size > MAX_BYTES:
             raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
-        asked = ToolRequest(caller_of(context), context)
+        request = ToolRequest(caller_of(context), context)
         if params.request_state is not None:
-            await self.running.take_up(asked, params.request_state, params.input_responses)
-        with self.quotas.holding(asked.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
+            await self.running.take_up(request, params.request_state, params.input_responses)
+        with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
             if name in OWN_NAMES:
                 if name in STARTING_RUNS:
-                    self._expect_place(asked)
-                return await self._own.call(name, arguments, asked)
-            tool = await self.catalogue.find(name, asked.caller)
+                    self._expect_place(request)
+                return await self._own.call(name, arguments, request)
+            tool = await self.catalogue.find(name, request.caller)
             if isinstance(tool, PublishedTool):
-                self._expect_place(asked)
-            return await tool.call(arguments, asked)
+                self._expect_place(request)
+            return await tool.call(arguments, request)
 
-    def _expect_place(self, asked: ToolRequest) -> None:
+    def _expect_place(self, request: ToolRequest) -> None:
         """Refuse to start a run for a caller with too many running ones; a resumed request already has its run."""
-        count = 0 if asked.resumed is not None else self._bridge.runs_at_work(asked.caller)
+        count = 0 if request.resumed is not None else self._bridge.runs_at_work(request.caller)
         if count >= MOST_RUNS:
             raise QuotaError(
                 f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. check_run lists them, and"

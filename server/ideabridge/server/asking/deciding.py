@@ -23,7 +23,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import person_of
 from ideabridge.server.asking.forms import Commands
-from ideabridge.server.asking.rounds import ToolRequest, has_back_channel, has_rounds
+from ideabridge.server.asking.rounds import ToolRequest
 
 T = TypeVar("T")
 
@@ -63,16 +63,13 @@ class Deciding:
         commands: the commands with which a person decides at a terminal.
 
     Attributes:
-        decide: `Bridge.decide`.
-        mask: masks secrets in texts.
         changed: called when the tools offered to a session change.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
+        self.bridge = bridge
         self.commands = commands
         self.changed: Callable[[], None] = lambda: None
-        self.decide = bridge.decide
-        self.mask = bridge.secrets.mask
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
@@ -85,30 +82,30 @@ class Deciding:
 
     # -- forms -------------------------------------------------------------------------------------------------
 
-    def shows_forms(self, asked: ToolRequest, run: Run | None = None) -> bool:
+    def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
         """Whether the client of a request shows forms to a person.
 
         Args:
-            asked: the request.
+            request: the request.
             run: the subject of the form. A client without a session (2026-07-28 over HTTP) that has declined at once
                 counts as one without forms for that run only, because it cannot be distinguished from the user's other
                 clients.
         """
-        if not takes_forms(asked) or not (has_back_channel(asked) or has_rounds(asked)):
+        if not request.takes_forms:
             return False
-        key = self._key(asked) if self._has_session(asked) else None if run is None else f"run {run.root.id}"
+        key = self._key(request) if self._has_session(request) else None if run is None else f"run {run.root.id}"
         return key is None or key not in self._formless
 
-    def declined_at_once(self, asked: ToolRequest, run: Run | None, seconds: float, forms: int = 1) -> bool:
+    def declined_at_once(self, request: ToolRequest, run: Run | None, seconds: float, forms: int = 1) -> bool:
         """Record that a form was declined, and return whether that was too fast for a person.
 
         Args:
-            asked: the request with the form.
+            request: the request with the form.
             run: the subject of the form, or None.
             seconds: the time from sending the form to the answer.
             forms: the number of forms answered together.
         """
-        key, now = self._key(asked), time.monotonic()
+        key, now = self._key(request), time.monotonic()
         # A client may decline many forms one after another: then the time since the decline before counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
@@ -119,21 +116,21 @@ class Deciding:
         runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
         left = {held: self._change_holders(held, key, holds=False) for held in runs}
         formless: str | None = None
-        if self._has_session(asked):
+        if self._has_session(request):
             formless = key
         elif run is not None and not left.get(run.root.id):
             formless = f"run {run.root.id}"
         if formless is not None and formless not in self._formless:
             _note(self._formless, formless, None)
             self.changed()
-        if NOBODY_ASKED not in asked.told:
-            asked.told.append(NOBODY_ASKED)
+        if NOBODY_ASKED not in request.notes:
+            request.notes.append(NOBODY_ASKED)
         return True
 
     # -- who decides -------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def holding(self, run: Run, asked: ToolRequest) -> AsyncGenerator[None]:
+    async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
         """While a request waits for a run: if its client shows forms, keep the assistant from deciding about the run.
 
         This begins when the run asks something, or when the request ends before the run. It applies to all sessions and
@@ -145,21 +142,21 @@ class Deciding:
             if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
                 # A watcher must not raise. At the end of the wait the hold is written, or the request fails.
                 with suppress(StoreError):
-                    self._hold(run, asked)
+                    self._hold(run, request)
 
         if run.pending():
-            await run.patiently(lambda: self._hold(run, asked))
+            await run.patiently(lambda: self._hold(run, request))
         try:
             with run.watching(lambda event: watch(run, event), watch):
                 yield
         finally:
             if run.status not in ENDED:
-                await run.patiently(lambda: self._hold(run, asked))
+                await run.patiently(lambda: self._hold(run, request))
 
-    def _hold(self, run: Run, asked: ToolRequest) -> None:
-        if not self.shows_forms(asked, run):
+    def _hold(self, run: Run, request: ToolRequest) -> None:
+        if not self.shows_forms(request, run):
             return
-        key = self._key(asked)
+        key = self._key(request)
         held = f"{key} {run.root.id}"
         if held not in self._held:
             self._change_holders(run.root.id, key, holds=True)
@@ -182,52 +179,45 @@ class Deciding:
             self._held.pop(f"{key} {run}", None)
         return kept
 
-    def offers(self, asked: ToolRequest) -> bool:
+    def offers(self, request: ToolRequest) -> bool:
         """Whether `decide_approval` is offered to the client's model."""
-        return not self._only_persons and not self.shows_forms(asked)
+        return not self._only_persons and not self.shows_forms(request)
 
-    def by_person(self, run: Run, asked: ToolRequest) -> str | None:
+    def by_person(self, run: Run, request: ToolRequest) -> str | None:
         """How the person decides, if the assistant may not; None if it may."""
-        if self.shows_forms(asked, run):
+        if self.shows_forms(request, run):
             return IN_THE_FORM.format(self.commands.decide)
         if self._only_persons or only_persons(run.machine.settings.approval):
             return AT_A_TERMINAL.format(self.commands.decide)
         return ELSEWHERE.format(self.commands.decide) if self._store.settings.get(_setting(run.root.id)) else None
 
-    def told(self, run: Run, asked: ToolRequest) -> str:
+    def who_decides(self, run: Run, request: ToolRequest) -> str:
         """Who decides and how, for the text of an answer."""
-        return self.by_person(run, asked) or BY_ASSISTANT.format(self.commands.decide)
+        return self.by_person(run, request) or BY_ASSISTANT.format(self.commands.decide)
 
-    def _key(self, asked: ToolRequest) -> str:
+    def _key(self, request: ToolRequest) -> str:
         """An id of the client: its session, or without one its request."""
-        request: object = asked.context.request
-        if not isinstance(request, Request):
+        http: object = request.context.request
+        if not isinstance(http, Request):
             return f"stdio {self._process}"
-        if self._has_session(asked):
-            return f"session {request.headers.get('mcp-session-id')}"
-        if not asked.key:
-            asked.key = f"request {secrets.token_hex(8)}"
-        return asked.key
+        if self._has_session(request):
+            return f"session {http.headers.get('mcp-session-id')}"
+        if not request.key:
+            request.key = f"request {secrets.token_hex(8)}"
+        return request.key
 
-    def _has_session(self, asked: ToolRequest) -> bool:
-        return not (isinstance(asked.context.request, Request) and has_rounds(asked))
-
-
-def takes_forms(asked: ToolRequest) -> bool:
-    """Whether the client declares forms; `elicitation` without details includes them."""
-    capabilities = asked.context.session.client_capabilities
-    told = capabilities.elicitation if capabilities is not None else None
-    return told is not None and (told.form is not None or told.url is None)
+    def _has_session(self, request: ToolRequest) -> bool:
+        return not (isinstance(request.context.request, Request) and request.has_rounds)
 
 
-def in_form(asked: ToolRequest) -> Decider:
+def in_form(request: ToolRequest) -> Decider:
     """The person who answers a form of a request."""
-    return Decider("person", "form", person_of(asked.caller))
+    return Decider("person", "form", person_of(request.caller))
 
 
-def by_tool(asked: ToolRequest) -> Decider:
+def by_tool(request: ToolRequest) -> Decider:
     """The assistant: whoever calls `decide_approval` is a model, even if a person instructed it."""
-    return Decider("assistant", "tool", person_of(asked.caller))
+    return Decider("assistant", "tool", person_of(request.caller))
 
 
 def _setting(run: str) -> str:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import mcp_types as types
 
@@ -85,65 +85,66 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """
     if request.question is not None:
         return _of_module(request.question)
-    meanings = _MEANINGS[request.kind]
-    if not _shown(request)[1]:
-        meanings = {REFUSALS[request.kind]: meanings[REFUSALS[request.kind]]}
-    told = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
-    decision = {"type": "string", "title": _TITLES[request.kind], "description": told, "enum": [*meanings]}
-    properties: dict[str, Any] = {"decision": decision}
+    meanings = _meanings(request)
+    fields: dict[str, Any] = {}
     if "value" in meanings:
-        properties["value"] = {
+        fields["value"] = {
             "type": "string",
             "title": "Result",
             "description": "For value: JSON, or else taken as text.",
         }
-    properties["reason"] = {
+    fields["reason"] = {
         "type": "string",
         "title": "Reason",
         "description": "Told to the assistant. May be left out.",
     }
-    return {"type": "object", "properties": properties, "required": ["decision"]}
+    return _decision(_TITLES[request.kind], meanings, fields)
 
 
-def choices_of(request: ApprovalRequest) -> list[str]:
+def _decision(title: str, meanings: Mapping[str, str], fields: Mapping[str, Any]) -> types.ElicitRequestedSchema:
+    description = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
+    decision = {"type": "string", "title": title, "description": description, "enum": [*meanings]}
+    return {"type": "object", "properties": {"decision": decision, **fields}, "required": ["decision"]}
+
+
+def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
     """The decisions that the form offers; empty for a module's question."""
-    if request.question is not None:
-        return []
-    form: Any = form_of(request)
-    return list(form["properties"]["decision"]["enum"])
+    return () if request.question is not None else tuple(_meanings(request))
+
+
+def _meanings(request: ApprovalRequest) -> dict[str, str]:
+    meanings = _MEANINGS[request.kind]
+    if _shown(request)[1]:
+        return meanings
+    refusal = REFUSALS[request.kind]
+    return {refusal: meanings[refusal]}
 
 
 def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
-    schema, module = question["schema"], str(question["module"])
-    form = dict[str, Any](schema) if isinstance(schema, dict) else {}
-    fields: Any = form.get("properties", {})
-    told = {key: value for key, value in form.items() if key not in ("title", "description", "properties")}
-    return {**told, "properties": {name: _field(name, field, module) for name, field in fields.items()}}
-
-
-def _field(name: str, field: Mapping[str, Any], module: str) -> dict[str, Any]:
-    told = _cleaned(field)
-    told["title"] = f"[{visible(module)}] {_clipped(str(field.get('title') or name), _TITLE)}"
-    if "description" in field:
-        told["description"] = f"Module {visible(module)} says: {_clipped(str(field['description']), _DESCRIPTION)}"
-    return told
+    schema, module = cast("dict[str, Any]", question["schema"]), visible(str(question["module"]))
+    fields = dict[str, Any]()
+    for name, field in schema.get("properties", {}).items():
+        fields[name] = _cleaned(field)
+        fields[name]["title"] = f"[{module}] {_clipped(str(field.get('title') or name), _TITLE)}"
+        if "description" in field:
+            fields[name]["description"] = f"Module {module} says: {fields[name]['description']}"
+    rest = {key: value for key, value in schema.items() if key not in ("title", "description", "properties")}
+    return {**rest, "properties": fields}
 
 
 def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
     """A schema with visible texts. Names and choices stay unchanged; they were checked when the module asked."""
-    told = dict[str, Any]()
+    cleaned = dict(field)
     for key, value in field.items():
         if key in ("title", "description"):
-            told[key] = _clipped(str(value), _TITLE if key == "title" else _DESCRIPTION)
+            cleaned[key] = _clipped(str(value), _TITLE if key == "title" else _DESCRIPTION)
         elif key == "enumNames":
-            told[key] = [_clipped(str(one), _TITLE) for one in value]
+            cleaned[key] = [_clipped(str(one), _TITLE) for one in value]
         elif key in ("oneOf", "anyOf"):
-            told[key] = [_cleaned(one) for one in value]
+            cleaned[key] = [_cleaned(one) for one in value]
         elif key == "items":
-            told[key] = _cleaned(value)
-        else:
-            told[key] = value
-    return told
+            cleaned[key] = _cleaned(value)
+    return cleaned
 
 
 def publication_form(
@@ -169,9 +170,7 @@ def publication_form(
             "This is not all of them, so only a refusal is taken here. A terminal shows all of them and decides:",
             f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
         ]
-    told = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
-    decision = {"type": "string", "title": "Publish it so?", "description": told, "enum": [*meanings]}
-    return "\n".join(text), {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
+    return "\n".join(text), _decision("Publish it so?", meanings, {})
 
 
 # -- messages ----------------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
 
     Args:
         request: the approval.
-        fault: why the last answer was not accepted, if there was one.
+        fault: why the last answer was not accepted, or None.
         commands: the commands for a terminal.
     """
     lines = [_headline(request), *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []), ""]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 from starlette.requests import Request
 
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
@@ -24,7 +25,7 @@ MAX_FORM_ROUNDS: Final = 9
 """Rounds of forms within one call: SDK clients end a call after ten."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""How long a person may take to answer. The configuration has the time-out of approvals."""
+"""The time that a person may take to answer. The configuration has the time-out of approvals."""
 
 
 @dataclass(slots=True)
@@ -37,8 +38,8 @@ class ToolRequest:
         sampled: the number of questions to the client's model on the back-channel.
         halted: whether the client's model is not asked again within this request.
         key: identifies a client without a session; kept in the rounds of the request.
-        said: the answer to a form that belongs to no run, and the seconds since the form was sent.
-        told: notes for the caller, such as why it is asked for a solution.
+        form_answer: the answer to a form that belongs to no run, and the seconds since the form was sent.
+        notes: notes for the caller, such as why it is asked for a solution.
     """
 
     caller: str
@@ -48,8 +49,8 @@ class ToolRequest:
     sampled: int = 0
     halted: bool = False
     key: str = ""
-    said: tuple[ElicitResult, float] | None = None
-    told: list[str] = field(default_factory=list[str])
+    form_answer: tuple[ElicitResult, float] | None = None
+    notes: list[str] = field(default_factory=list[str])
 
     @property
     def wants_progress(self) -> bool:
@@ -62,20 +63,42 @@ class ToolRequest:
         """The key of the queue of its direct calls: its session, or over HTTP without a session its connection. User
         and address are the same for all assistants on one machine.
         """
-        request = self.context.request
-        if not isinstance(request, Request):
+        http = self.context.request
+        if not isinstance(http, Request):
             return "stdio"
-        return ("client", self.caller, request.headers.get("mcp-session-id") or request.client)
+        return ("client", self.caller, http.headers.get("mcp-session-id") or http.client)
 
+    @property
+    def has_back_channel(self) -> bool:
+        """Whether questions can be sent while the request waits."""
+        return self.context.session.can_send_request
 
-def has_back_channel(asked: ToolRequest) -> bool:
-    """Whether questions can be sent while the request waits."""
-    return asked.context.session.can_send_request
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the request can be answered with questions and come again."""
+        return self.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
+    @property
+    def samples(self) -> bool:
+        """Whether the client declares sampling and can be asked."""
+        capabilities = self.context.session.client_capabilities
+        declared = capabilities is not None and capabilities.sampling is not None
+        return declared and (self.has_back_channel or self.has_rounds)
 
-def has_rounds(asked: ToolRequest) -> bool:
-    """Whether the request can be answered with questions and come again."""
-    return asked.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+    @property
+    def samples_with_tools(self) -> bool:
+        """Whether the client supports tools in sampling."""
+        capabilities = self.context.session.client_capabilities
+        sampling = capabilities.sampling if capabilities is not None else None
+        return sampling is not None and sampling.tools is not None
+
+    @property
+    def takes_forms(self) -> bool:
+        """Whether the client declares forms and can be asked; `elicitation` without details includes forms."""
+        capabilities = self.context.session.client_capabilities
+        elicitation = capabilities.elicitation if capabilities is not None else None
+        declared = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+        return declared and (self.has_back_channel or self.has_rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +127,8 @@ class Round:
         left: the approvals that the person left open; this request does not ask about them again.
         samples: the last Requests to the client's model.
         faults: the approvals that are asked about again: the number of refused answers, and the last reason.
-        key: see `ToolRequest.key`.
         at: the time of the forms in seconds since 1970.
+        key: see `ToolRequest.key`.
     """
 
     run: str
@@ -117,22 +140,13 @@ class Round:
     at: float = 0.0
     key: str = ""
 
-    def to_state(self) -> str:
-        """The state as text; the server seals it."""
-        samples: list[JSON] = [[one.run, one.turn, one.attempt] for one in self.samples]
-        faults: JSONObject = {approval: [tries, why] for approval, (tries, why) in self.faults.items()}
-        left: list[JSON] = [*self.left]
-        held: JSONObject = {"run": self.run, "n": self.number, "asked": [*self.asked], "left": left}
-        return encode_text({**held, "samples": samples, "faults": faults, "at": self.at, "key": self.key})
+
+_STATE: Final = TypeAdapter(Round)
 
 
 def read_state(text: str) -> Round:
     """The round of an unsealed state."""
-    held: Any = decode_trusted(text.encode())
-    samples = tuple(Sample(*one) for one in held["samples"])
-    faults = {approval: (tries, why) for approval, (tries, why) in held["faults"].items()}
-    asked, left = tuple(held["asked"]), tuple(held["left"])
-    return Round(held["run"], held["n"], asked, left, samples, faults, held["at"], held["key"])
+    return _STATE.validate_json(text)
 
 
 def sample_key(number: int) -> str:
@@ -148,5 +162,5 @@ class InputRequired(Exception):  # noqa: N818 - not an error
         self.result: dict[str, Any] = {
             "resultType": "input_required",
             "inputRequests": questions,
-            "requestState": following.to_state(),
+            "requestState": _STATE.dump_json(following).decode(),
         }

@@ -1,16 +1,16 @@
 """Sampling: the client's model writes the Solutions of a run (`sampling/createMessage`).
 
-For the store it is a run by turns: in the status `needs_solution` it has no driver, and whoever submits the Solution
-takes the next step. So it survives restarts, and any server on the store can continue it. `question` makes the
-parameters of a Request, `solution_in` reads the answer, and `Sampler` asks and submits.
+For the store it is a run by turns: in the status `needs_solution` it has no driver, and the process that submits the
+Solution takes the next step. So the run survives restarts, and any server on the store can continue it. `_question`
+makes the parameters of a Request, `_solution_in` reads the answer, and `Sampler` asks and submits.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
@@ -31,13 +31,13 @@ from ideabridge.bridge.minds.choice import SAMPLING
 from ideabridge.bridge.minds.instructions import RULES
 from ideabridge.bridge.minds.settings import SamplingSettings
 from ideabridge.bridge.runs.run import Run
-from ideabridge.server.asking.rounds import Round, Sample, ToolRequest, has_back_channel, has_rounds, sample_key
+from ideabridge.server.asking.rounds import Round, Sample, ToolRequest, sample_key
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, decode_trusted, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import inline_refs
 
-TOOL: Final = "solution"
+_TOOL: Final = "solution"
 """The tool that the client's model must call if the client supports tools; its input is the Solution."""
 
 MAX_PARAMS: Final = 900_000
@@ -62,21 +62,7 @@ class SampleError(IdeabridgeError):
     """The answer of the client's model contains no solution; the message describes it."""
 
 
-def samples(asked: ToolRequest) -> bool:
-    """Whether the client declares sampling and can be asked."""
-    capabilities = asked.context.session.client_capabilities
-    declared = capabilities is not None and capabilities.sampling is not None
-    return declared and (has_back_channel(asked) or has_rounds(asked))
-
-
-def takes_tools(asked: ToolRequest) -> bool:
-    """Whether the client supports tools in sampling."""
-    capabilities = asked.context.session.client_capabilities
-    told = capabilities.sampling if capabilities is not None else None
-    return told is not None and told.tools is not None
-
-
-def is_refusal(error: MCPError) -> bool:
+def _is_refusal(error: MCPError) -> bool:
     """Whether the person at the client refused: by the code of the specification, or in words, as hosts use other
     codes.
     """
@@ -86,7 +72,7 @@ def is_refusal(error: MCPError) -> bool:
 # -- the question ------------------------------------------------------------------------------------------------
 
 
-def question(
+def _question(
     request: Request, rejected: Sequence[SolutionRejected], settings: SamplingSettings, *, tools: bool
 ) -> JSONObject:
     """The parameters of `sampling/createMessage`, in their wire form.
@@ -107,26 +93,27 @@ def question(
     _add(messages, "user", _ASK_TOOL if tools else f"{_ASK_TEXT}\n{encode_text(request.schema)}")
     if rejected:
         _repair(messages, rejected[-1])
-    told: JSONObject = {"messages": [*messages], "systemPrompt": "\n\n".join(system), **_wishes(settings, request)}
+    params: JSONObject = {"messages": [*messages], "systemPrompt": "\n\n".join(system)}
+    params |= _preferences(settings, request)
     if tools:
-        told["tools"] = [{"name": TOOL, "description": _ABOUT_TOOL, "inputSchema": inline_refs(request.schema)}]
-        told["toolChoice"] = {"mode": "required"}
-    size = len(encode(told))
+        params["tools"] = [{"name": _TOOL, "description": _ABOUT_TOOL, "inputSchema": inline_refs(request.schema)}]
+        params["toolChoice"] = {"mode": "required"}
+    size = len(encode(params))
     if size > MAX_PARAMS:
         raise SampleError(
             f"the request has {size:,} bytes, and at most {MAX_PARAMS:,} can be sent to a client; start the task again"
             " with `tools`: names or patterns of those it needs"
         )
-    return told
+    return params
 
 
 _LEAD_TEXT: Final = (
     'You are the mind of an agent loop. Write the next solution: one JSON object {"calls": [...], "output": ...}, and'
     " nothing else: no prose, no Markdown."
 )
-_LEAD_TOOL: Final = f"You are the mind of an agent loop. Write the next solution: the input of the tool {TOOL}."
+_LEAD_TOOL: Final = f"You are the mind of an agent loop. Write the next solution: the input of the tool {_TOOL}."
 _ASK_TEXT: Final = "Answer with the next solution: one JSON object that satisfies this JSON Schema."
-_ASK_TOOL: Final = f"Give the next solution by calling {TOOL}, once."
+_ASK_TOOL: Final = f"Give the next solution by calling {_TOOL}, once."
 _ABOUT_TOOL: Final = "Hand in the next solution."
 _AGAIN: Final = "That is malformed, and nothing of it was run:\n{errors}\nWrite the whole solution again."
 
@@ -148,44 +135,48 @@ def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
     _add(messages, "user", _AGAIN.format(errors=rejection(errors)))
 
 
-def _wishes(settings: SamplingSettings, request: Request) -> JSONObject:
-    told: JSONObject = {"maxTokens": settings.max_tokens}
+def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
+    params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
-        told["temperature"] = settings.temperature
-    told.update((_SETTINGS[name], value) for name, value in request.model.items() if name in _SETTINGS)
-    named = request.model.get("model")
-    names = [named] if isinstance(named, str) else list(settings.models)
+        params["temperature"] = settings.temperature
+    params.update((_SETTINGS[name], value) for name, value in request.model.items() if name in _SETTINGS)
+    model = request.model.get("model")
+    names = [model] if isinstance(model, str) else settings.models
+    priorities = {
+        "costPriority": settings.cost_priority,
+        "speedPriority": settings.speed_priority,
+        "intelligencePriority": settings.intelligence_priority,
+    }
     preferences: JSONObject = {"hints": [{"name": name} for name in names]} if names else {}
-    for key, value in (
-        ("costPriority", settings.cost_priority),
-        ("speedPriority", settings.speed_priority),
-        ("intelligencePriority", settings.intelligence_priority),
-    ):
-        if value is not None:
-            preferences[key] = value
+    preferences.update((key, value) for key, value in priorities.items() if value is not None)
     if preferences:
-        told["modelPreferences"] = preferences
-    return told
+        params["modelPreferences"] = preferences
+    return params
 
 
 # -- the answer --------------------------------------------------------------------------------------------------
 
+_Result: TypeAlias = types.CreateMessageResult | types.CreateMessageResultWithTools
 
-def solution_in(result: types.CreateMessageResult | types.CreateMessageResultWithTools) -> JSONObject:
+
+def _solution_in(result: _Result) -> JSONObject:
     """The solution in an answer: the input of the tool call, or otherwise the JSON in its text, read leniently.
 
     Raises:
         SampleError: there is none; the message describes the answer, and whether it was cut off.
     """
-    blocks: list[Any] = result.content if isinstance(result.content, list) else [result.content]
     cut = result.stop_reason == "maxTokens"
     try:
-        solution, _ = read_solution(_raw(blocks))
+        solution, _ = read_solution(_raw(_blocks(result)))
     except IdeabridgeError as error:
         raise SampleError(f"{_CUT}{error}" if cut else str(error)) from None
     if cut and not solution["calls"] and solution["output"] is None:
         raise SampleError(f"{_CUT}nothing of it is left")
     return solution
+
+
+def _blocks(result: _Result) -> list[Any]:
+    return result.content if isinstance(result.content, list) else [result.content]
 
 
 _CUT: Final = "the answer was cut off at its limit of tokens (write fewer calls, or shorter values): "
@@ -194,9 +185,9 @@ _CUT: Final = "the answer was cut off at its limit of tokens (write fewer calls,
 def _raw(blocks: list[Any]) -> JSON:
     uses = [block for block in blocks if isinstance(block, types.ToolUseContent)]
     if uses:
-        if len(uses) > 1 or uses[0].name != TOOL:
+        if len(uses) > 1 or uses[0].name != _TOOL:
             raise SampleError(
-                f"expected one call of the tool {TOOL}, or text with one JSON object; found {_described(uses)}"
+                f"expected one call of the tool {_TOOL}, or text with one JSON object; found {_described(uses)}"
             )
         value = normalise(uses[0].input, what="the solution")
         _expect_fits(len(encode(value)), "bytes")
@@ -218,9 +209,9 @@ def _expect_fits(size: int, what: str) -> None:
 
 def _described(blocks: list[Any]) -> str:
     """The blocks of an answer, for a message to the model that wrote it."""
-    told = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
+    shown = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
     more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"] if len(blocks) > _SHOWN_BLOCKS else []
-    return ", ".join([*told, *more]) or "nothing"
+    return ", ".join([*shown, *more]) or "nothing"
 
 
 def _block(block: Any) -> str:
@@ -232,18 +223,17 @@ def _block(block: Any) -> str:
     return f"{kind} ({block.mime_type[:60]})" if isinstance(block, types.ImageContent | types.AudioContent) else kind
 
 
-def is_same(result: types.CreateMessageResult | types.CreateMessageResultWithTools, rejected: SolutionRejected) -> bool:
-    """Whether an answer repeats a rejected one."""
+def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
     try:
-        solution: JSON = solution_in(result)
+        solution: JSON = _solution_in(result)
     except SampleError:
-        solution = remembered(result)
+        solution = _journaled(result)
     return solution == rejected.solution
 
 
-def remembered(result: types.CreateMessageResult | types.CreateMessageResultWithTools) -> str:
+def _journaled(result: _Result) -> str:
     """The form in which the journal keeps an answer without a solution."""
-    blocks: list[Any] = result.content if isinstance(result.content, list) else [result.content]
+    blocks = _blocks(result)
     kept, left = list[str](), _KEPT
     for block in blocks:
         if left > 0 and isinstance(block, types.TextContent):
@@ -251,65 +241,6 @@ def remembered(result: types.CreateMessageResult | types.CreateMessageResultWith
             left -= len(block.text) + 1
     text = "\n".join(kept)
     return text if text.strip() else _described(blocks)
-
-
-# -- unanswered Requests ---------------------------------------------------------------------------------------------
-#
-# In 2026-07-28 a client that refuses or ends a call sends nothing: the request does not come again. So the Requests of
-# a round are stored, where every process finds those without an answer.
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A Request that was sent to a client's model; `at` is the time, ISO 8601 in UTC."""
-
-    sample: Sample
-    at: str
-
-
-def sample_of(run: Run) -> Sample:
-    """The open Request of a run."""
-    return Sample(run.id, run.turn, len(run.turns.rejected))
-
-
-class Outstanding:
-    """The Requests of rounds without an answer, by run."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
-
-    def note(self, root: Run, samples: Sequence[Sample], waiting: Iterable[Run]) -> None:
-        """Store Requests before they are sent.
-
-        Args:
-            root: their root run.
-            samples: the Requests.
-            waiting: the run and rooms that wait for a solution; Requests of others are removed.
-        """
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        kept = {put.sample.run: put for put in self.unanswered(root, waiting)}
-        kept.update((sample.run, Put(sample, now)) for sample in samples)
-        told: list[JSON] = [[put.sample.run, put.sample.turn, put.sample.attempt, put.at] for put in kept.values()]
-        self._bridge.store.settings.set(_key(root), encode(told))
-
-    def unanswered(self, root: Run, waiting: Iterable[Run]) -> list[Put]:
-        """What of the Requests that runs ask now went out before.
-
-        Args:
-            root: the run they belong to.
-            waiting: the runs that wait for a solution.
-        """
-        raw = self._bridge.store.settings.get(_key(root))
-        if raw is None:
-            return []
-        held: Any = decode_trusted(raw)
-        puts = [Put(Sample(run, turn, attempt), at) for run, turn, attempt, at in held]
-        asked = {sample_of(run) for run in waiting}
-        return [put for put in puts if put.sample in asked]
-
-
-def _key(root: Run) -> str:
-    return f"sampled.{root.id}"
 
 
 # -- the sampler -----------------------------------------------------------------------------------------------------
@@ -324,134 +255,146 @@ _AT_ONCE: Final = 8
 _HAND_IN: Final = "hand the solution in with submit_solution"
 _Key: TypeAlias = tuple[str, int]
 """The id of a run and its turn."""
-_Result = types.CreateMessageResult | types.CreateMessageResultWithTools
+_Sent: TypeAlias = tuple[Sample, str]
+"""A Request that was sent to a client's model, and the time, ISO 8601 in UTC."""
 
 
 class Sampler:
-    """Sends Requests to the models of clients, and submits the answers."""
+    """Sends Requests to the models of clients, and submits the answers.
+
+    In 2026-07-28 a client that refuses or ends a call sends nothing: the request does not come again. So the Requests
+    of a round are stored by their root run, where every process finds those without an answer.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
+        # The Requests that clients of this process are answering on the back-channel.
         self._out: set[_Key] = set()
-        self._outstanding = Outstanding(bridge)
 
-    def can_ask(self, run: Run, asked: ToolRequest) -> bool:
+    def can_ask(self, run: Run, request: ToolRequest) -> bool:
         """Whether the run (or the rooms of a plan) uses sampling, and this client supports it."""
-        return run.root.turns.mind == SAMPLING and samples(asked)
+        return run.root.turns.mind == SAMPLING and request.samples
 
-    def explain(self, run: Run, asked: ToolRequest, seconds: float) -> None:
+    def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
         """Add a note why the caller is asked for a solution although the run uses sampling."""
-        if asked.told or not _waiting(run) or run.status != "needs_solution":
+        if request.notes or not _waiting(run) or run.status != "needs_solution":
             return
-        note = self.unanswered(run)
+        note = self.unanswered_note(run)
         if note is not None:
-            asked.told.append(note)
+            request.notes.append(note)
             return
-        if not samples(asked):
+        if not request.samples:
             why = "this client declares no sampling"
         elif seconds <= 0:
             why = "nobody is asked without waiting (wait_s)"
         else:
             why = f"its answer did not come within {seconds:g} s"
-        asked.told.append(f"the run is answered by the client's model, but {why}: {_HAND_IN}, or ask check_run again")
+        request.notes.append(
+            f"the run is answered by the client's model, but {why}: {_HAND_IN}, or ask check_run again"
+        )
 
-    def unanswered(self, run: Run) -> str | None:
+    def unanswered_note(self, run: Run) -> str | None:
         """A note on the Requests of the run that the client's model has not answered, or None."""
-        waiting = _waiting(run)
-        out = self._outstanding.unanswered(run.root, waiting) if waiting else []
-        return _unanswered(out) if out else None
+        sent = self._unanswered(run.root, _waiting(run))
+        return _unanswered_note(sent) if sent else None
 
-    def due(self, run: Run, asked: ToolRequest, rounds: int) -> list[Run]:
+    def due(self, run: Run, request: ToolRequest, rounds: int) -> list[Run]:
         """The run or rooms whose Requests are sent to the client's model now, after a number of rounds."""
-        if asked.halted or not self.can_ask(run, asked):
+        if request.halted or not self.can_ask(run, request):
             return []
-        free, held, out = self._open(run, asked)
+        free, held, sent = self._open(run, request)
         if not free:
-            if out and not held:
-                self._halt(asked, _unanswered(out))
+            if sent and not held:
+                self._halt(request, _unanswered_note(sent))
             return []
-        found = [one for one in free if len(one.turns.rejected) < MALFORMED]
-        if not found and not held:
+        due = [one for one in free if len(one.turns.rejected) < MALFORMED]
+        if not due and not held:
             last = free[0].turns.rejected[-1].errors
             self._halt(
-                asked, f"the client's model gave {MALFORMED} malformed solutions ({str(last[:1])[:300]}): {_HAND_IN}"
+                request, f"the client's model gave {MALFORMED} malformed solutions ({str(last[:1])[:300]}): {_HAND_IN}"
             )
-        elif found and rounds >= MAX_SAMPLING_ROUNDS:
+        elif due and rounds >= MAX_SAMPLING_ROUNDS:
             self._halt(
-                asked,
+                request,
                 f"the client's model was asked {rounds} times within this request, the most a client takes: {_HAND_IN},"
                 " or call check_run to have it asked on",
             )
             return []
-        return found[:_AT_ONCE]
+        return due[:_AT_ONCE]
 
-    def waits_for_others(self, run: Run, asked: ToolRequest) -> bool:
+    def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
         """Whether this client's model is not asked because other requests wait for the answers of their clients."""
-        if asked.halted or not self.can_ask(run, asked):
+        if request.halted or not self.can_ask(run, request):
             return False
-        free, held, _ = self._open(run, asked)
+        free, held, _ = self._open(run, request)
         return bool(held) and not any(len(one.turns.rejected) < MALFORMED for one in free)
 
-    def _open(self, run: Run, asked: ToolRequest) -> tuple[list[Run], list[Run], list[Put]]:
+    def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
         """The runs that wait for a solution: those to ask now, those that other requests of this process have asked,
         and the unanswered Requests of rounds.
         """
         waiting = _waiting(run)
         # A client that refused is not asked again when somebody looks at the run. The Requests of this request itself
         # have come back.
-        own = {one.run for one in asked.round.samples} if asked.round is not None else set[str]()
-        out = [one for one in self._outstanding.unanswered(run.root, waiting) if one.sample.run not in own]
-        put = {one.sample for one in out}
-        left = [one for one in waiting if sample_of(one) not in put]
+        own = {one.run for one in request.round.samples} if request.round is not None else set[str]()
+        sent = [one for one in self._unanswered(run.root, waiting) if one[0].run not in own]
+        samples = {sample for sample, _ in sent}
+        left = [one for one in waiting if _sample_of(one) not in samples]
         held = [one for one in left if (one.id, one.turn) in self._out]
-        return [one for one in left if one not in held], held, out
+        return [one for one in left if one not in held], held, sent
+
+    def _unanswered(self, root: Run, waiting: Sequence[Run]) -> list[_Sent]:
+        """The Requests of rounds that were sent before and that the waiting runs still ask."""
+        raw = self._bridge.store.settings.get(_setting(root)) if waiting else None
+        if raw is None:
+            return []
+        stored: Any = decode_trusted(raw)
+        sent = [(Sample(run, turn, attempt), at) for run, turn, attempt, at in stored]
+        asked = {_sample_of(run) for run in waiting}
+        return [one for one in sent if one[0] in asked]
+
+    def _store_sent(self, root: Run, samples: Sequence[Sample]) -> None:
+        """Store Requests before they are sent; Requests that no run asks any more are removed."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        sent = {sample.run: (sample, at) for sample, at in self._unanswered(root, _waiting(root))}
+        sent.update((sample.run, (sample, now)) for sample in samples)
+        entries: list[JSON] = [[sample.run, sample.turn, sample.attempt, at] for sample, at in sent.values()]
+        self._bridge.store.settings.set(_setting(root), encode(entries))
 
     @staticmethod
-    def _halt(asked: ToolRequest, why: str) -> None:
-        asked.halted = True
-        if why not in asked.told:
-            asked.told.append(why)
+    def _halt(request: ToolRequest, why: str) -> None:
+        request.halted = True
+        if why not in request.notes:
+            request.notes.append(why)
 
     # -- on the back-channel -----------------------------------------------------------------------------------
 
-    async def ask(self, run: Run, asked: ToolRequest) -> bool:
+    async def ask(self, run: Run, request: ToolRequest) -> bool:
         """Send the open Requests to the client's model and submit the answers, until none is left; False if none was
         sent. A Request that another client is answering is waited for, and sent here if that client fails.
         """
-        if self.waits_for_others(run, asked):
+        if self.waits_for_others(run, request):
             await run.runner.wait_changed()
             return True
         mine: set[_Key] = set()
-        put = False
+        asked = False
         async with anyio.create_task_group() as group:
             while True:
-                for one in self.due(run, asked, asked.sampled)[: _AT_ONCE - len(mine)]:
+                for one in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
                     # Before its task begins, so that other requests do not send it too.
-                    self._hold(one, mine)
-                    group.start_soon(self._ask, one, asked, mine, asked.sampled + 1)
-                    put = True
+                    mine.add((one.id, one.turn))
+                    self._out.add((one.id, one.turn))
+                    group.start_soon(self._ask, one, request, mine, request.sampled + 1)
+                    asked = True
                 if not mine:
                     break
                 # An answered room continues while others still wait.
                 await run.runner.wait_changed()
-        return put
+        return asked
 
-    def _hold(self, run: Run, mine: set[_Key]) -> None:
-        mine.add((run.id, run.turn))
-        self._out.add((run.id, run.turn))
-
-    def _give_up(self, run: Run, key: _Key, mine: set[_Key]) -> None:
-        """Mark a question as ended, and wake the requests that wait for its answer."""
-        mine.discard(key)
-        self._out.discard(key)
-        above: Run | None = run
-        while above is not None:
-            above.runner.poke()
-            above = above.parent
-
-    async def _ask(self, run: Run, asked: ToolRequest, mine: set[_Key], number: int) -> None:
-        turn, key = run.turn, (run.id, run.turn)
+    async def _ask(self, run: Run, request: ToolRequest, mine: set[_Key], number: int) -> None:
+        turn = run.turn
         result: _Result | None = None
         scope = anyio.CancelScope()
 
@@ -462,103 +405,102 @@ class Sampler:
 
         try:
             with run.watching(watch), scope:
-                result = await self._answer(run, asked)
+                result = await self._answer(run, request)
         finally:
-            asked.sampled = max(asked.sampled, number)
-            self._give_up(run, key, mine)
-        if result is None:
-            return
-        try:
-            await self._hand_in(run, turn, result)
-        except IdeabridgeError:
-            # It came too late, or could not be stored. The state of the run shows this.
-            return
+            request.sampled = max(request.sampled, number)
+            mine.discard((run.id, turn))
+            self._out.discard((run.id, turn))
+            # Other requests may wait for this answer.
+            run.poke()
+        # An answer that came too late, or could not be stored, changes nothing. The state of the run shows this.
+        with suppress(IdeabridgeError):
+            if result is not None:
+                await self._submit(run, turn, result)
 
-    async def _answer(self, run: Run, asked: ToolRequest) -> _Result | None:
-        session: ServerSession = asked.context.session
+    async def _answer(self, run: Run, request: ToolRequest) -> _Result | None:
+        session: ServerSession = request.context.session
         try:
-            params = types.CreateMessageRequestParams.model_validate(self._question(run, asked))
+            params = types.CreateMessageRequestParams.model_validate(self._params(run, request))
             return await session.send_request(
                 types.CreateMessageRequest(params=params),
                 types.CreateMessageResultWithTools,
-                metadata=ServerMessageMetadata(related_request_id=asked.context.request_id),
+                metadata=ServerMessageMetadata(related_request_id=request.context.request_id),
             )
         except SampleError as error:
-            self._halt(asked, f"the client's model cannot be asked: {error}; {_HAND_IN}")
+            self._halt(request, f"the client's model cannot be asked: {error}; {_HAND_IN}")
         except MCPError as error:
-            await self._failed(run, error, asked)
+            await self._failed(run, error, request)
         except ValidationError:
-            self._halt(asked, f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}")
+            self._halt(request, f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}")
         return None
 
-    async def _failed(self, run: Run, error: MCPError, asked: ToolRequest) -> None:
-        said = self._bridge.secrets.mask(error.error.message)[:500]
-        if is_refusal(error):
-            asked.halted = True
-            why = f"the person at the client refused to let its model answer: {said}"
+    async def _failed(self, run: Run, error: MCPError, request: ToolRequest) -> None:
+        text = self._bridge.secrets.mask(error.error.message)[:500]
+        if _is_refusal(error):
+            request.halted = True
+            why = f"the person at the client refused to let its model answer: {text}"
             await run.patiently(lambda: run.root.cancel(why))
             return
         self._halt(
-            asked,
-            f"the client could not ask its model ({error.error.code}: {said}): call check_run to have it asked again,"
+            request,
+            f"the client could not ask its model ({error.error.code}: {text}): call check_run to have it asked again,"
             f" or {_HAND_IN}",
         )
 
-    def _question(self, run: Run, asked: ToolRequest) -> JSONObject:
-        request = run.runner.request
-        if request is None:
+    def _params(self, run: Run, request: ToolRequest) -> JSONObject:
+        if run.runner.request is None:
             raise SampleError("the run asks nothing any more")
-        return question(request, run.turns.rejected, self._settings, tools=takes_tools(asked))
+        return _question(run.runner.request, run.turns.rejected, self._settings, tools=request.samples_with_tools)
 
     # -- in rounds ---------------------------------------------------------------------------------------------
 
-    async def questions(self, due: list[Run], asked: ToolRequest) -> tuple[JSONObject, tuple[Sample, ...]]:
-        """The Requests of a round, and what its state keeps of them."""
-        told: JSONObject = {}
-        kept: list[Sample] = []
+    async def questions(self, due: list[Run], request: ToolRequest) -> tuple[JSONObject, tuple[Sample, ...]]:
+        """The questions of a round by their names, and the Requests that they are about."""
+        questions: JSONObject = {}
+        samples: list[Sample] = []
         for run in due:
             try:
-                params = self._question(run, asked)
+                params = self._params(run, request)
             except SampleError as error:
-                self._halt(asked, f"the client's model cannot be asked: {error}; {_HAND_IN}")
+                self._halt(request, f"the client's model cannot be asked: {error}; {_HAND_IN}")
                 continue
-            told[sample_key(len(kept))] = {"method": "sampling/createMessage", "params": params}
-            kept.append(sample_of(run))
-        if kept:
+            questions[sample_key(len(samples))] = {"method": "sampling/createMessage", "params": params}
+            samples.append(_sample_of(run))
+        if samples:
             root = due[0].root
-            await root.patiently(lambda: self._outstanding.note(root, kept, _waiting(root)))
-        return told, tuple(kept)
+            await root.patiently(lambda: self._store_sent(root, samples))
+        return questions, tuple(samples)
 
-    async def answered(self, last: Round, asked: ToolRequest, responses: Mapping[str, types.InputResponse]) -> None:
+    async def answered(self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]) -> None:
         """Submit the answers of the client's model in a round. If only some are accepted, the others are reported.
 
         Raises:
             SettledTurnError: the turn has another solution, or the answer is a repetition.
             FinishedRunError, InterruptedRunError: the run does not continue.
         """
-        taken, faults = 0, list[IdeabridgeError]()
+        accepted, faults = 0, list[IdeabridgeError]()
         for number, sample in enumerate(last.samples):
             response = responses.get(sample_key(number))
             if not isinstance(response, types.CreateMessageResult | types.CreateMessageResultWithTools):
-                self._halt(asked, f"the client came back without an answer of its model: {_HAND_IN}")
+                self._halt(request, f"the client came back without an answer of its model: {_HAND_IN}")
                 continue
             try:
-                run = await self._bridge.run(sample.run, caller=asked.caller)
+                run = await self._bridge.run(sample.run, caller=request.caller)
                 self._expect_new(run, sample, response)
-                await self._hand_in(run, sample.turn, response)
-                taken += 1
+                await self._submit(run, sample.turn, response)
+                accepted += 1
             except IdeabridgeError as error:
                 faults.append(error)
-        if faults and not taken:
+        if faults and not accepted:
             raise faults[0]
-        asked.told.extend(f"an answer of the client's model was not accepted: {error}" for error in faults)
+        request.notes.extend(f"an answer of the client's model was not accepted: {error}" for error in faults)
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
         """Refuse the repetition of a malformed answer, and the answer to a question that was asked again since."""
-        if not run.machine.awaits_solution or run.turn != sample.turn or sample == sample_of(run):
+        if not run.machine.awaits_solution or run.turn != sample.turn or sample == _sample_of(run):
             return
-        again = self._outstanding.unanswered(run.root, [run])
-        if again or any(is_same(result, rejected) for rejected in run.turns.rejected):
+        again = self._unanswered(run.root, [run])
+        if again or any(_repeats(result, rejected) for rejected in run.turns.rejected):
             asked_again = "; the client's model has been asked again" if again else ""
             raise SettledTurnError(
                 f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and was"
@@ -566,19 +508,26 @@ class Sampler:
             )
 
     @staticmethod
-    async def _hand_in(run: Run, turn: int, result: _Result) -> None:
+    async def _submit(run: Run, turn: int, result: _Result) -> None:
         try:
-            solution = solution_in(result)
+            solution = _solution_in(result)
         except SampleError as error:
             reason = str(error)
-            await run.patiently(lambda: run.reject(turn, remembered(result), reason))
+            await run.patiently(lambda: run.reject(turn, _journaled(result), reason))
             return
-        try:
+        # If the solution is malformed, the journal has its errors, which the next question shows.
+        with suppress(RejectedSolutionError):
             model = bounded_name(result.model)
             await run.patiently(lambda: run.submit(turn, solution, mind=SAMPLING, model=model))
-        except RejectedSolutionError:
-            # The journal has its errors, which the next question shows.
-            return
+
+
+def _sample_of(run: Run) -> Sample:
+    """The open Request of a run."""
+    return Sample(run.id, run.turn, len(run.turns.rejected))
+
+
+def _setting(root: Run) -> str:
+    return f"sampled.{root.id}"
 
 
 def _waiting(run: Run) -> list[Run]:
@@ -586,10 +535,9 @@ def _waiting(run: Run) -> list[Run]:
     return [one for one in run.open_requests() if one.turns.mind == SAMPLING and one.runner.request is not None]
 
 
-def _unanswered(out: Sequence[Put]) -> str:
-    """The note on unanswered Requests."""
-    which = ", ".join(f"turn {put.sample.turn} of {put.sample.run} at {put.at}" for put in out[:3])
-    more = f" and {len(out) - 3} more" if len(out) > 3 else ""
+def _unanswered_note(sent: Sequence[_Sent]) -> str:
+    which = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
+    more = f" and {len(sent) - 3} more" if len(sent) > 3 else ""
     return (
         f"the client's model was asked ({which}{more}) and no answer has come: the person there may have refused, or"
         " the client gave the call up, or is still at it. The run waits; the model is not asked for this again. If the"
