@@ -7,10 +7,11 @@ to every session that has completed the handshake. Changes by other processes ar
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -22,6 +23,7 @@ from mcp.server.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
+    ServerEvent,
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
@@ -49,11 +51,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Session:
-    """A client of the handshake era."""
+    """A client of the handshake era, and the resources it subscribed to."""
 
     session: ServerSession
     caller: str
     uris: set[str] = field(default_factory=set[str])
+
+
+class _Listening:
+    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources of each client."""
+
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self.handler = ListenHandler(self.bus)
+        self.clients: list[list[str]] = []
 
 
 class Announcements:
@@ -70,8 +81,8 @@ class Announcements:
         self._catalogue = catalogue
         # By caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # By session id; "" is the client on stdio. The SDK does not report every session that ends, so the oldest ones
-        # are dropped.
+        # By session id; "" is the client on stdio. The SDK does not report every session that ends, so the number is
+        # limited, and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._seen = bridge.store.publications.catalogue_version()
@@ -102,7 +113,7 @@ class Announcements:
         _expect_uris([uri])
         if client.caller == caller:
             client.uris.add(uri)
-            self._note_version((caller, uri))
+            self._versions.setdefault((caller, uri), self._version((caller, uri)))
         return types.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -121,22 +132,20 @@ class Announcements:
         _expect_uris(uris)
         with self._quotas.holding(caller, "listeners", _MOST_LISTENERS):
             for uri in uris:
-                self._note_version((caller, uri))
+                self._versions.setdefault((caller, uri), self._version((caller, uri)))
             listening = self._listening.setdefault(caller, _Listening())
+            listening.clients.append(uris)
             try:
-                with listening.counted(uris):
-                    return await listening.handler(context, params)
+                return await listening.handler(context, params)
             finally:
-                if not listening.listeners and self._listening.get(caller) is listening:
+                listening.clients.remove(uris)
+                if not listening.clients and self._listening.get(caller) is listening:
                     del self._listening[caller]
 
     def close(self) -> None:
         """End the requests of all listeners."""
         for one in self._listening.values():
             one.handler.close()
-
-    def _note_version(self, watched: _Watched) -> None:
-        self._versions.setdefault(watched, self._version(watched))
 
     def _version(self, watched: _Watched) -> int:
         caller, uri = watched
@@ -192,22 +201,20 @@ class Announcements:
         if published or other or exposed != self._exposed:
             self._exposed = exposed
             self._other_tools = False
-            await self._tell(ToolsListChanged(), "tools")
+            await self._announce(ToolsListChanged(), ServerSession.send_tool_list_changed)
         if published:
-            await self._tell(ResourcesListChanged(), "resources")
-            await self._tell(PromptsListChanged(), "prompts")
-            await self._tell_updated()
+            await self._announce(ResourcesListChanged(), ServerSession.send_resource_list_changed)
+            await self._announce(PromptsListChanged(), ServerSession.send_prompt_list_changed)
+            await self._announce_updates()
 
-    async def _tell(self, event: ToolsListChanged | ResourcesListChanged | PromptsListChanged, what: str) -> None:
+    async def _announce(self, event: ServerEvent, send: Callable[[ServerSession], Awaitable[None]]) -> None:
         for one in list(self._listening.values()):
             await one.bus.publish(event)
-        async with anyio.create_task_group() as group:
-            for client in list(self._sessions.values()):
-                group.start_soon(_send, client.session, what)
+        await _send_all(self._sessions.values(), send)
 
-    async def _tell_updated(self) -> None:
+    async def _announce_updates(self) -> None:
         wanted = {(client.caller, uri) for client in self._sessions.values() for uri in client.uris}
-        wanted |= {(caller, uri) for caller, one in self._listening.items() for uri in one.uris}
+        wanted |= {(caller, uri) for caller, one in self._listening.items() for uris in one.clients for uri in uris}
         for watched in self._versions.keys() - wanted:
             del self._versions[watched]
         for watched in wanted:
@@ -218,32 +225,8 @@ class Announcements:
             caller, uri = watched
             if caller in self._listening:
                 await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
-            async with anyio.create_task_group() as group:
-                for client in list(self._sessions.values()):
-                    if client.caller == caller and uri in client.uris:
-                        group.start_soon(_send_updated, client.session, uri)
-
-
-class _Listening:
-    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources they listen for."""
-
-    def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
-        self.handler = ListenHandler(self.bus)
-        self.listeners = 0
-        self.uris: Counter[str] = Counter()
-
-    @contextmanager
-    def counted(self, uris: list[str]) -> Generator[None]:
-        """A scope in which one more client listens, for `uris`."""
-        self.listeners += 1
-        self.uris.update(uris)
-        try:
-            yield
-        finally:
-            self.listeners -= 1
-            # Only positive counts stay.
-            self.uris -= Counter(uris)
+            subscribers = [one for one in self._sessions.values() if one.caller == caller and uri in one.uris]
+            await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
 
 
 def _expect_uris(uris: list[str]) -> None:
@@ -255,17 +238,12 @@ def _expect_uris(uris: list[str]) -> None:
             raise MCPError(types.INVALID_PARAMS, f"uri: {len(uri):,} characters; at most {_LONGEST_URI:,} are taken")
 
 
-async def _send(session: ServerSession, what: str) -> None:
-    # A client that does not read must not delay the others.
-    with anyio.move_on_after(_SEND_SECONDS):
-        if what == "tools":
-            await session.send_tool_list_changed()
-        elif what == "resources":
-            await session.send_resource_list_changed()
-        else:
-            await session.send_prompt_list_changed()
+async def _send_all(clients: Iterable[_Session], send: Callable[[ServerSession], Awaitable[None]]) -> None:
+    async def send_one(session: ServerSession) -> None:
+        # A client that does not read must not delay the others.
+        with anyio.move_on_after(_SEND_SECONDS):
+            await send(session)
 
-
-async def _send_updated(session: ServerSession, uri: str) -> None:
-    with anyio.move_on_after(_SEND_SECONDS):
-        await session.send_resource_updated(uri)
+    async with anyio.create_task_group() as group:
+        for client in clients:
+            group.start_soon(send_one, client.session)
