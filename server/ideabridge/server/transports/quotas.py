@@ -1,7 +1,7 @@
-"""Quotas: how much each caller holds of this server at one time, and how often it asks.
+"""Quotas: limits for each caller, so that one caller cannot use up the server, and limits for each message.
 
-One caller that holds everything leaves nothing for the others. So what a request takes (a place among the requests in
-progress, a stream, a session) is counted by caller, and over its bound the caller gets an error that says so.
+What a request holds (a place among the requests in progress, a stream, a session) is counted by caller. Over the limit
+the caller gets an error that states it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ideabridge.tools.errors import LimitExceededError
 # -- quotas ----------------------------------------------------------------------------------------------------------
 
 _MOST_RATES: Final = 10_000
-"""How many (caller, kind) pairs `spend` remembers; the one that is longest unused makes room."""
+"""(caller, kind) pairs that `spend` remembers; the least recently used one is forgotten first."""
 
 
 class QuotaError(LimitExceededError):
-    """A caller holds as much as one caller may.
+    """A caller has reached a limit.
 
     Attributes:
-        retry_after: seconds after which it makes sense to ask again.
+        retry_after: seconds after which another attempt may succeed.
     """
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
@@ -38,34 +38,34 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """What every caller holds now, and what it used lately.
+    """What each caller holds, and how often it has used something recently.
 
     Args:
-        clock: seconds; any clock that never goes back.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._held: dict[tuple[str, str], int] = {}
-        # (what is left, when that was counted); the least recently used pair is first.
+        # (uses left, time of this count); the least recently used pair is first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def held(self, caller: str, kind: str) -> int:
-        """How many of a kind a caller holds now."""
+        """The number of a kind that a caller holds."""
         return self._held.get((caller, kind), 0)
 
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
-        """A scope in which a caller holds more of a kind.
+        """A scope in which a caller holds `amount` more of a kind.
 
         Args:
-            caller: who; see `caller_of`.
-            kind: what, in plural, as the message says it: "requests in progress".
-            most: how many of them one caller may hold.
-            amount: how many more they are.
+            caller: see `caller_of`.
+            kind: a plural for the message, such as "requests in progress".
+            most: the number that one caller may hold.
+            amount: the number to add.
 
         Raises:
-            QuotaError: that would be too many.
+            QuotaError: the caller would hold more than `most`.
         """
         key = caller, kind
         count = self._held.get(key, 0)
@@ -81,16 +81,11 @@ class Quotas:
                 del self._held[key]
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
-        """Count one use of a kind: at most `most` at once, and `most` in any `seconds` on average.
-
-        Args:
-            caller: who.
-            kind: what, in plural, as the message says it: "calls".
-            most: how many in `seconds`.
-            seconds: of what time.
+        """Count one use of a kind (a plural for the message, such as "calls"): at most `most` at once, and on average
+        `most` in `seconds`.
 
         Raises:
-            QuotaError: it used that many; `retry_after` says when one more is there.
+            QuotaError: no use is left; `retry_after` is the time until the next one.
         """
         now, key = self._clock(), (caller, kind)
         left, then = self._left.pop(key, (float(most), now))
@@ -107,29 +102,27 @@ class Quotas:
             self._left.popitem(last=False)
 
 
-# -- bounds ----------------------------------------------------------------------------------------------------------
+# -- limits of a message ---------------------------------------------------------------------------------------------
 #
-# The limits of a message from a client, and the error for a larger one.
-#
-# The SDK answers such messages with silence (stdio) or a bare status (HTTP); here they get an error that says what is
-# wrong, where the request's id can be told.
+# The SDK does not answer a message over the limits on stdio, and answers with a bare status over HTTP. Here it gets an
+# error that states what is wrong, if the id of the request can be found in it.
 
 MAX_MESSAGE: Final = 2 * MAX_BYTES
 """Bytes of one message."""
 
 MAX_MESSAGE_DEPTH: Final = MAX_DEPTH + 20
-"""Nesting of one message: the arguments', and the envelope's."""
+"""Levels of nesting in one message: those of the arguments, and the envelope."""
 
 MAX_MESSAGE_VALUES: Final = 250_000
-"""JSON values in one message. Reading, checking and copying as many takes less than a second, in which nobody else is
-answered; 8 MB of empty lists hold ten times as many."""
+"""JSON values in one message. Parsing, checking and copying them takes less than a second, in which the server answers
+no other request. 8 MB of empty lists contain ten times as many."""
 
 ENDS: Final = 4096
-"""Bytes kept of both ends of a message that is too large to be held."""
+"""Bytes kept of the beginning and of the end of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")'
-# Only where `id` stands beside nothing but the other members of the envelope is it surely the message's own.
+# An `id` belongs to the message only if all members beside it are members of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
 _TAIL: Final = re.compile(_ID + rb"\s*(?:,\s*" + _SIMPLE + rb"\s*)*\}\s*\Z")
 _METHOD: Final = re.compile(
@@ -138,7 +131,7 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Why a message that is not too large is not taken, seen in its bytes before it is parsed; None: it is taken."""
+    """Why a message with an allowed size is refused, found in its bytes before it is parsed; None if it is accepted."""
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return f"the message holds more than {MAX_MESSAGE_VALUES:,} JSON values (numbers, texts, lists, ...)"
     if nests_deeper(message, MAX_MESSAGE_DEPTH):
@@ -147,7 +140,7 @@ def problem(message: bytes) -> str | None:
 
 
 def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
-    """What is answered to a message that was not taken, as a JSON-RPC object; None: nobody waits for an answer.
+    """The answer to a refused message as a JSON-RPC object; None if no id is found in it.
 
     Args:
         head: the beginning of the message.
@@ -159,12 +152,12 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
         return None
     request_id: Any = orjson.loads(found[2] if found.re is _HEAD else found[1])
     if _METHOD.match(head[:ENDS]) is not None:
-        # A tool error is what the host's model gets to see.
+        # The host's model sees a tool error, and not a protocol error.
         result = {"content": [{"type": "text", "text": why}], "isError": True, "resultType": "complete"}
         return {"jsonrpc": "2.0", "id": request_id, "result": result}
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": types.INVALID_REQUEST, "message": why}}
 
 
 def size_problem(size: int) -> str:
-    """Why a message of `size` bytes is not taken."""
+    """Why a message of `size` bytes is refused."""
     return f"the message has {size:,} bytes; at most {MAX_MESSAGE:,} are taken"

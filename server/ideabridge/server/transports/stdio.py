@@ -11,15 +11,15 @@ import select
 import sys
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import mcp_types as types
 import orjson
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
@@ -27,22 +27,22 @@ from ideabridge.bridge.modules.stdio import Lines, LongLine
 from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, size_problem
 
 _CHUNK: Final = 64 * 1024
-# A write of so much to a pipe that is ready never blocks (POSIX).
 _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
+"""Bytes that a write to a ready pipe never blocks for (POSIX)."""
 
 
 @contextmanager
 def claimed_stdio() -> Generator[tuple[int, int]]:
     """File descriptors of stdin and stdout for the protocol alone.
 
-    Meanwhile whatever else prints goes to stderr, and whatever else reads finds nothing.
+    Meanwhile other output of the process goes to stderr, and other reads of stdin get nothing.
     """
     sys.stdout.flush()
     reading, writing = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
     os.dup2(2, 1)
-    os.close(nothing)
+    os.close(empty)
     try:
         yield reading, writing
     finally:
@@ -53,13 +53,13 @@ def claimed_stdio() -> Generator[tuple[int, int]]:
         os.close(writing)
 
 
-class StdioReader:
-    """Messages from stdin: a `ReadStream` of the SDK.
+class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
+    """Messages from stdin.
 
     Args:
-        descriptor: what to read.
-        writer: where refused messages are answered.
-        ended: called when the host has closed the stream, before anybody else learns of it.
+        descriptor: the file descriptor to read.
+        writer: writes the answers to refused messages.
+        ended: called when the host has closed the stream, before `receive` reports it.
     """
 
     def __init__(self, descriptor: int, writer: StdioWriter, ended: Callable[[], None]) -> None:
@@ -90,7 +90,7 @@ class StdioReader:
         try:
             await anyio.wait_readable(self._descriptor)
         except PermissionError:
-            # A regular file: always ready, and nothing that can be waited for.
+            # A regular file is always ready, and cannot be waited for.
             await anyio.lowlevel.checkpoint()
         try:
             chunk = os.read(self._descriptor, _CHUNK)
@@ -114,12 +114,10 @@ class StdioReader:
         if why is not None:
             await self._refuse(line, line, why)
             return None
-        try:
+        with suppress(ValidationError):
             return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-        except ValidationError:
-            pass
         try:
-            # Half a surrogate pair, or bytes that are not UTF-8: the rest of the line may still say whose it is.
+            # Half a surrogate pair, or bytes that are not UTF-8: the rest of the line may still contain the id.
             text = line.decode("utf-8", "replace")
             return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
         except ValidationError:
@@ -127,53 +125,36 @@ class StdioReader:
             return None
 
     async def _refuse(self, head: bytes, tail: bytes, why: str) -> None:
-        told = refused(head, tail, why)
-        if told is None:
+        answer = refused(head, tail, why)
+        if answer is None:
             # JSON-RPC: an error that belongs to no request has the id null.
-            told = {"jsonrpc": "2.0", "id": None, "error": {"code": types.PARSE_ERROR, "message": why}}
-        await self._writer.write(orjson.dumps(told) + b"\n")
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+            answer = {"jsonrpc": "2.0", "id": None, "error": {"code": types.PARSE_ERROR, "message": why}}
+        await self._writer.write(orjson.dumps(answer) + b"\n")
 
     async def aclose(self) -> None:
-        """Nothing is read any more."""
+        """Stop reading."""
         self._closed = True
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class StdioWriter:
-    """Messages to stdout: a `WriteStream` of the SDK. One is written at a time."""
+class StdioWriter(ObjectSendStream[SessionMessage]):
+    """Messages to stdout, one at a time."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = anyio.Lock(fast_acquire=True)
         self._closed = False
 
-    async def send(self, item: SessionMessage, /) -> None:
+    async def send(self, item: SessionMessage) -> None:
         """Write one message.
 
         Raises:
-            anyio.ClosedResourceError: closed.
+            anyio.ClosedResourceError: the stream is closed.
             anyio.BrokenResourceError: the host has closed its end.
         """
         await self.write(_encoded(item.message))
 
     async def write(self, data: bytes) -> None:
-        """Write a line; raises as `send`."""
+        """Write one line; raises as `send`."""
         if self._closed:
             raise anyio.ClosedResourceError
         async with self._lock:
@@ -187,26 +168,16 @@ class StdioWriter:
                 raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
-        """Nothing is written any more."""
+        """Stop writing."""
         self._closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _encoded(message: types.JSONRPCMessage) -> bytes:
     if isinstance(message, types.JSONRPCResponse):
-        told: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
-        try:
-            return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
-        except orjson.JSONEncodeError:
-            # Integers past 64 bits.
-            pass
+        response: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+        # orjson refuses integers past 64 bits.
+        with suppress(orjson.JSONEncodeError):
+            return orjson.dumps(response, option=orjson.OPT_APPEND_NEWLINE)
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
