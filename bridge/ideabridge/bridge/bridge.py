@@ -427,10 +427,10 @@ class Bridge:
             else store.publications.named(name, caller=caller)
         )
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
-        way = await self.ways.answer(publication, given, caller=caller, settings=self.settings(), choice=choice)
-        if way.start is None:
-            return Replay(way.answer, way.output)
-        return Replay(way.answer, run=await self._open_runs.create(way.start, caller, publication.name))
+        answer = await self.ways.answer(publication, given, caller=caller, settings=self.settings(), choice=choice)
+        if isinstance(answer, Replay):
+            return answer
+        return Replay(answer.kind, run=await self._open_runs.create(answer, caller, publication.name))
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL

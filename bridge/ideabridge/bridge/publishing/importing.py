@@ -13,7 +13,8 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.offer import defined_tools
-from ideabridge.bridge.runs.replay import calls_of, context_of, cycle_through, next_version
+from ideabridge.bridge.runs.pins import calls_in
+from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document
@@ -104,7 +105,7 @@ def check_guide(store: Store, document: Document) -> None:
         start_solve(context, Catalogue(()), Settings(), asked, Choice(AUTO, "it is imported"))
     except IdeabridgeError as error:
         raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
-    check_circle(store, told["name"], calls_of(guide), f"{_GUIDE}.plan")
+    check_circle(store, told["name"], calls_in(guide.get("plan")), f"{_GUIDE}.plan")
 
 
 def _is_tools(value: JSON) -> bool:

@@ -46,7 +46,7 @@ from ideabridge.bridge.runs.pins import (
     read_pins,
     with_own_module,
 )
-from ideabridge.bridge.runs.replay import asking_calls, calls_of, cycle_through, next_version, without_cycles
+from ideabridge.bridge.runs.replay import asking_calls, cycle_through, next_version, without_cycles
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -215,7 +215,7 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     names = [one.name for one in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {_first(names)}{reads}" if names else ""
-    count = len(calls_of(guide))
+    count = len(calls_in(guide.get("plan")))
     guided = f", guided by a saved plan of {count} call{'' if count == 1 else 's'}" if count else ""
     told = f"A model is asked to solve it anew with your input{guided}{may}."
     return _Made("auto" if answer == "auto" else "solve", told, hints, guide=guide)
@@ -265,14 +265,7 @@ async def _lifted(
     cycle = cycle_through(store, name, next_version(store, name), draft.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"
-    checked = check_pins(
-        read_pins(plan),
-        calls_in(plan),
-        catalogue,
-        defined=defined_in(plan),
-        definition=essences_of(lifted.catalogue).get,
-        away=lambda _: None,
-    )
+    checked = check_pins(plan, calls_in(plan), catalogue, essences_of(lifted.catalogue).get)
     if checked.faults:
         return checked.faults[0]
     difference = draft.difference()

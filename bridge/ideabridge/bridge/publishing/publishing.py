@@ -29,7 +29,7 @@ from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, veri
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
 from ideabridge.bridge.runs.pins import ChangedTool, calls_in, changed_in, defined_in, with_accepted
-from ideabridge.bridge.runs.replay import Ways, calls_of, plan_of
+from ideabridge.bridge.runs.replay import Ways, plan_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import PublicationNameError, UnknownPublicationError
@@ -308,14 +308,14 @@ class Publisher:
         for before in found:
             with suppress(ModulesAwayError):  # the verdict says so
                 await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
-                await self._expect_listed(calls_of(before.guide or {}), defined_in(before.guide), caller)
+                await self._expect_listed(calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller)
             publication = await self._ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
             plan = None
             if publication.plan is not None:
                 plan = plan_of(publication, given if isinstance(given, dict) else {})
-            solved = None if publication.guide is None else Plan(calls=calls_of(publication.guide))
+            solved = None if publication.guide is None else Plan(calls=calls_in(publication.guide.get("plan")))
             looked = plan or solved
             tools = self._offer.catalogue if looked is None else self._offer.of_plan(looked, caller)
             checked = self._ways.check_pins(
@@ -340,7 +340,9 @@ class Publisher:
         for live in self._published(None):
             for before in self._store.publications.versions(live.name):
                 one = await self._ways.pinned(before, before.owner or LOCAL)
-                looked = plan_of(one, {}) if one.plan is not None else Plan(calls=calls_of(one.guide or {}))
+                looked = (
+                    plan_of(one, {}) if one.plan is not None else Plan(calls=calls_in((one.guide or {}).get("plan")))
+                )
                 found += changed_in(one, module, self._offer.of_plan(looked, one.owner or LOCAL), definition)
         return found
 

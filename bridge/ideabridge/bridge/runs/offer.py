@@ -1,8 +1,8 @@
 """Offer: every tool of the toolbox and of the modules, under names that do not collide.
 
-`Offer` compiles the tools into catalogues: of those that modules have listed in this process, to run calls, and of all
-that are known, to name and search them. It waits for modules whose tools a plan or a task needs. `ModuleLists` keeps
-what each module listed when it was last up, so that names do not depend on which modules are up.
+`Offer` compiles the tools into catalogues: the tools that modules have listed in this process, to run calls, and all
+known tools, to name and search them. It waits for modules whose tools a plan or a task needs. `ModuleLists` stores what
+each module listed when it was last up, so that names do not depend on which modules are up.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ideabridge.tools.toolbox import Toolbox, with_fixed
 logger: Final = logging.getLogger(__name__)
 
 _LOGGED_TOOLS: Final = 5
-"""Tools that one line of the log names."""
+"""Most tools that one line of the log names."""
 
 _AWAY: Final = 600
-"""Characters that an error spends on the names of modules that are not up."""
+"""Most characters that an error spends on the names of modules that are not up."""
 
 _LOOK_SECONDS: Final = 3.0
-"""How long a plan waits for modules that have failed, and may have a tool that nobody else has."""
+"""How long a plan waits for failed modules that may have a tool which no other module has."""
 
 SETTLE_SECONDS: Final = 30.0
-"""How long a run waits for modules that still connect before it says that a tool is unknown."""
+"""How long a run waits for modules that are connecting before it reports that a tool is unknown."""
 
 
 SOLVE: Final = Tool(
@@ -65,16 +65,16 @@ SOLVE: Final = Tool(
     },
     module=ANONYMOUS,
 )
-"""The tool of `_module: "anonymous"` itself; latent tools of here can be called there too."""
+"""The tool of `_module: "anonymous"`; latent tools of the process can be called there, too."""
 
 
 class Offer:
-    """The tools of a toolbox and of the modules that are up, and how they are validated.
+    """The tools of a toolbox and of the modules.
 
     Args:
-        toolbox: the tools here.
+        toolbox: the tools of this process.
         modules: the configured servers.
-        idea: the tool of `idea:NAME` for a caller; see `idea_tool`.
+        idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
     """
 
     def __init__(self, toolbox: Toolbox, modules: Modules, idea: Callable[[str, str], Tool | None]) -> None:
@@ -86,13 +86,13 @@ class Offer:
         self._all: Catalogue | None = None
 
     def forget(self) -> None:
-        """A module came up, went down or changed its tools."""
+        """Called when a module came up, went down or changed its tools."""
         self._known = self._catalogue = self._all = None
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool of the toolbox and of the modules, by the last list of each, which may be from before this
-        process. So a name does not depend on which modules are up. The same list object until something changes.
+        """Every tool of the toolbox and of the modules, by the last list of each module, which an earlier process may
+        have stored. So a name does not depend on which modules are up. The same list object until something changes.
         """
         if self._known is None:
             self._known = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
@@ -100,18 +100,25 @@ class Offer:
 
     @property
     def known_catalogue(self) -> Catalogue:
-        """The tools of `known`, compiled: to tell of them, not to run them."""
+        """The tools of `known`, compiled: to describe them, not to run them."""
         if self._all is None:
-            self._all = Catalogue(self.known, latent_keys(self._toolbox, self.known))
+            self._all = self._compiled(self.known)
         return self._all
 
     @property
     def catalogue(self) -> Catalogue:
-        """Every tool there is now, compiled: runs are made with what modules have listed in this process."""
+        """The tools that runs are made with, compiled: those that modules have listed in this process."""
         if self._catalogue is None:
             tools = [tool for tool in self.known if tool.module is None or self._modules.is_listed(tool.module)]
-            self._catalogue = Catalogue(tools, latent_keys(self._toolbox, tools))
+            self._catalogue = self._compiled(tools)
         return self._catalogue
+
+    def _compiled(self, tools: list[Tool]) -> Catalogue:
+        return Catalogue(tools, self.latent(tools))
+
+    def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
+        """Those of the tools that run in this process and have no activity: a mind writes their result."""
+        return [tool.key for tool in tools if tool.module is None and self._toolbox.activity_for(tool) is None]
 
     async def settled(self) -> Catalogue:
         """The catalogue once every module is up or has failed, at most `SETTLE_SECONDS` later."""
@@ -119,22 +126,22 @@ class Offer:
         return self.catalogue
 
     async def reach(self, modules: Iterable[str | None]) -> Catalogue:
-        """The catalogue once these modules, as far as they are configured, are up, or it is no use to wait longer for
-        them; see `Module.reach`. At most `SETTLE_SECONDS` later.
+        """The catalogue once these modules, as far as they are configured, are up or have failed, at most
+        `SETTLE_SECONDS` later; see `Module.reach`.
         """
         names = {*modules} & {*self._modules.names}
         await self._modules.reach([one for one in names if one and not self._modules.is_listed(one)], SETTLE_SECONDS)
         return self.catalogue
 
     async def listed(self, needed: Collection[str | None]) -> list[ModuleStatus]:
-        """Wait until modules have listed their tools, or it is no use to wait longer; at most `SETTLE_SECONDS`.
+        """Wait until modules have listed their tools or have failed, at most `SETTLE_SECONDS`.
 
         Args:
-            needed: their names; None among them: every module. Those that are not configured, or are disabled, are not
-                waited for.
+            needed: their names; None among them means every module. Modules that are disabled or not configured are
+                ignored.
 
         Returns:
-            Those that have not.
+            The modules that have not listed their tools.
         """
         names = [one.name for one in self._unlisted(needed)]
         if names:
@@ -149,17 +156,17 @@ class Offer:
         ]
 
     def has_all(self, patterns: Iterable[str] | None) -> bool:
-        """Whether all that is asked for are names of tools there are now, so that no module need be waited for."""
+        """True if all patterns are names of present tools, so that no module need be waited for."""
         names = {tool.name for tool in self.catalogue.tools}
         return bool(patterns) and all(one in names for one in patterns)
 
     async def catalogue_of(self, plan: Plan, caller: str) -> Catalogue:
-        """The tools a plan names: what its journal and its idea hold. All there are where one is unknown, so that the
-        error can name the nearest.
+        """The tools that a plan names, for its journal and its idea. If one is unknown: all tools, so that the error
+        can name the nearest.
 
         Raises:
             SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
-            PlanError: a call means an idea and does not say so.
+            PlanError: a call names an idea without its module.
         """
         plan.check_input()
         catalogue = self.of_plan(plan, caller)
@@ -185,7 +192,7 @@ class Offer:
         return Catalogue(catalogue.tools, catalogue.latent, self.away())
 
     def why_away(self, module: str) -> str | None:
-        """Why a configured module is not up, as a sentence; None: it is, or there is none of that name."""
+        """Why a configured module is not up, as a sentence; None if it is up, or no module has that name."""
         for one in self._modules.statuses():
             if one.name == module and one.state != "up":
                 state = "is disabled" if one.state == "disabled" else f"is down ({one.why})"
@@ -193,12 +200,12 @@ class Offer:
         return None
 
     def away(self) -> str:
-        """What an unknown tool may be a tool of: the modules that are not up, as a sentence; else empty."""
+        """The modules that are not up, as a sentence for errors about unknown tools; empty if all are up."""
         away = [f"{one.name} ({one.why})" for one in self._modules.away()]
         return f" Modules that are not up: {', '.join(away)[:_AWAY]}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
-        """The modules that calls name, or are known to have their tools; None: any may have them."""
+        """The modules that calls name, or that are known to have their tools; None if any module may have them."""
         known = Catalogue(self.known)
         names: list[str] = []
         for call in calls:
@@ -210,7 +217,7 @@ class Offer:
         return names
 
     def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
-        """A bare name that is known to be a tool's of a module that is not up means no other."""
+        """Refuse a bare name of a tool whose module is not up: it must not come to mean another tool."""
         away = {module: {*names} for module, names in self._modules.reserved().items()}
         for tool in self._modules.known_tools():
             if tool.module is not None and not self._modules.is_listed(tool.module):
@@ -224,7 +231,7 @@ class Offer:
                     raise PlanError(f"calls[{place}]: {name}: {why[0]}")
 
     def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
-        """A host lists an idea as a tool by its name alone; in a plan it is a module, in a version that there is."""
+        """Refuse a call of an idea by its name alone, as hosts list it, or in a version that does not exist."""
         for place, call in enumerate(plan.calls):
             if not isinstance(call, dict) or catalogue.look_up(call) is not None:
                 continue
@@ -234,27 +241,24 @@ class Offer:
                 if named is not None:
                     raise PlanError(f'calls[{place}]: {tool} is a published idea: add "_module": "{named.module}"')
             elif isinstance(module, str) and module.startswith(IDEA) and self._idea(module, caller) is None:
-                stands = self._idea(module.partition("@")[0], caller)
-                if stands is not None:
+                current = self._idea(module.partition("@")[0], caller)
+                if current is not None:
                     raise PlanError(
-                        f"calls[{place}]: {module[:100]!r}: there is no such version; {stands.module!r} stands for"
-                        f" {stands.remote_name}"
+                        f"calls[{place}]: {module[:100]!r}: there is no such version; {current.module!r} stands for"
+                        f" {current.remote_name}"
                     )
 
     def of_plan(self, plan: Plan, caller: str) -> Catalogue:
-        """Every tool there is now, those of the rooms a plan names, and those it defines itself."""
+        """The present tools, with the rooms that a plan names and the tools that it defines."""
         rooms = self._rooms((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
         known = self.catalogue
         if plan.tools:
             messages = read_context([{"type": "tool", "tool": tool} for tool in plan.tools])
-            own = {tool.name: tool for tool in defined_tools(messages)}
-            tools = [tool for tool in known.tools if tool.module is not None or tool.name not in own]
-            tools += [*own.values(), *rooms]
-            return Catalogue(tools, latent_keys(self._toolbox, tools))
+            return self.with_defined(known.tools, defined_tools(messages), rooms)
         return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
 
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """The tools of clean rooms and ideas among the modules named."""
+        """The tools of clean rooms and ideas among modules."""
         found: list[Tool] = []
         for module in dict.fromkeys(one for one in modules if isinstance(one, str)):
             tool = SOLVE if module == ANONYMOUS else self._idea(module, caller) if module.startswith(IDEA) else None
@@ -263,13 +267,13 @@ class Offer:
         return found
 
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
-        """The part of the catalogue whose names match the patterns (None: all of it), and tools a context defines.
+        """The tools whose names match the patterns (None: all), and those that a context defines.
 
         Args:
-            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea, by its
-                name alone.
-            defined: tools of `tool` messages; each replaces one of its name here.
-            caller: who asks.
+            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea, which no
+                pattern matches.
+            defined: tools of `tool` messages; each replaces a tool of the same name.
+            caller: the ideas must be published to it.
         """
         own = list(defined)
         if patterns is None and not own:
@@ -279,33 +283,28 @@ class Offer:
         rooms = self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
         return self.with_defined(tools, own, rooms)
 
-    def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """Those of the tools that nothing runs; see `latent_keys`."""
-        return latent_keys(self._toolbox, tools)
-
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """The tools of these keys that there are now, rooms among them, each once."""
+        """The present tools with these keys, rooms among them, each once."""
         keys = list(keys)
         known = Catalogue([*self.catalogue.tools, *self._rooms((module for module, _ in keys), caller)])
         found = [known.get(key) for key in keys]
         return list({tool.key: tool for tool in found if tool is not None}.values())
 
     def with_defined(self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = ()) -> Catalogue:
-        """Tools, those a context defines, each of which replaces one of its name here, and more."""
+        """Compile tools and `more`, with those a context defines in place of the process's tools of their names."""
         own = {tool.name: tool for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
-        tools = [*left, *own.values(), *more]
-        return Catalogue(tools, latent_keys(self._toolbox, tools))
+        return self._compiled([*left, *own.values(), *more])
 
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
-    "output"?}}`, with what they fix of their calls (see `with_fixed`). The activity that they fix runs them, or the one
-    of the same name; without one they are latent.
+    "output"?}}`, with the values they fix for their calls (see `with_fixed`). The activity that they fix runs them, or
+    the one of the same name; without one they are latent.
 
     Raises:
-        MessageError: a definition that is none.
-        SchemaError: a schema that is invalid.
+        MessageError: a definition is malformed.
+        SchemaError: a schema is invalid.
     """
     found: list[Tool] = []
     for message in messages:
@@ -333,13 +332,13 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
 def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
-    """The tools of the toolbox and of the modules. Nothing is silently shadowed: a module's tool gets the server as
-    prefix where its name, or one that looks like it, is another's too, or says that it is another module's tool.
+    """The tools of the toolbox and of the modules. No tool shadows another: a module's tool gets the module as prefix
+    if another tool has its name, or one that looks like it, or if it looks like a name of another module's tool.
 
     Args:
-        toolbox: the tools here; they keep their names.
-        remote: those of the modules.
-        away: by module, the names of further tools that it has when it is up; modules of which none is known, too.
+        toolbox: its tools keep their names.
+        remote: the tools of the modules.
+        away: by module, the names of its tools that are not in `remote` because it is not up; maybe none.
     """
     offered: list[Tool] = list(toolbox.tools.values())
     remote = list(remote)
@@ -349,7 +348,7 @@ def offered_tools(
     for module, name in names:
         owners.setdefault(skeleton(name), set()).add(module)
     modules = {*(away or ()), *(module for module, _ in names if module is not None)}
-    # What a tool is called where it is prefixed is its own, also while it is not; `module.tool` is always.
+    # A tool also owns the name that it has with the prefix, and `module.tool`.
     prefixed: dict[str, set[str | None]] = {}
     for module, name in names:
         if module is not None:
@@ -364,7 +363,7 @@ def offered_tools(
         return len(owners[shape]) > 1 or bool(claimed - {tool.module}) or is_disguised(tool.name)
 
     taken = {tool.name for tool in offered} | {tool.name for tool in remote if not is_doubtful(tool)}
-    # In an order of their own: two prefixed names may be one but for a number, which must not tell who came first.
+    # Sorted: two prefixed names may differ only in a number, which must not depend on which module came first.
     for place in sorted(range(len(remote)), key=lambda place: (remote[place].module or "", remote[place].name)):
         tool = remote[place]
         if is_doubtful(tool):
@@ -375,7 +374,7 @@ def offered_tools(
 
 
 def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
-    """What lists say of tools whose names could be taken for another's, by `Tool.origin`."""
+    """Warnings about tools whose names could be mistaken for those of others, by `Tool.origin`."""
     groups: dict[str, list[Tool]] = {}
     for tool in tools:
         groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
@@ -385,7 +384,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
         for tool in group:
             name = tool.origin[1]
             if {name} == plain:
-                # It is the one that the others look like.
+                # The others look like this one.
                 continue
             others = [one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])]
             if len(plain) == 1:
@@ -398,8 +397,8 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
-    """What people are told of the names of modules' tools: those that look like another's, and those that plans call
-    otherwise.
+    """Notes for people on the names of modules' tools: those that look like another's, and those that have another name
+    in plans.
     """
     offered = offered_tools(toolbox, remote)
     flags = look_alikes(offered)
@@ -414,13 +413,8 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
     return notes
 
 
-def latent_keys(toolbox: Toolbox, tools: Iterable[Tool]) -> list[ToolKey]:
-    """The inline tools without an activity: the mind writes their result."""
-    return [tool.key for tool in tools if tool.module is None and toolbox.activity_for(tool) is None]
-
-
 def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
-    """The tools that a plan's tasks in clean rooms are given."""
+    """The tools that the clean rooms of a plan may call."""
     found: list[Tool] = []
     for call in calls:
         wanted = call.get("tools")
@@ -430,15 +424,10 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
 
 
 class ModuleLists:
-    """The lists of tools that the store keeps, by module.
+    """The stored lists of the modules' tools.
 
     The key of a list is the fingerprint of the module's configuration: a module of the same name with another command,
-    address or filter does not use it. A list holds no secrets: `Modules` removes them from definitions.
-
-    Args:
-        configuration: names the modules.
-        modules: the modules.
-        store: holds the lists.
+    address or filter does not use it. A list contains no secrets: `Modules` removes them from definitions.
     """
 
     def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
@@ -451,8 +440,8 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Give the modules their last lists, before they connect. A module whose configuration has changed is another
-        module: only the names stay reserved for it.
+        """Give the modules their stored lists, before they connect. A module whose configuration has changed counts as
+        another module: only the names stay reserved for it.
         """
         for name, fingerprint in self._fingerprints.items():
             # A value may have become secret after its list was stored.
@@ -463,7 +452,7 @@ class ModuleLists:
                 self._modules.reserve(name, self._memory.names(name))
 
     def keep(self, name: str) -> None:
-        """Keep the list of a module that is up."""
+        """Store the list of a module that is up."""
         fingerprint = self._fingerprints.get(name)
         if fingerprint is None or self._modules.status(name).state != "up":
             return
@@ -472,7 +461,7 @@ class ModuleLists:
         try:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)
             if milder:
-                # The new hints hold, as those of a new tool do. People who relied on being asked must know of them.
+                # The new hints are valid. People who relied on being asked must know of them.
                 more = f"; and {len(milder) - _LOGGED_TOOLS} more" if len(milder) > _LOGGED_TOOLS else ""
                 logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules.note(name, milder)
@@ -483,7 +472,7 @@ class ModuleLists:
 
 
 def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
-    """What the hints of tools promise that they did not promise before: calls that asked a person may run now."""
+    """What tools promise in their hints now and did not before, so that calls may run that asked a person."""
     known = {tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))}
     found: list[str] = []
     for tool in now:

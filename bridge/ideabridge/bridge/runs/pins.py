@@ -1,8 +1,8 @@
 """Pins: the tools that a published plan calls, each by module, name and digest of its definition.
 
-A plan holds `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that its calls name. A call
-of a module's tool says `_module` and the tool's name there, so that no other tool can take its place. Built-in tools
-and tools that the plan defines itself have no pin: the first belong to ideabridge, the others to the plan.
+A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that its calls name. A
+call of a module's tool has `_module` and the tool's name there, so that no other tool can take its place. Built-in
+tools and tools that the plan defines itself have no pin: ideabridge defines the first, the plan the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, differences
 _UNKNOWN: Final = "the definition it had then is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""The essence of a tool by its digest, as the store keeps it; None: it is not there."""
+"""The essence of a tool by its digest; None if the store does not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Pin:
 
     @classmethod
     def of(cls, tool: Tool) -> Pin:
-        """The pin of a tool as it is."""
+        """The pin of a tool's present definition."""
         module, name = tool.origin
         return cls(module or "", name, tool.digest, tool.prose_digest)
 
@@ -65,18 +65,18 @@ class Pin:
         return self.module if self.module.startswith(IDEA) else f"{self.module}.{self.tool}"
 
     def to_json(self) -> JSONObject:
-        """As a plan holds it."""
-        told: JSONObject = {"module": self.module, "tool": self.tool, "digest": self.digest, "prose": self.prose}
-        return {**told, "accepted": list(self.accepted)} if self.accepted else told
+        """The pin as an entry of a plan."""
+        pin: JSONObject = {"module": self.module, "tool": self.tool, "digest": self.digest, "prose": self.prose}
+        return {**pin, "accepted": list(self.accepted)} if self.accepted else pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
-        """The pin of the tool as it is now, which a person accepts in the place of what it was."""
+        """The pin of the present definition, which a person accepts in place of the earlier one."""
         step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
 
 
 def read_pins(plan: JSONObject | None) -> list[Pin] | None:
-    """The pins of a plan; None: it has none, or they are malformed."""
+    """The pins of a plan or guide; None if it has none, or they are malformed."""
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None
@@ -92,14 +92,14 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
     return found
 
 
-def calls_in(plan: JSONObject | None) -> list[JSON]:
-    """The calls of a plan as a publication holds it."""
-    calls = (plan or {}).get("calls")
+def calls_in(plan: JSON) -> list[JSON]:
+    """The calls of a published plan, or of the plan in a guide."""
+    calls = plan.get("calls") if isinstance(plan, dict) else None
     return calls if isinstance(calls, list) else []
 
 
 def defined_in(plan: JSONObject | None) -> frozenset[str]:
-    """The names of the tools that a plan, or the context of a guide, defines itself."""
+    """The names of the tools that a plan, or the context of a guide, defines."""
     listed = (plan or {}).get("tools")
     context = (plan or {}).get("context")
     messages = context if isinstance(context, list) else []
@@ -109,7 +109,7 @@ def defined_in(plan: JSONObject | None) -> frozenset[str]:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """The call with the `_module` of its tool and the tool's name there; unchanged if it needs neither."""
+    """The call with the `_module` of its tool, and the tool's name there, if it needs them."""
     tool = catalogue.look_up(call) if isinstance(call, dict) else None
     if not isinstance(call, dict) or tool is None or tool.module is None or tool.in_room:
         return call
@@ -119,24 +119,22 @@ def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     return {"_tool": name, "_module": module, **{k: v for k, v in call.items() if k not in ("_tool", "_module")}}
 
 
-@cache
-def _built_in() -> dict[str, Tool]:
-    return dict(builtin_toolbox().tools)
+_built_in = cache(builtin_toolbox)
 
 
-def is_built_in(tool: Tool) -> bool:
-    """Whether it is a tool that ideabridge brings itself, by its present definition."""
-    return tool.module is None and _built_in().get(tool.name) == tool
+def _is_built_in(tool: Tool) -> bool:
+    """True for a tool of ideabridge itself, in its present definition."""
+    return tool.module is None and _built_in().tools.get(tool.name) == tool
 
 
 def pinned_tools(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:
-    """The tools that calls mean and that are pinned, each once, by module and name."""
+    """The tools of calls that need a pin, each once, sorted by module and name."""
     found: dict[ToolKey, Tool] = {}
     for call in calls:
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
         if tool is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
             continue
-        if not is_built_in(tool):
+        if not _is_built_in(tool):
             found[tool.origin] = tool
     return [found[key] for key in sorted(found, key=lambda key: (key[0] or "", key[1]))]
 
@@ -148,12 +146,12 @@ def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
 
 @dataclass(slots=True)
 class PinCheck:
-    """How the tools of a published plan are now.
+    """The result of a comparison of pins with the present tools.
 
     Attributes:
-        faults: what blocks it, a sentence each: a tool that is gone, away or changed.
-        notes: what is reported: changed prose.
-        modules: whose changed definitions a person may accept; "": those of the process.
+        faults: why the plan cannot be called, a sentence each: a tool is gone, away or changed.
+        notes: changes that do not matter for calls: of descriptions.
+        modules: the modules of the changed tools, which a person may accept; "" for tools of the process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -161,7 +159,7 @@ class PinCheck:
     modules: list[str] = field(default_factory=list[str])
 
     def text(self, name: str) -> str:
-        """Why a call of the idea is refused, with the commands that help."""
+        """Why a call of the idea `name` is refused, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             accept = " or ".join(f"`ideabridge modules accept {one or '--own'}`" for one in dict.fromkeys(self.modules))
@@ -170,27 +168,26 @@ class PinCheck:
 
 
 def check_pins(
-    pins: Iterable[Pin] | None,
+    held: JSONObject | None,
     calls: list[JSON],
     catalogue: Catalogue,
-    *,
-    defined: frozenset[str],
     definition: Definition,
-    away: Callable[[str], str | None],
+    away: Callable[[str], str | None] = lambda _: None,
 ) -> PinCheck:
-    """How the tools that calls mean are now.
+    """Compare the tools that calls use with the pins of their plan.
 
     Args:
-        pins: of the plan; None: it has none yet, since tools of it were away each time.
-        calls: as the plan lists them.
-        catalogue: the tools there are now, with those that the calls name.
-        defined: names of the tools that the plan defines itself.
+        held: the plan or guide that contains the pins. Without pins, only tools that are gone are reported: some were
+            away whenever it was used.
+        calls: of the plan.
+        catalogue: the present tools, with those that the calls name.
         definition: see `Definition`.
-        away: why a configured module is not up; None: it is, or no such module is configured.
+        away: why a configured module is not up; None if it is, or is not configured.
     """
+    pins, defined = read_pins(held), defined_in(held)
     known = {pin.key: pin for pin in pins or ()}
     found = PinCheck()
-    told: set[ToolKey] = set()
+    compared: set[ToolKey] = set()
     for place, call in enumerate(calls):
         if not isinstance(call, dict):
             continue
@@ -206,7 +203,7 @@ def check_pins(
         if pins is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
             continue
         pin = known.get(tool.origin)
-        if is_built_in(tool) and (pin is None or _is_earlier(pin, tool, definition)):
+        if _is_built_in(tool) and (pin is None or _is_earlier(pin, tool, definition)):
             continue
         if pin is None:
             found.faults.append(
@@ -214,8 +211,8 @@ def check_pins(
                 if own and tool.module is not None
                 else f"calls.{place}: {tool.label} is not among the tools that it was published with"
             )
-        elif tool.origin not in told:
-            told.add(tool.origin)
+        elif tool.origin not in compared:
+            compared.add(tool.origin)
             _compare(pin, tool, found, definition, f"calls.{place}")
     if pins is None and not found.faults and calls:
         found.faults.append("its tools were not all here when it was looked at; call it again")
@@ -224,13 +221,13 @@ def check_pins(
 
 @dataclass(frozen=True, slots=True)
 class ChangedTool:
-    """A tool of which a published plan means another definition than it has now.
+    """A tool that has changed since a published plan pinned it.
 
     Attributes:
         publication: the version that calls it.
-        pin: what it means.
-        tool: what there is now.
-        lines: the difference.
+        pin: its pin in that version.
+        tool: its present definition.
+        lines: the differences.
     """
 
     publication: Publication
@@ -242,8 +239,8 @@ class ChangedTool:
 def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
-    """The tools of a module ("": of the process) that changed since a version was published, or a change was accepted.
-    One that is gone is not among them: nothing can be accepted in its place.
+    """The tools of a module ("": of the process) that have changed since a version was published or a change accepted.
+    A tool that is gone is not among them, because nothing can be accepted in its place.
     """
     found: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
@@ -256,15 +253,15 @@ def changed_in(
 
 
 def with_accepted(held: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
-    """A plan or guide that means the tools of now."""
+    """The plan or guide with pins of the present definitions of changed tools."""
     replaced = {one.pin.key: one.pin.replaced_by(one.tool, by) for one in changed}
     pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(held) or ()]
     return {**held, "pins": pins}
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """Whether a pin is of the same built-in tool as an earlier ideabridge brought it: what it says it does is the same.
-    Another tool of its name, which the user had, would hardly say the very same.
+    """True if a pin is of a built-in tool of an earlier ideabridge: its hints are the same. Another tool of that name,
+    which the user had, would hardly have the same hints.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()

@@ -1,4 +1,4 @@
-"""Replay: answer a call of a published idea with its recorded output, by its plan, or by solving it anew."""
+"""Replay: answers calls of published ideas with the recorded output, by the plan, or by solving them anew."""
 
 from __future__ import annotations
 
@@ -35,17 +35,15 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_tex
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
-# -- replay ---------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: the way that was taken: `recorded`, `plan` or `solve`.
-        output: the recorded output; unset for the others.
-        run: the run that answers, started; wait for it.
+        answer: where the output comes from.
+        output: the recorded output.
+        run: otherwise, the run that computes the output; wait for it.
     """
 
     answer: Literal["recorded", "plan", "solve"]
@@ -54,9 +52,9 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """An input with the keys of its objects sorted: two inputs are the same if these are.
+    """The input with the keys of its objects sorted, for comparison.
 
-    Nothing else is made alike: 1.0 is not 1, and a member that is left out is not its default.
+    Nothing else is normalised: 1.0 is not 1, and a missing member is not its default.
     """
     if isinstance(value, dict):
         return {key: same_input(value[key]) for key in sorted(value)}
@@ -66,10 +64,10 @@ def same_input(value: JSON) -> JSON:
 
 
 def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
-    """The stored output, for the stored input alone.
+    """The stored output, if the arguments are the stored input.
 
     Raises:
-        PublicationError: another input was given.
+        PublicationError: they are another input.
     """
     recorded = publication.recorded
     if not isinstance(recorded, dict):
@@ -110,13 +108,8 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """The places of the calls of a plan for which a model is asked each time: latent ones, clean rooms, and ideas that
+    """The places of the calls of a plan for which a model is asked each time: latent calls, clean rooms, and ideas that
     are solved anew or whose plans have such calls.
-
-    Args:
-        store: holds the publications.
-        catalogue: the tools there are.
-        calls: as the plan lists them.
     """
     return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
 
@@ -136,7 +129,7 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
 
 
 def next_version(store: Store, name: str) -> int:
-    """The version that the next publication of a name is."""
+    """The version number of the next publication of a name."""
     try:
         return store.publications.versions(name)[0].version + 1
     except UnknownPublicationError:
@@ -144,16 +137,15 @@ def next_version(store: Store, name: str) -> int:
 
 
 def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """The ideas through which a plan that is, or is to be, published under a name would call itself, that name first
-    and last; None: it would not.
+    """The names of the ideas through which a published plan calls itself, its own first and last; None if it does not.
 
     Args:
-        store: holds the publications.
-        name: what the plan is called.
-        version: which version of the name it is; it may be named before it is there.
-        calls: as the plan lists them.
+        store: contains the publications.
+        name: the name of the plan.
+        version: its version, which need not be published yet.
+        calls: of the plan.
     """
-    # Any other version that is named stays what it is.
+    # A call of another version of the name is no cycle: that version does not change.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
     left: list[tuple[list[str], Iterable[JSON]]] = [([name], calls)]
     seen: set[tuple[str, int]] = set()
@@ -170,7 +162,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
 
 
 def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
-    """The publications that calls name, those that are there."""
+    """The publications that calls name, as far as they exist."""
     for call in calls:
         module = call.get("_module") if isinstance(call, dict) else None
         if not isinstance(module, str) or not module.startswith(IDEA):
@@ -178,24 +170,20 @@ def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
         try:
             yield store.publications.named(module.removeprefix(IDEA))
         except UnknownPublicationError:
-            # One that is gone is told where the call itself is checked.
+            # The check of the call itself reports it.
             continue
 
 
 def _calls_of(publication: Publication) -> list[JSON]:
-    """What it may call: the calls of its plan, and the ideas that a mind is offered where it is solved anew."""
-    listed = (publication.plan or {}).get("calls")
-    found: list[JSON] = list(listed) if isinstance(listed, list) else []
-    offered = (publication.guide or {}).get("tools")
-    found += [{"_module": pair[0]} for pair in (offered if isinstance(offered, list) else []) if isinstance(pair, list)]
-    return found
+    """The calls of its plan, and for each idea that a mind is offered when it is solved anew, a call of that idea."""
+    return [*calls_in(publication.plan), *({"_module": module} for module, _ in tools_of(publication.guide or {}))]
 
 
 # -- solving anew ---------------------------------------------------------------------------------------------------
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools through which a version of an idea published as `name` cannot come to be called inside its own run."""
+    """The tools through which this version of the idea `name` cannot be called inside its own run."""
     return [
         tool
         for tool in tools
@@ -209,25 +197,25 @@ def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool])
 
 
 def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
-    """The context of a fresh run: the idea's own, with the caller's input, and its plan before that input."""
+    """The context of a run that solves the idea anew: the idea's own with the caller's input, and its plan first."""
     found: list[JSON] = []
     plan = guide.get("plan")
-    told: list[JSON] = (
+    shown: list[JSON] = (
         [] if plan is None else [{"type": "plan", "plan": plan, "description": "how it was solved before"}]
     )
     context = guide.get("context")
     for raw in context if isinstance(context, list) else []:
         message = read_message(raw)
         if message.type == "input" and not message.instance:
-            found += [*told, dataclasses.replace(message, value=arguments).to_json()]
-            told = []
+            found += [*shown, dataclasses.replace(message, value=arguments).to_json()]
+            shown = []
         else:
             found.append(raw)
-    return [*found, *told]
+    return [*found, *shown]
 
 
 def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """(module, name) of the tools a fresh run may call, besides those its context defines."""
+    """(module, name) of the tools that a run which solves the idea anew may call, without those its context defines."""
     tools = guide.get("tools")
     return [
         (pair[0] if isinstance(pair[0], str) else None, str(pair[1]))
@@ -236,40 +224,18 @@ def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
     ]
 
 
-def calls_of(guide: JSONObject) -> list[JSON]:
-    """The calls of its plan."""
-    plan = guide.get("plan")
-    calls = plan.get("calls") if isinstance(plan, dict) else None
-    return calls if isinstance(calls, list) else []
-
-
 # -- ways of answering ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How one call is answered.
-
-    Attributes:
-        answer: `recorded`: with `output`; else by a run.
-        output: the stored output.
-        start: of the run.
-    """
-
-    answer: Literal["recorded", "plan", "solve"]
-    output: JSON = None
-    start: Start | None = None
 
 
 Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 
 
 class Ways:
-    """Decides how calls are answered, and starts the runs that do.
+    """Decides how calls of published ideas are answered, and makes the starts of the runs that do.
 
     Args:
-        store: holds the publications.
-        offer: the tools there are now.
+        store: contains the publications.
+        offer: the present tools.
         patiently: writes into the store, see `Writer.patiently`.
     """
 
@@ -287,59 +253,37 @@ class Ways:
         settings: Settings,
         choice: Choice,
         before: Sequence[JSON] = (),
-    ) -> Way:
-        """Answer a call of a published idea: with its recorded output, or by a run, of which this is the start.
+    ) -> Replay | Start:
+        """Answer a call of a published idea with its recorded output, or with the start of a run.
 
         Args:
-            publication: what is called.
+            publication: the idea.
             arguments: its input.
-            caller: who calls.
+            caller: the owner of the run.
             settings: of the run.
-            choice: of the mind that answers; of a plan, in its rooms.
+            choice: the mind of the run; for a plan, of its rooms.
             before: context messages before its own.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.
-            PublicationError: `recorded` with another input, or there is nothing to answer with.
+            PublicationError: `recorded` with another input, or the publication has no plan and no guide.
             PlanError, SchemaError: the plan cannot run.
             MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
         """
         check_arguments(publication, arguments)
         if publication.answer == "recorded":
-            return Way("recorded", recorded_answer(publication, arguments))
+            return Replay("recorded", recorded_answer(publication, arguments))
         # `auto` is the plan, if there is one.
         planned = publication.answer == "plan" or (publication.answer == "auto" and publication.plan is not None)
         publication = await self.pinned(publication, caller)
         if planned:
-            return Way("plan", start=await self._start_plan(publication, arguments, caller, settings, choice, before))
-        return Way("solve", start=await self._start_solve(publication, arguments, caller, settings, choice, before))
-
-    async def _start_plan(
-        self,
-        publication: Publication,
-        arguments: JSONObject,
-        caller: str,
-        settings: Settings,
-        choice: Choice,
-        before: Sequence[JSON],
-    ) -> Start:
-        plan = plan_of(publication, arguments)
-        settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
-        recorded = choice if choice.name == SAMPLING else None
-        catalogue = await self._offer.catalogue_of(plan, caller)
-        self._expect(publication, publication.plan, plan.calls, catalogue)
-        return start_plan(plan, catalogue, settings, [*before], recorded)
-
-    async def _start_solve(
-        self,
-        publication: Publication,
-        arguments: JSONObject,
-        caller: str,
-        settings: Settings,
-        choice: Choice,
-        before: Sequence[JSON],
-    ) -> Start:
+            plan = plan_of(publication, arguments)
+            settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
+            # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
+            recorded = choice if choice.name == SAMPLING else None
+            catalogue = await self._offer.catalogue_of(plan, caller)
+            self._expect(publication, publication.plan, plan.calls, catalogue)
+            return start_plan(plan, catalogue, settings, [*before], recorded)
         guide = publication.guide
         if guide is None:
             raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
@@ -349,29 +293,28 @@ class Ways:
         offered = self._offer.named(tools_of(guide), caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
         catalogue = self._offer.with_defined(tools, defined)
-        self._expect(publication, guide, calls_of(guide), catalogue)
+        self._expect(publication, guide, calls_in(guide.get("plan")), catalogue)
         settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
         schema = guide.get("output_schema")
-        asked = schema if isinstance(schema, dict) else None
-        return start_solve(context, catalogue, settings, asked, choice, idea=publication.idea_id)
+        wanted = schema if isinstance(schema, dict) else None
+        return start_solve(context, catalogue, settings, wanted, choice, idea=publication.idea_id)
 
     # -- which tools are meant ---------------------------------------------------------------------------------
 
     async def pinned(self, publication: Publication, caller: str) -> Publication:
         """The publication with pins for the tools that its calls use.
 
-        `Store.publish`, called by an application, and an imported document store a plan without pins: a pin holds the
-        digest of a definition, and neither of them knows the definitions. So the first use of the publication pins it,
-        and the store keeps the pins. The definitions come from the journal of the run that the plan was lifted from.
-        Without this journal they are the present ones, of the modules that the schema of the idea names. If a module is
-        down, the publication stays without pins, and the next use tries again.
+        An application that calls `Store.publish`, and an import, store a plan without pins, because a pin contains the
+        digest of a definition, which neither of them has. So the first use of the publication pins it, and the store
+        keeps the pins. The definitions come from the journal of the run that the plan was lifted from; without this
+        journal they are the present ones, of the modules that the schema of the idea names. If a module is down, the
+        publication stays without pins, and the next use tries again.
         """
         plan, guide = publication.plan, publication.guide
         held = plan or guide
         if held is None or read_pins(held) is not None:
             return publication
-        calls = calls_in(plan) if plan is not None else calls_of(held)
-        defined = defined_in(held)
+        calls = calls_in(plan if plan is not None else held.get("plan"))
         then = self._then(publication)
         if then is None or not all(_is_found(call, then, {}) for call in calls):
             listed = tools_in(self._store.ideas.get(publication.idea_id).idea.schema)
@@ -379,13 +322,13 @@ class Ways:
             try:
                 then = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
             except PlanError:
-                # A module is down: the call itself says so.
+                # A module is down; the call itself reports that.
                 then = Catalogue(())
             if not all(_is_found(call, then, listed) for call in calls):
-                # What they are is not known before their modules are there.
+                # The definitions are unknown until the modules are up.
                 return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
         said = [with_own_module(call, then) for call in calls]
-        tools = pinned_tools(said, then, defined)
+        tools = pinned_tools(said, then, defined_in(held))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
         if plan is not None:
             plan = cast("JSONObject", {**plan, "calls": said, "pins": pins})
@@ -397,7 +340,7 @@ class Ways:
         return await self._patiently(lambda: self._store.publications.pin(publication, plan, guide, definitions))
 
     def _then(self, publication: Publication) -> Catalogue | None:
-        """The tools of the run that a version was published from; None: its journal is not here."""
+        """The tools of the run that a version was published from; None if the store does not contain its journal."""
         lifting = (publication.plan or {}).get("lifting")
         named = lifting.get("run") if isinstance(lifting, dict) else None
         for run in [str(named)] if named else self._store.ideas.runs_of(publication.idea_id):
@@ -414,25 +357,12 @@ class Ways:
             raise MeantToolError(checked.text(publication.name))
 
     def check_pins(self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue) -> PinCheck:
-        """How the tools that calls of a published plan mean are now.
-
-        Args:
-            held: the plan or the guide that holds the pins.
-            calls: of it.
-            catalogue: the tools there are now.
-        """
-        return check_pins(
-            read_pins(held),
-            calls,
-            catalogue,
-            defined=defined_in(held),
-            definition=self._store.tool_memory.definition,
-            away=self._offer.why_away,
-        )
+        """Compare the pinned tools of a plan or guide with the present ones; see `pins.check_pins`."""
+        return check_pins(held, calls, catalogue, self._store.tool_memory.definition, self._offer.why_away)
 
 
 def _with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """A call with the module that the schema it was written for says."""
+    """The call with the module that the schema of its Request gives."""
     need = need_of(call, {tool: module for tool, module in listed.items() if module})
     if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
         return call
@@ -443,7 +373,7 @@ def _is_found(call: JSON, catalogue: Catalogue, listed: dict[str, str]) -> bool:
     if not isinstance(call, dict):
         return True
     tool = catalogue.look_up(call)
-    # What was a tool of the process is none of a module that has the same name.
+    # A tool of the process must not become a module's tool of the same name.
     return tool is not None and (tool.module is None or "_module" in call or listed.get(str(call.get("_tool"))) != "")
 
 

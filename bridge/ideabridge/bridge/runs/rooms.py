@@ -39,7 +39,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
-from ideabridge.bridge.runs.replay import Ways
+from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
@@ -142,7 +142,7 @@ class Rooms:
         settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
         if effect.call.room == "idea":
             publication = self._runs.store.publications.named(effect.tool.remote_name or effect.tool.name)
-            way = await self._runs.ways.answer(
+            answer = await self._runs.ways.answer(
                 publication,
                 effect.parameters,
                 caller=run.caller,
@@ -150,9 +150,9 @@ class Rooms:
                 choice=choice,
                 before=import_messages(effect.imports),
             )
-            if way.start is None:
-                return CallFinished(*effect.key, value=way.output)
-            start = way.start
+            if isinstance(answer, Replay):
+                return CallFinished(*effect.key, value=answer.output)
+            start = answer
         elif effect.tool.module is None:
             context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
             start = start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)

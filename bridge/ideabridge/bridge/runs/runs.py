@@ -52,7 +52,7 @@ from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, hindrance
+from ideabridge.bridge.runs.starts import Start, why_not_resumable
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
@@ -728,7 +728,7 @@ class Runs:
             "needs_solution",
             *(() if self.approver else ("needs_approval",)),
         )
-        why = hindrance(run.machine, self.executor, record.fingerprint, self.fingerprint)
+        why = why_not_resumable(run.machine, self.executor, record.fingerprint, self.fingerprint)
         if why is not None and waits:
             run.runner.interrupt(why)
             return run

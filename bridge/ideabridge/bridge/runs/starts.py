@@ -1,7 +1,7 @@
-"""Starts: how a run begins under a configuration, and why one that was read from its journal cannot go on under it.
+"""Starts: how a run begins under a configuration, and why a run that was read from its journal cannot continue.
 
 A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be journaled. Its settings
-come from the configuration; a caller may ask for lower limits than configured, not for higher ones.
+come from the configuration; a caller may ask for lower limits than the configured ones, not for higher.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.tools.names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What `Runs.create` makes a run of: `machine` has taken the first of `events` already."""
+    """The beginning of a run, for `Runs.create`: `machine` has taken the first of `events` already."""
 
     machine: Machine
     kind: Literal["plan", "solve"]
@@ -43,17 +43,17 @@ def start_plan(
     before: list[JSON] | None = None,
     choice: Choice | None = None,
 ) -> Start:
-    """The start of a plan.
+    """Make the start of a plan.
 
     Args:
         plan: the plan.
         catalogue: the tools it names.
         settings: of the run.
         before: context messages before its own.
-        choice: of the mind that answers in its rooms; None: left to when they open.
+        choice: the mind of its rooms; None: it is chosen when they open.
 
     Raises:
-        PlanError: it is malformed; `errors` has every fault with its call.
+        PlanError: the plan is malformed; `errors` has every fault with its call.
         SchemaError: its output schema is invalid.
     """
     machine = Machine(catalogue)
@@ -61,7 +61,7 @@ def start_plan(
     mind, why = (None, None) if choice is None else (choice.name, choice.why)
     start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
     calls, places = plan.expanded()
-    # Checked on a machine of its own: a malformed plan leaves no run behind.
+    # Checked before anything is stored: a malformed plan leaves no run behind.
     machine.receive(start)
     errors = machine.check(calls, plan.output, places)
     if errors:
@@ -78,18 +78,18 @@ def start_solve(
     *,
     idea: str | None = None,
 ) -> Start:
-    """The start of the agent loop on a context.
+    """Make the start of the agent loop on a context.
 
     Args:
         context: the messages.
         catalogue: the tools to offer.
         settings: of the run.
-        output_schema: of the output; None: text.
-        choice: of the mind that answers.
-        idea: id of the idea it is made from: the parent of its own first idea.
+        output_schema: None: the output is text.
+        choice: the mind that answers.
+        idea: id of the idea that is solved anew: the parent of the run's first idea.
 
     Raises:
-        MessageError: a message that is none.
+        MessageError: a message is malformed.
         SchemaError: the output schema is invalid.
     """
     machine = Machine(catalogue)
@@ -111,31 +111,29 @@ def settings_under(
     planning: Planning = "eager",
     thought_process: bool | None = None,
 ) -> Settings:
-    """The settings of a run.
+    """Make the settings of a run.
 
     Args:
-        configuration: its order, approval and limits hold.
-        limits: lower limits a caller asks for; a higher one than configured has no effect.
+        configuration: gives order, approval and limits.
+        limits: lower limits that a caller asks for; a higher one than configured has no effect.
         output_by_instance: the output is a map by instance.
         planning: `eager` or `lazy`.
-        thought_process: whether minds write their reasoning before the calls; None: as configured.
+        thought_process: True if minds write their reasoning before the calls; None: as configured.
 
     Raises:
-        PlanError: another planning, a limit nobody knows, or a value that is no number above 0 (for counts: no whole
-            one).
+        PlanError: another planning, an unknown limit, or a value that is no number above 0 (for counts: no whole
+            number).
     """
-    kinds: dict[str, Planning] = {one: one for one in PLANNINGS}
-    kind = kinds.get(planning)
-    if kind is None:
+    if planning not in PLANNINGS:
         raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
-    asked = limits or {}
-    for name in asked:
+    given = limits or {}
+    for name in given:
         if name not in _LIMITS:
             there = ", ".join(_LIMITS)
             raise PlanError(f"limits: unknown limit {name[:100]!r}; there are {there}.{did_you_mean(name, _LIMITS)}")
 
     def wanted(name: str, *, whole: bool = True) -> float | None:
-        value = asked.get(name)
+        value = given.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
@@ -163,34 +161,34 @@ def settings_under(
         wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
-        planning=kind,
+        planning=planning,
         thought_process=configuration.thought_process if thought_process is None else thought_process,
-        # None: without bound, here and in the configuration.
+        # None means without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),
     )
 
 
 def _shown(value: object) -> str:
-    """A value as JSON, where it is any."""
+    """A value as JSON, if it can be JSON."""
     try:
         return show(normalise(value))
     except IdeabridgeError:
         return repr(value)
 
 
-def hindrance(machine: Machine, executor: Executor, made_under: str, fingerprint: str) -> str | None:
-    """Why a run that was read from its journal cannot go on; None: it can.
+def why_not_resumable(machine: Machine, executor: Executor, made_under: str, fingerprint: str) -> str | None:
+    """Why a run that was read from its journal cannot continue; None if it can.
 
     Args:
-        machine: the folded machine.
-        executor: would run its calls.
-        made_under: fingerprint of the configuration the run was made under.
-        fingerprint: of the configuration there is.
+        machine: of the run.
+        executor: is to run its calls.
+        made_under: fingerprint of the configuration under which the run was made.
+        fingerprint: of the present configuration.
     """
     latent = machine.catalogue.latent
     named = [tool for tool in machine.catalogue.tools if tool.key not in latent]
-    # What a person put in the place of a call is needed until it has run.
+    # The tool that a person chose for a call is needed until the call has run.
     named += [one.replaced for one in machine.history if one.replaced is not None and not one.settled]
     messages = (one.value for one in machine.messages if one.type == "tool")
     defined = {str(one.get("name")) for one in messages if isinstance(one, dict)}
@@ -199,7 +197,7 @@ def hindrance(machine: Machine, executor: Executor, made_under: str, fingerprint
         if tool.module is None and not executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
         if tool.module is None and id(tool) in began and tool.name not in defined:
-            # What a context or a handler defines is not what the files of tools have under its name.
+            # A tool that a context or a handler defines is not the one that the files of tools have under its name.
             different = executor.difference(tool)
             if different is not None:
                 return f"its tool {tool.name!r} has changed since it was started: {different}"
