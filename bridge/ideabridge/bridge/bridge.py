@@ -49,7 +49,7 @@ from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publishing import Publisher
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.executor import Executor
-from ideabridge.bridge.runs.forks import Forking
+from ideabridge.bridge.runs.forks import fork
 from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
 from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.pins import ChangedTool
@@ -678,10 +678,10 @@ class Bridge:
         """
         given = read_object("input", input)
         solved = None if solution is None else normalise(solution, what="the solution")
-        screen = Screen(self.secrets)
-        forking = Forking(self.store, self.offer, self.handlers, self.configuration, self.fingerprint, screen)
-        fork = await forking.fork(run_id, at, caller=caller, given=given, solution=solved)
-        return await self.run(fork, caller=caller)
+        fork_id = await fork(
+            self._open_runs, self.configuration, run_id, at, caller=caller, given=given, solution=solved
+        )
+        return await self.run(fork_id, caller=caller)
 
     def session(
         self,
