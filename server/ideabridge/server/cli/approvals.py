@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, out, print_json, report, say, show
-from ideabridge.server.cli.inputs import read_json, value_of, whole
+from ideabridge.server.cli.inputs import read_json, require_object, value_of, whole
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.runs import status_text
 from ideabridge.server.cli.stores import open_store, resolve_run, with_existing_store
@@ -269,11 +269,11 @@ def decide(
         raise UsageError("value needs --value: the result of the call, or the answer")
     made = Decision(
         decision,
-        call=None if call is None else _object(call, "--call"),
+        call=None if call is None else require_object(_read(call, "--call"), "--call"),
         reason=reason,
         by=AT_TERMINAL if at_terminal() else BY_COMMAND,
         value=MISSING if value is None else _read(value, "--value"),
-        plan=None if plan is None else _object(plan, "--plan"),
+        plan=None if plan is None else require_object(_read(plan, "--plan"), "--plan"),
     )
     chosen = _by_run(options, which)
     listed = [one for several in chosen.values() for one in several]
@@ -287,20 +287,12 @@ def decide(
 
 
 def _read(text: str, option: str) -> JSON:
-    """JSON, `@FILE` with it, or for `--value` plain text."""
+    """JSON, or `@FILE` with it; for `--value` also plain text."""
     if text.startswith("@"):
         return read_json(text[1:], option)
     value = value_of(text)
     if option != "--value" and not isinstance(value, dict | list):
         raise UsageError(f"{option}: expected JSON or @FILE, found {text[:60]!r}")
-    return value
-
-
-def _object(text: str, option: str) -> JSONObject:
-
-    value = _read(text, option)
-    if not isinstance(value, dict):
-        raise UsageError(f"{option}: expected a JSON object")
     return value
 
 

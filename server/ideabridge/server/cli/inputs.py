@@ -1,4 +1,4 @@
-"""Input from a person: `--input` and file arguments, and the questions that are asked at the terminal."""
+"""Input from a person: `--input` and file arguments, and the questions at the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ideabridge.server.cli.console import UsageError, err, read_line, report, say
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
-"""How much is read of a file: twice the largest idea (`MAX_DOCUMENT_BYTES`), which may be written with indents."""
+"""The largest file that is read: twice the largest idea (`MAX_DOCUMENT_BYTES`), which may be indented."""
 
 
 def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
-    """The JSON in a file, or on standard input where `place` is `-`.
+    """Read JSON from a file, or from standard input if `place` is `-`.
 
     Args:
-        place: names it.
+        place: the path.
         what: the option or argument, for errors.
-        follow: whether a link is followed; only what a person named is.
+        follow: follow a link; true only for a path that a person gave.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
@@ -47,7 +47,7 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
             if not follow:
                 flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             with os.fdopen(os.open(Path(place).expanduser(), flags), "rb") as file:
-                # The size of what is no plain file is not known before it is read.
+                # Only a plain file has a known size.
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except OSError as error:
@@ -61,38 +61,36 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
 
 
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
-    """What `--input` gives, taken together in order; None where it was not given.
+    """The values of `--input`, merged in order; None without the option.
 
-    Each is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where the value is JSON if it
-    reads as JSON, else text.
+    Each value is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where `value` is JSON or else
+    text.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: a value has none of these forms.
     """
     if words is None:
         return None
     result: JSONObject = {}
     for word in words:
-        key, equals, value = word.partition("=")
+        key, equals, text = word.partition("=")
         if word.lstrip().startswith("{"):
-            result.update(_object(_decoded(word, option), option))
+            try:
+                value = decode(word, what=option)
+            except IdeabridgeError as error:
+                raise UsageError(str(error)) from None
+            result.update(require_object(value, option))
         elif word.startswith("@"):
-            result.update(_object(read_json(word[1:], option), f"{option} {word}"))
+            result.update(require_object(read_json(word[1:], option), f"{option} {word}"))
         elif equals and key:
-            result[key] = value_of(value)
+            result[key] = value_of(text)
         else:
             raise UsageError(f"{option}: expected a JSON object, @FILE or key=value, found {word[:60]!r}")
     return result
 
 
-def _decoded(word: str, option: str) -> JSON:
-    try:
-        return decode(word, what=option)
-    except IdeabridgeError as error:
-        raise UsageError(str(error)) from None
-
-
-def _object(value: JSON, what: str) -> JSONObject:
+def require_object(value: JSON, what: str) -> JSONObject:
+    """The value if it is a JSON object, else `UsageError`; `what` is its name in the error."""
     if not isinstance(value, dict):
         raise UsageError(f"{what}: expected a JSON object")
     return value
@@ -104,18 +102,14 @@ def as_object(value: JSON) -> JSONObject:
 
 
 def value_of(text: str) -> JSON:
-    """The JSON a text is; the text itself where it is none."""
+    """The text read as JSON, or the text itself if it is not JSON."""
     try:
         return decode(text, what="value")
     except IdeabridgeError:
         return text
 
 
-# -- forms -------------------------------------------------------------------------------------------------------------
-
-_YES: Final = ("y", "yes", "true")
-_NO: Final = ("n", "no", "false")
-
+_NOBODY: Final = "nobody answered at the terminal"
 _NESTED: Final = ("array", "object")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "number": (int, float),
@@ -126,13 +120,23 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-async def ask_form(question: JSONObject, call: JSON) -> Decision:
-    """What the person says to a module's question.
-
-    Args:
-        question: `{"module", "message", "schema"}`.
-        call: the call that asks.
+async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
+    """(choice, text after it) that the person types, with the choice whole or as its first letter; ("", None) at the
+    end of input. Anything else is answered with `help`.
     """
+    while True:
+        answer = await read_line(f"  {prompt}: ")
+        if answer is None:
+            return "", None
+        word, _, text = answer.strip().partition(" ")
+        for choice in choices:
+            if word.lower() in (choice, choice[0]):
+                return choice, text.strip() or None
+        say(f"  {help}")
+
+
+async def _ask_form(question: JSONObject, call: JSON) -> Decision:
+    """Ask the person a module's question, `{"module", "message", "schema"}`, which came from `call`."""
     from ideabridge.bridge.runs.people import Decision
 
     say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
@@ -141,106 +145,109 @@ async def ask_form(question: JSONObject, call: JSON) -> Decision:
     say("  what you fill in goes to the module; do not write a password or a token into it")
     say(f"  while it runs {visible(json.dumps(call, ensure_ascii=False))}")
     while True:
-        answer = await read_line("  answer it? y(es), n(o) [reason], s(kip): ")
-        if answer is None:
-            return Decision("skip", reason="nobody answered at the terminal")
-        word, _, reason = answer.strip().partition(" ")
-        if word.lower() in ("n", "no"):
-            return Decision("deny", reason=reason.strip() or None)
-        if word.lower() in ("s", "skip"):
-            return Decision("skip")
-        if word.lower() in ("y", "yes"):
-            content = await _fields(question.get("schema"))
-            if content is not None:
-                return Decision("value", value=content)
-        say("  y fills in its form, n (and a reason) tells it no, s tells it nothing")
+        match await _choose(
+            "answer it? y(es), n(o) [reason], s(kip)",
+            ("yes", "no", "skip"),
+            "y fills in its form, n (and a reason) tells it no, s tells it nothing",
+        ):
+            case "yes", _:
+                content = await _fields(as_object(question.get("schema")))
+                if content is not None:
+                    return Decision("value", value=content)
+            case "no", reason:
+                return Decision("deny", reason=reason)
+            case "skip", _:
+                return Decision("skip")
+            case _:
+                return Decision("skip", reason=_NOBODY)
 
 
-async def ask_input(schema: JSONObject, given: JSONObject) -> JSONObject | None:
-    """Ask the person for the input of a tool: what it requires, and then what may be left out.
+async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
+    """Ask the person for the members of an input that are not known: the required ones first.
 
     Args:
-        schema: JSON Schema of the input.
-        given: what is there already.
+        schema: the JSON Schema of the input.
+        known: the members that exist already.
 
     Returns:
-        The input with what was given, or None where the person stopped.
+        The whole input, or None if the person stopped.
     """
-    fields = schema.get("properties")
-    required = schema.get("required")
-    needed = required if isinstance(required, list) else []
-    asked = {name: field for name, field in (fields if isinstance(fields, dict) else {}).items() if name not in given}
-    found = dict(given)
-    for name, field in sorted(asked.items(), key=lambda one: one[0] not in needed):
-        told = field if isinstance(field, dict) else {}
+    result = dict(known)
+    members = [one for one in _members(schema) if one[0] not in known]
+    for name, member, required in sorted(members, key=lambda one: not one[2]):
         while True:
-            typed = await read_line(f"  {_named(name, told)}{'' if name in needed else ' (may be left out)'}: ")
-            if typed is None:
+            text = await _read_member("  ", name, member, required)
+            if text is None:
                 return None
-            text = typed.strip()
-            if not text and name not in needed:
+            if not text and not required:
                 break
-            value = text if told.get("type") == "string" else value_of(text)
-            if text and _is(value, told.get("type")):
-                found[name] = value
+            kind = member.get("type")
+            value = text if kind == "string" else value_of(text)
+            if text and _is(value, kind):
+                result[name] = value
                 break
-            say(
-                f"  expected {told.get('type', 'a value')}{', as JSON' if told.get('type') in _NESTED else ''}",
-                "yellow",
-            )
-    return found
+            as_json = ", as JSON" if kind in _NESTED else ""
+            say(f"  expected {member.get('type', 'a value')}{as_json}", "yellow")
+    return result
+
+
+def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
+    """(name, schema, whether it is required) of each member of an object with this schema."""
+    required = schema.get("required")
+    names = required if isinstance(required, list) else []
+    members = as_object(schema.get("properties"))
+    return [(name, as_object(member), name in names) for name, member in members.items()]
+
+
+async def _read_member(mark: str, name: str, member: JSONObject, required: bool) -> str | None:
+    text = await read_line(f"{mark}{_described(name, member)}{'' if required else ' (may be left out)'}: ")
+    return None if text is None else text.strip()
 
 
 def _is(value: JSON, kind: JSON) -> bool:
-    """Whether a value is of a JSON type; of a kind that is not one, nothing is said."""
+    """True if the value has this JSON type, or if `kind` is not a JSON type."""
     expected = _TYPES.get(kind) if isinstance(kind, str) else None
     return expected is None or (isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool)))
 
 
-async def _fields(schema: JSON) -> JSONObject | None:
-    """What the person fills in; None where they stopped."""
-    fields = schema.get("properties") if isinstance(schema, dict) else None
-    required = schema.get("required") if isinstance(schema, dict) else None
+async def _fields(schema: JSONObject) -> JSONObject | None:
+    """The person's answers to the fields of a module's form; None if the person stopped."""
     content: JSONObject = {}
-    for name, field in (fields if isinstance(fields, dict) else {}).items():
-        told = field if isinstance(field, dict) else {}
-        needed = isinstance(required, list) and name in required
-        typed = await read_line(f"  | {_named(name, told)}{'' if needed else ' (may be left out)'}: ")
-        if typed is None:
+    for name, field, required in _members(schema):
+        text = await _read_member("  | ", name, field, required)
+        if text is None:
             return None
-        text = typed.strip()
         if text:
-            content[name] = _value(text, told)
-        elif "default" in told:
-            content[name] = told["default"]
+            content[name] = _value(text, field)
+        elif "default" in field:
+            content[name] = field["default"]
     return content
 
 
-def _named(name: str, field: JSONObject) -> str:
-    told = [str(field.get("title") or name)]
+def _described(name: str, field: JSONObject) -> str:
+    parts = [str(field.get("title") or name)]
     if isinstance(field.get("description"), str):
-        told.append(f"- {field['description']}")
+        parts.append(f"- {field['description']}")
     items = field.get("items")
     choices = _choices(items if isinstance(items, dict) else field)
     if choices:
-        told.append(f"[{' | '.join(choices)}]" + (", several with commas" if isinstance(items, dict) else ""))
+        parts.append(f"[{' | '.join(choices)}]" + (", several with commas" if isinstance(items, dict) else ""))
     elif field.get("type") not in (None, "string"):
-        told.append(f"({field['type']})")
+        parts.append(f"({field['type']})")
     if "default" in field:
-        told.append(f"(default {json.dumps(field['default'], ensure_ascii=False)})")
-    # One line, whatever the module wrote: none of it can pass for a line of ours.
-    return visible(" ".join(" ".join(told).split()))
+        parts.append(f"(default {json.dumps(field['default'], ensure_ascii=False)})")
+    # Line ends of the module are removed, so its text cannot pass for another line of ideabridge.
+    return visible(" ".join(" ".join(parts).split()))
 
 
 def _choices(field: JSONObject) -> list[str]:
     values = field.get("enum")
-    found: list[JSON] = list(values) if isinstance(values, list) else []
+    choices: list[JSON] = list(values) if isinstance(values, list) else []
     for key in ("oneOf", "anyOf"):
         alternatives = field.get(key)
-        for one in alternatives if isinstance(alternatives, list) else []:
-            if isinstance(one, dict) and "const" in one:
-                found.append(one["const"])
-    return [str(one) for one in found]
+        for one in map(as_object, alternatives if isinstance(alternatives, list) else []):
+            choices += [one["const"]] if "const" in one else []
+    return [str(one) for one in choices]
 
 
 def _value(text: str, field: JSONObject) -> JSON:
@@ -248,41 +255,36 @@ def _value(text: str, field: JSONObject) -> JSON:
     if kind == "array":
         return [one.strip() for one in text.split(",") if one.strip()]
     if kind == "boolean":
-        return text.lower() in _YES if text.lower() in (*_YES, *_NO) else text
+        return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if kind in ("number", "integer"):
         return value_of(text)
     return text
 
 
-# -- approvals ---------------------------------------------------------------------------------------------------------
-
-
 async def ask_all(run: Run) -> None:
-    """Ask about every pending approval of a run, one after another, and hand the decisions in. A question that is
-    settled without an answer (its time is up, say) is taken back.
+    """Ask the person about every pending approval of a run, and submit the decisions. A question that is settled
+    without an answer, for example because its time is up, is withdrawn.
     """
     for entry in run.approvals():
-        if not isinstance(entry, dict):
-            continue
-        await _settle(run, str(entry["approval"]), entry)
+        if isinstance(entry, dict):
+            await _settle(run, str(entry["approval"]), entry)
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline what modules ask, where nobody is at a terminal: their calls would be cut off when this process ends.
+    """Decline the questions of modules if nobody is at a terminal, because their calls end with this process.
 
     Returns:
-        Whether something was asked.
+        True if there was a question.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
-    asked = [one for one in run.approvals() if isinstance(one, dict) and "question" in one]
-    for entry in asked:
-        question = entry.get("question")
-        module = question.get("module") if isinstance(question, dict) else None
+    entries = [one for one in run.approvals() if isinstance(one, dict) and "question" in one]
+    for entry in entries:
+        module = as_object(entry["question"]).get("module")
         report(f"module {module!r} asks something, and is declined: nobody is at a terminal to answer")
         reason = "nobody is at a terminal to answer"
         await run.patiently(partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason))
-    return bool(asked)
+    return bool(entries)
 
 
 async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
@@ -305,7 +307,7 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
-    """What the person says; None where the call is settled before."""
+    """The person's decision; None if the question is settled before."""
     import anyio
 
     with anyio.CancelScope() as scope:
@@ -319,32 +321,28 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
     return None
 
 
-def _width() -> int | None:
-    return err().width if sys.stderr.isatty() else None
-
-
 async def _ask(entry: JSONObject) -> Decision:
-    question = entry.get("question")
-    if isinstance(question, dict):
-        return await ask_form(question, entry.get("call"))
+    if isinstance(entry.get("question"), dict):
+        return await _ask_form(as_object(entry["question"]), entry.get("call"))
+    width = err().width if sys.stderr.isatty() else None
     say(f"? {entry.get('why')}", "bold yellow")
     plan = entry.get("plan")
     if isinstance(plan, dict):
         shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
-        say(whole(shown, _width()))
+        say(whole(shown, width))
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
-        return await _ask_whether(shown, is_plan=True)
-    say(whole(entry.get("call"), _width()))
-    return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), is_plan=False))
+        return await _ask_whether(shown, "plan")
+    say(whole(entry.get("call"), width))
+    return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), "call"))
 
 
 def whole(value: JSON, width: int | None) -> str:
-    """All of a value, as JSON in lines, so that a person sees every character of it.
+    """A value as indented JSON in which every character is visible.
 
     Args:
         value: the value.
-        width: columns of the terminal: what is longer goes on in lines that begin with a mark; None: nothing is broken.
+        width: the columns of the terminal. A longer line continues in lines that begin with a mark. None: no limit.
     """
     lines: list[str] = []
     for text in json.dumps(value, ensure_ascii=False, indent=2).split("\n"):
@@ -357,46 +355,49 @@ def whole(value: JSON, width: int | None) -> str:
     return "\n".join(lines)
 
 
-async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:
+async def _ask_whether(shown: JSON, what: Literal["plan", "call"]) -> Decision:
     from ideabridge.bridge.runs.people import Decision
 
-    what = "plan" if is_plan else "call"
     while True:
-        answer = await read_line("  run it? y(es), n(o) [reason], e(dit): ")
-        if answer is None:
-            return Decision("deny", reason="nobody answered at the terminal")
-        word, _, reason = answer.strip().partition(" ")
-        if word.lower() in ("y", "yes"):
-            return Decision("approve")
-        if word.lower() in ("n", "no"):
-            return Decision("deny", reason=reason.strip() or None)
-        if word.lower() in ("e", "edit"):
-            edited = await _edit(shown, what)
-            if edited is not None:
-                return Decision("edit", plan=edited) if is_plan else Decision("edit", call=edited)
-        else:
-            say(f"  y runs the {what}, n (and a reason) does not, e lets you change it first")
+        match await _choose(
+            "run it? y(es), n(o) [reason], e(dit)",
+            ("yes", "no", "edit"),
+            f"y runs the {what}, n (and a reason) does not, e lets you change it first",
+        ):
+            case "yes", _:
+                return Decision("approve")
+            case "no", reason:
+                return Decision("deny", reason=reason)
+            case "edit", _:
+                edited = await _edit(shown, what)
+                if edited is not None:
+                    return Decision("edit", plan=edited) if what == "plan" else Decision("edit", call=edited)
+            case _:
+                return Decision("deny", reason=_NOBODY)
 
 
 async def _ask_outcome() -> Decision:
     from ideabridge.bridge.runs.people import Decision
 
+    hint = "r runs the call again, s (and a reason) lets it fail as unknown, v and JSON sets its result"
     while True:
-        answer = await read_line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")
-        if answer is None:
-            return Decision("skip", reason="nobody answered at the terminal")
-        word, _, rest = answer.strip().partition(" ")
-        if word.lower() in ("r", "retry"):
-            return Decision("retry")
-        if word.lower() in ("s", "skip"):
-            return Decision("skip", reason=rest.strip() or None)
-        if word.lower() in ("v", "value") and rest.strip():
-            return Decision("value", value=value_of(rest.strip()))
-        say("  r runs the call again, s (and a reason) lets it fail as unknown, v and JSON says what its result was")
+        match await _choose(
+            "what is its outcome? r(etry), s(kip) [reason], v(alue) JSON", ("retry", "skip", "value"), hint
+        ):
+            case "retry", _:
+                return Decision("retry")
+            case "skip", reason:
+                return Decision("skip", reason=reason)
+            case "value", str(text):
+                return Decision("value", value=value_of(text))
+            case "value", _:
+                say(f"  {hint}")
+            case _:
+                return Decision("skip", reason=_NOBODY)
 
 
 async def _edit(call: JSON, what: str) -> JSONObject | None:
-    """What is shown as the person changed it: in $VISUAL or $EDITOR, else typed as one line of JSON. None: as is."""
+    """The call or plan as the person changed it in $VISUAL or $EDITOR, or typed it in one line; None: not changed."""
     text = json.dumps(call, ensure_ascii=False, indent=2) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:
@@ -424,11 +425,7 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
             return None
         changed = typed
     try:
-        value = decode(changed, what=f"the edited {what}")
+        return require_object(decode(changed, what=f"the edited {what}"), f"the edited {what}")
     except IdeabridgeError as error:
         report(str(error))
         return None
-    if not isinstance(value, dict):
-        report(f"the edited {what}: expected a JSON object")
-        return None
-    return value
