@@ -143,7 +143,7 @@ def test_a_call_is_edited_and_mistakes_are_told(here: Path, capsys: pytest.Captu
     run = told(capsys, "run", "one.json", code=4)["run"]
     edited = '{"_tool": "note", "text": "other", "where": "other.txt"}'
     for words, message in (
-        (["approve"], "what is it about? Name runs or approvals"),
+        (["approve"], "name the runs or approvals to decide about"),
         (["approve", "nothing_here"], "'nothing_here' is no approval that is pending, and no run"),
         (["approve", f"{run}:nothing"], "has no such approval pending; pending are a0-"),
         (["retry", run], "takes approve, deny, edit; found retry"),
@@ -210,6 +210,6 @@ async def test_a_run_of_a_server_that_is_up_is_decided(here: Path, ideabridge: R
         done = await anyio.to_thread.run_sync(ideabridge, "approvals", "decide", "approve", *of)
         # The one is decided; the other is told of, with what can be done.
         assert done.returncode == 1
-        assert f"run {busy['run']} is at work in another process; decide in the host that runs it" in done.stderr
+        assert f"run {busy['run']} is executed by another process; decide in the host that runs it" in done.stderr
         assert (await call(client, "check_run", run=waiting["run"]))["status"] == "done"
         assert (here / "one.txt").exists()

@@ -1,10 +1,11 @@
-"""`ideabridge approvals`: what runs wait for a person to decide, and the decisions."""
+"""`ideabridge approvals`: list the decisions that runs wait for, and make them."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, out
 from ideabridge.server.cli.inputs import read_json, require_object, value_of, whole
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.runs import status_text
-from ideabridge.server.cli.stores import open_store, resolve_run, with_existing_store
+from ideabridge.server.cli.stores import open_bridge, open_store, resolve_run
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
     from ideabridge.server.cli.follow import FollowResult, RunHistory
 
-app = typer.Typer(help="What runs wait for you to decide, and your decisions.", no_args_is_help=True)
+app = typer.Typer(help="List the decisions that runs wait for, and make them.", no_args_is_help=True)
 
 _WAITING: Final = ("needs_approval", "running", "needs_solution", "interrupted")
-"""Runs in which something may wait: other calls of them may be at work, or rooms ask for solutions."""
+"""The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms need solutions."""
 
 _DONE: Final = {
     "approve": "approved",
@@ -47,15 +48,15 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One thing that waits for a decision.
+    """One open decision.
 
     Attributes:
-        record: of the run; of a room, the run that it belongs to.
-        approval: its id in the run; of a room with the room's name before it.
-        question: what is asked.
-        asked: when, in seconds since 1970; None: an old journal does not say.
-        deadline: when it is refused if nobody has decided; None: never.
-        at_work: whether a process is at work on the run.
+        record: the run; for a room, the run that it belongs to.
+        approval: the id in the run; for a room, after the room's name.
+        question: the question.
+        asked: the time of the question in seconds since 1970; None if the journal has no time.
+        deadline: the time of the refusal if nobody has decided; None: never.
+        at_work: true while a process executes the run.
     """
 
     record: RunRecord
@@ -66,7 +67,7 @@ class Pending:
     at_work: bool
 
     def to_json(self) -> JSONObject:
-        """For machines."""
+        """The decision as `approvals list --json` prints it."""
         when = None if self.asked is None else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
         left = None if self.deadline is None else round(self.deadline - time.time(), 1)
         return {
@@ -84,28 +85,27 @@ class Pending:
 
 
 RunOption = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Only of this run: its id, a beginning of it, or `last`.")
+    str | None, typer.Argument(metavar="[RUN]", help="Only this run: its id, the beginning of its id, or `last`.")
 ]
 
 
 @app.command("list")
 @command("config", "project", "store", "json")
-def list_approvals(options: Options, run: RunOption = None) -> int:
-    """List what waits for a decision, in every run: the whole call that would run, why it asks, and how long it waits.
+def list_approvals(options: Options, run: RunOption = None) -> None:
+    """List the open decisions of every run: the whole call that would run, the reason for the question, and its age.
 
     Nothing is started.
     """
     with open_store(options) as store:
         chosen = None if run is None else resolve_run(store, run)
-        found = list(pending(store, chosen))
+        decisions = list(pending(store, chosen))
     if options.json:
-        print_json({"approvals": [one.to_json() for one in found]})
-        return 0
-    before: str | None = None
-    for one in found:
-        _show(one, with_run=one.record.id != before)
-        before = one.record.id
-    if found:
+        print_json({"approvals": [one.to_json() for one in decisions]})
+        return
+    for _, several in itertools.groupby(decisions, lambda one: one.record.id):
+        for number, one in enumerate(several):
+            _show(one, with_run=number == 0)
+    if decisions:
         again = options.again
         say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
         say(f"or one after another, at a terminal: ideabridge approvals decide{again}", "dim")
@@ -113,11 +113,10 @@ def list_approvals(options: Options, run: RunOption = None) -> int:
         say(f"run {chosen.id} waits for no decision ({status_text(chosen)})")
     else:
         say("nothing waits for a decision")
-    return 0
 
 
-def span(seconds: float) -> str:
-    """About how long: `5 s`, `3 min`, `2 h`, `4 days`."""
+def _duration(seconds: float) -> str:
+    """A rounded duration: `5 s`, `3 min`, `2 h`, `4 days`."""
     for unit, name in ((86_400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{int(seconds // unit)} {name}"
@@ -128,39 +127,34 @@ def _show(one: Pending, *, with_run: bool) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
 
     if with_run:
-        at_work = ", at work in another process" if one.at_work else ""
+        at_work = ", executed by another process" if one.at_work else ""
         caller = "" if one.record.caller == LOCAL_USER else f", of {one.record.caller}"
         show(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
     now = time.time()
-    since = "" if one.asked is None else f", asked {span(now - one.asked)} ago"
+    since = "" if one.asked is None else f", asked {_duration(now - one.asked)} ago"
     left = ""
     if one.deadline is not None:
         over = one.deadline <= now
-        left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {span(one.deadline - now)}"
+        left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {_duration(one.deadline - now)}"
     show(f"  {one.approval} ({', '.join(one.question.choices)}){since}{left}", "yellow")
     show(f"    {one.question.why}")
-    told = one.question.to_json()
-    asked = told.get("question")
     if one.question.asked is not None:
         show(f"    module {one.question.asked.module} asks; these are its words:")
     width = out().width - 4 if sys.stdout.isatty() else None
-    for text in whole(asked or one.question.shown, width).split("\n"):
+    for text in whole(one.question.to_json().get("question") or one.question.shown, width).split("\n"):
         show(f"    {text}")
 
 
 def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
-    """What waits for a decision, according to the journals: the newest run first.
+    """The open decisions in the journals, those of the newest run first.
 
     Args:
-        store: holds them.
-        chosen: only of this run; a room stands for its run.
+        store: the store.
+        chosen: only the decisions of this run, or of the run that this room belongs to.
     """
     if chosen is not None:
-        while chosen.parent is not None:
-            found = store.runs.get(chosen.parent)
-            if found is None:
-                break
-            chosen = found
+        while chosen.parent is not None and (parent := store.runs.get(chosen.parent)) is not None:
+            chosen = parent
         yield from _of_run(store, chosen, chosen, "")
         return
     after: str | None = None
@@ -197,18 +191,15 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
 
 
 def _asked(history: RunHistory) -> dict[str, float]:
-    """When each approval was asked for."""
+    """The time of each question, by its approval id."""
     from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
 
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for entry in history.entries:
         event = entry.event
         if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
-            found[event.approval] = event.at
-    return found
-
-
-# -- deciding ------------------------------------------------------------------------------------------------------
+            times[event.approval] = event.at
+    return times
 
 
 @app.command("decide")
@@ -218,35 +209,31 @@ def decide(
     decision: Annotated[
         Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
         typer.Argument(
-            help="approve, deny or edit a call or a plan; retry, skip or value for an unknown outcome; value, deny or"
-            " skip for what a module asks. None: you are asked about each, at a terminal."
+            help="approve, deny or edit: for a call or a plan. retry, skip or value: for an unknown outcome. value,"
+            " deny or skip: for a module's question. Without it you are asked for each decision, at a terminal."
         ),
     ] = None,
     which: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[RUN|APPROVAL]...",
-            help="What it is about: a run (all that it waits for), or an approval as `approvals list` shows it. Where"
-            " several runs have the same: RUN:APPROVAL.",
+            help="A run (all of its decisions), or an approval as in `approvals list`; RUN:APPROVAL if several runs"
+            " have the same approval.",
         ),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; a mind is told.")] = None,
-    call: Annotated[
-        str | None, typer.Option("--call", metavar="JSON|@FILE", help="For edit: the call as it shall run.")
-    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which a mind sees.")] = None,
+    call: Annotated[str | None, typer.Option("--call", metavar="JSON|@FILE", help="For edit: the call to run.")] = None,
     plan: Annotated[
         str | None, typer.Option("--plan", metavar="JSON|@FILE", help="For edit of a plan: {calls, output}.")
     ] = None,
     value: Annotated[
         str | None, typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer.")
     ] = None,
-) -> int:
-    """Decide what runs wait for. What was decided runs here, and each run is followed as `run` does.
+) -> Coroutine[None, None, int]:
+    """Make decisions that runs wait for. The runs continue here, and each is followed as `run` does.
 
-    It needs the configuration that the run was started under, --tools and --allow-all included.
+    The command needs the configuration under which the run was started, including --tools and --allow-all.
     """
-    import anyio
-
     from ideabridge.bridge.context.state import MISSING
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
     from ideabridge.bridge.runs.people import Decision
@@ -257,14 +244,14 @@ def decide(
                 "which decision? Nobody is at a terminal to be asked: ideabridge approvals decide approve|deny|... "
                 "RUN|APPROVAL..."
             )
-        return anyio.run(_decide, options, None, _by_run(options, None))
+        return _decide(options, None, _by_run(options, None))
     if not which:
-        raise UsageError("what is it about? Name runs or approvals; `ideabridge approvals list` shows them")
+        raise UsageError("name the runs or approvals to decide about; `ideabridge approvals list` shows them")
     for option, text, wanted in (("--call", call, "edit"), ("--plan", plan, "edit"), ("--value", value, "value")):
         if text is not None and decision != wanted:
             raise UsageError(f"{option} goes with {wanted}, not with {decision}")
     if decision == "edit" and (call is None) == (plan is None):
-        raise UsageError("edit needs --call, or --plan where a plan waits: what shall run in its place")
+        raise UsageError("edit needs --call (or --plan, for a plan): what runs instead")
     if decision == "value" and value is None:
         raise UsageError("value needs --value: the result of the call, or the answer")
     made = Decision(
@@ -283,7 +270,7 @@ def decide(
         if decision not in one.question.choices:
             takes = ", ".join(one.question.choices)
             raise UsageError(f"{one.approval} of run {one.record.id} takes {takes}; found {decision}")
-    return anyio.run(_decide, options, made, chosen)
+    return _decide(options, made, chosen)
 
 
 def _read(text: str, option: str) -> JSON:
@@ -297,25 +284,23 @@ def _read(text: str, option: str) -> JSON:
 
 
 def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending]]:
-    """What is meant, by run; None: everything.
+    """The chosen open decisions by run; `which` None: all open decisions.
 
     Raises:
-        UnknownRunError, UsageError: a word that names nothing that waits, or more than one thing.
+        UnknownRunError, UsageError: a word matches no open decision, or several.
     """
-    found: dict[str, list[Pending]] = {}
+    by_run: dict[str, list[Pending]] = {}
     with open_store(options) as store:
         everything = list(pending(store))
-        chosen = everything
-        if which is not None:
-            chosen = [one for word in which for one in _meant(store, everything, word)]
+        chosen = everything if which is None else [one for word in which for one in _matching(store, everything, word)]
     for one in chosen:
-        several = found.setdefault(one.record.id, [])
+        several = by_run.setdefault(one.record.id, [])
         if one not in several:
             several.append(one)
-    return found
+    return by_run
 
 
-def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
+def _matching(store: Store, everything: list[Pending], word: str) -> list[Pending]:
     from ideabridge.bridge.store.errors import UnknownRunError
 
     run, colon, approval = word.partition(":")
@@ -346,7 +331,6 @@ def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
 
 
 async def _decide(options: Options, decision: Decision | None, chosen: dict[str, list[Pending]]) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.follow import print_result, result_json
 
     if not chosen:
@@ -354,12 +338,12 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
         return ExitCode.DONE
     codes: set[int] = set()
     answers: list[JSON] = []
-    async with Bridge(with_existing_store(options)) as bridge:
+    async with open_bridge(options) as bridge:
         for run_id, several in chosen.items():
             try:
                 outcome = await _settle(bridge, options, decision, several)
             except IdeabridgeError as error:
-                # The others are decided all the same.
+                # The other decisions are still made.
                 message = _why_not(error, several[0])
                 report(message)
                 answers.append({"run": run_id, "error": message})
@@ -380,10 +364,10 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
 
 
 async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> FollowResult:
-    """Hand the decision in for what was chosen of one run, and stay with the run. Without a decision, ask.
+    """Submit the decision for the chosen questions of one run, and follow the run; without a decision, ask.
 
     Raises:
-        InterruptedRunError, DecisionError, FinishedRunError: it cannot be decided here, or not any more.
+        InterruptedRunError, DecisionError, FinishedRunError: this process cannot decide, or nobody can any more.
     """
     from ideabridge.server.cli.follow import follow
 
@@ -405,7 +389,7 @@ def _why_not(error: Exception, one: Pending) -> str:
 
     if isinstance(error, InterruptedRunError) and one.at_work:
         return (
-            f"run {one.record.id} is at work in another process; decide in the host that runs it, or here once its "
+            f"run {one.record.id} is executed by another process; decide in the host that runs it, or here after its "
             "other calls have ended"
         )
     if one.deadline is not None and one.deadline <= time.time():
@@ -415,5 +399,5 @@ def _why_not(error: Exception, one: Pending) -> str:
 
 
 def _refused(one: Pending) -> str:
-    """What becomes of it when nobody decides in time."""
+    """What happens to the call if nobody decides in time."""
     return "skipped" if one.question.refusal == "skip" else "denied"
