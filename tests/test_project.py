@@ -128,7 +128,7 @@ LAYERS = (
     ("lifting",),
     ("publishing",),
     ("bridge",),
-    ("sharing", "sync"),
+    ("sync",),
 )
 """The folders and modules of `ideabridge.bridge`, the lowest first. Each imports of those before it only."""
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -46,7 +46,7 @@ from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
-from ideabridge.bridge.publishing.publishing import Publisher
+from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
@@ -345,27 +345,29 @@ class Bridge:
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `publishing.publish`. Waits for the
-        modules that its plan calls.
+        """Publish what one run did as a tool, and wait for the modules that its plan calls. A published name gets a new
+        version.
 
         Args:
-            ref: the idea, or the run.
-            name: what it is called.
-            description: what it does, for models.
-            answer: how a call is answered.
-            choices: what a person decides about a plan.
-            by: who made the choices; a text is the name of an approver.
-            to: to whom, see `read_audience`; None: to those it is given to already, and a new name to everybody where
-                the local person publishes it, to the caller alone where anybody else does.
+            ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an idea, the run is the
+                caller's latest one that ended with it.
+            name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
+            description: what the tool does, for the models that may call it.
+            answer: `plan`, `solve` or `recorded`: how a call is answered. `auto` is the first of them that is possible.
+            choices: what a person decides about a plan; see `read_choices` and `docs/lifting.md`.
+            by: who made the choices; a text is the name of an approver. It is stored with the version.
+            to: the audience, see `read_audience`. None keeps the audience of a published name; a new name of the local
+                person is for everybody, and one of anybody else for that caller alone.
             caller: who publishes. An admin may publish a version of what others share with them.
 
         Raises:
-            PublicationError: it cannot be published so.
+            PublicationError: it cannot be published in this way; the message says what is missing.
+            UndecidedError: a person must decide something about the plan first.
             ModulesAwayError: a module that its plan calls is not up.
-            UnknownUserError: it is to be published to a user that there is not.
+            UnknownUserError: `to` names a user that does not exist.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
-            SecretGivenError: its name or description holds a secret of the configuration.
-            ArgumentError: `ref`, `name` or `choices` is of another kind.
+            SecretGivenError: the name or the description contains a secret of the configuration.
+            ArgumentError: `ref`, `name` or `choices` has the wrong type.
             PublicationNameError: see `check_free`.
         """
         return await self._publisher.publish(

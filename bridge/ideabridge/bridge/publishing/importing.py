@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,18 +11,22 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
+from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
 from ideabridge.bridge.runs.starts import start_solve
+from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document
+from ideabridge.bridge.store.shapes import Need
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.tool import Annotations
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Annotations, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +63,10 @@ def known_calls(plan: Plan, catalogue: Catalogue) -> bool:
     return all(isinstance(call, dict) and catalogue.look_up(call) is not None for call in plan.calls)
 
 
-def check_circle(store: Store, name: str, calls: list[JSON], where: str = "plan") -> None:
-    """Refuse a plan that would call itself once it is published.
-
-    Args:
-        store: holds the publications.
-        name: what it is to be called.
-        calls: as it lists them.
-        where: it stands in the document.
-
-    Raises:
-        PublicationError: it would; the message names the ideas on the way.
-    """
+def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
+    """Say through which ideas a plan would call itself once it is published as `name`; None if it would not."""
     cycle = cycle_through(store, name, next_version(store, name), calls)
-    if cycle is not None:
-        raise PublicationError(f"publication.{where}: it would call itself: {' -> '.join(cycle)}")
+    return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
 
 def check_guide(store: Store, document: Document) -> None:
@@ -105,7 +98,9 @@ def check_guide(store: Store, document: Document) -> None:
         start_solve(context, Catalogue(()), Settings(), asked, Choice(AUTO, "it is imported"))
     except IdeabridgeError as error:
         raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
-    check_circle(store, told["name"], calls_in(guide.get("plan")), f"{_GUIDE}.plan")
+    cycle = own_cycle(store, told["name"], calls_in(guide.get("plan")))
+    if cycle is not None:
+        raise PublicationError(f"publication.{_GUIDE}.plan: {cycle}")
 
 
 def _is_tools(value: JSON) -> bool:
@@ -160,3 +155,52 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
         "idempotentHint": all(one.repeatable for one in said),
         "openWorldHint": any(one.open_world is not False for one in said),
     }
+
+
+def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]) -> list[str]:
+    """Name, in one line each, the tools that imported ideas call and that are not here. Without lines they can run.
+
+    Args:
+        needs: the tools that the ideas call.
+        store: holds the publications.
+        modules: the configured modules. One that is still connecting has not listed its tools.
+        tools: the tools that are here.
+    """
+    wanted, tools = sorted(set(needs)), list(tools)
+    lines: list[str] = []
+    absent = {need.module for need in wanted if need.module and not _exists(need.module, store, modules)}
+    for module in sorted(absent):
+        names = sorted({need.tool for need in wanted if need.module == module})
+        elsewhere = sorted({one.module for one in tools if one.module and one.name in names})
+        hint = f" {', '.join(elsewhere)} here has tools of these names." if elsewhere else ""
+        if module.startswith(IDEA):
+            lines.append(f"nothing is published here as {module.removeprefix(IDEA)!r}, which it calls")
+        else:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            called = f"{', '.join(names[:5])}{more}"
+            lines.append(f"the server {module!r} is not configured here (mcpServers); it calls {called}.{hint}")
+    away = {one.name: one for one in modules.statuses() if one.state != "up"}
+    for need in wanted:
+        if need.module in absent or need.module.startswith(IDEA) or need.module == ANONYMOUS:
+            continue
+        if any(need.tool in (one.name, one.remote_name) and need.module in ("", one.module or "") for one in tools):
+            continue
+        status = away.get(need.module)
+        if status is not None:
+            lines.append(f"the server {need.module!r} is {status.state}, so its tool {need.tool!r} cannot be looked up")
+            continue
+        known = [one.name for one in tools if not need.module or one.module == need.module]
+        where = f"at the server {need.module!r}" if need.module else "here (a file of tools, perhaps: --tools)"
+        lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, known)}")
+    return lines
+
+
+def _exists(module: str, store: Store, modules: Modules) -> bool:
+    """Return whether a module is configured, or an idea of this name is published."""
+    if not module.startswith(IDEA):
+        return module == ANONYMOUS or module in modules.names
+    try:
+        store.publications.named(module.removeprefix(IDEA))
+    except UnknownPublicationError:
+        return False
+    return True

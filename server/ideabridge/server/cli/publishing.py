@@ -280,7 +280,7 @@ def share_idea(
     ],
 ) -> None:
     """Change the users of a published tool. Its owner stays the same."""
-    from ideabridge.bridge.publishing.publishing import read_audience
+    from ideabridge.bridge.publishing.publisher import read_audience
     from ideabridge.bridge.store.users import person_of
 
     with open_store(options) as store:

@@ -243,7 +243,7 @@ async def _import(
     options: Options, files: list[tuple[str, bool]], publish: bool, edited: bool, replace: tuple[str, ...]
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.sharing import missing
+    from ideabridge.bridge.publishing.importing import missing
     from ideabridge.server.cli.connecting import connected
 
     saved: list[tuple[str, ImportResult]] = []
@@ -266,7 +266,10 @@ async def _import(
                     raise
                 refused.append({"file": file, "error": str(error)})
                 report(f"{file}: {error}")
-        lacking = missing(bridge, needed) if publish else await _missing(options, store, needed)
+        if publish:
+            lacking = missing(needed, store, bridge.modules, bridge.tools())
+        else:
+            lacking = await _missing(options, store, needed)
     if options.json:
         ideas: list[JSON] = [{"file": file, **_adopted(one)} for file, one in saved]
         one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
@@ -332,10 +335,10 @@ def _adopted(one: ImportResult) -> JSONObject:
 async def _missing(options: Options, store: Store, needs: list[Need]) -> list[str]:
     """What the ideas need and is not here. The modules they name are asked, so they are started."""
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.sharing import missing
+    from ideabridge.bridge.publishing.importing import missing
     from ideabridge.server.cli.connecting import connected
 
     if not needs:
         return []
     async with connected(Bridge(options.configuration(), store=store)) as bridge:
-        return missing(bridge, needs)
+        return missing(needs, store, bridge.modules, bridge.tools())
