@@ -1,8 +1,8 @@
-"""Configuration: what `ideabridge.json` holds.
+"""Configuration: the content of `ideabridge.json`.
 
-The project's file lies over the user's once a person has trusted it (`trust.py`). Every problem of a file is reported
-at once, each with its place. `docs/configuration.md` tells each key; `docs/ideabridge.schema.json` is
-`configuration_schema()`. Nothing here imports the MCP SDK.
+The settings of a project's file override the user's once a person has trusted the file (`trust.py`). All problems of a
+file are reported at once, each with its place. `docs/configuration.md` documents each key. Nothing here imports the MCP
+SDK.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import difflib
 import glob
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +27,12 @@ from pydantic_core import ErrorDetails
 from ideabridge.bridge.minds.settings import SIGNING, ModelConfiguration, SamplingSettings, as_object
 from ideabridge.bridge.modules.settings import (
     HINTS,
-    KINDS,
     SYNONYMS,
     ModuleConfiguration,
     adapt,
     entry_problems,
     name_problem,
     public_url,
-    schema_extras,
 )
 from ideabridge.bridge.trust import (
     FILE_NAME,
@@ -53,49 +52,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Order
 
-# -- approval rules --------------------------------------------------------------------------------------------------
-#
-# Approval rules: what the configuration's key `approval` may hold. `loop.policy` applies them.
-
-
-class ApprovalRule(BaseModel):
-    """One rule of `approval`: it holds for a call where everything it names fits."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    module: str | None = Field(
-        default=None, description='Modules: a name or a pattern with *, ? and [abc]; "": tools that are in no module.'
-    )
-    tool: str | None = Field(default=None, min_length=1, description="Tools: a name or a pattern.")
-    read_only: bool | None = Field(default=None, description="Whether the tool says it is read-only.")
-    destructive: bool | None = Field(default=None, description="false: it is read-only, or says it destroys nothing.")
-    idempotent: bool | None = Field(default=None, description="true: it is read-only, or says it may be repeated.")
-    open_world: bool | None = Field(default=None, description="false: it says it stays in a closed world.")
-    then: Literal["allow", "ask", "deny"] = Field(description="What happens to such a call.")
-    why: str | None = Field(default=None, max_length=500, description="What is told to whoever is asked or refused.")
-
-
-class ApprovalRules(BaseModel):
-    """Which calls run, ask a person, or are refused: the first rule that holds decides."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    default: Literal["ask", "allow", "deny", "read_only"] = Field(
-        default="read_only", description="Where no rule holds; read_only: read-only calls run, all others ask."
-    )
-    rules: tuple[ApprovalRule, ...] = Field(default=(), max_length=1000, description="In this order.")
-    by: Literal["person"] | None = Field(
-        default=None,
-        description="person: the assistant decides nothing, not even where its client shows no forms; a person does, in"
-        " a form or at a terminal.",
-    )
-    timeout_seconds: float | None = Field(
-        default=None, gt=0, le=365 * 86_400, description="A call nobody decided on in this time is denied."
-    )
-
-
-# -- configuration ---------------------------------------------------------------------------------------------------
-
 logger: Final = logging.getLogger(__name__)
 
 _TOP_HINTS: Final = {
@@ -112,6 +68,50 @@ class ConfigurationError(IdeabridgeError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+# -- the settings ------------------------------------------------------------------------------------------------------
+
+
+class ApprovalRule(BaseModel):
+    """One rule of `approval`. It matches a call if all conditions that it sets are true."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    module: str | None = Field(
+        default=None, description='Modules: a name or a pattern with *, ? and [abc]; "": tools that are in no module.'
+    )
+    tool: str | None = Field(default=None, min_length=1, description="Tools: a name or a pattern.")
+    read_only: bool | None = Field(default=None, description="Whether the tool says it is read-only.")
+    destructive: bool | None = Field(default=None, description="false: it is read-only, or says it destroys nothing.")
+    idempotent: bool | None = Field(default=None, description="true: it is read-only, or says it may be repeated.")
+    open_world: bool | None = Field(default=None, description="false: it says it stays in a closed world.")
+    then: Literal["allow", "ask", "deny"] = Field(description="What happens to such a call.")
+    why: str | None = Field(
+        default=None, max_length=500, description="The reason that is shown if the call asks or is refused."
+    )
+
+
+class ApprovalRules(BaseModel):
+    """Which calls run, ask a person, or are refused: the first rule that matches decides."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    default: Literal["ask", "allow", "deny", "read_only"] = Field(
+        default="read_only", description="If no rule matches. read_only: read-only calls run, all others ask."
+    )
+    rules: tuple[ApprovalRule, ...] = Field(default=(), max_length=1000, description="The first that matches decides.")
+    by: Literal["person"] | None = Field(
+        default=None,
+        description="person: only a person decides, in a form or at a terminal. The assistant decides nothing, even if"
+        " its client shows no forms.",
+    )
+    timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=365 * 86_400,
+        description="Seconds after which a call that nobody has decided on is denied.",
+    )
 
 
 class Limits(BaseModel):
@@ -151,7 +151,7 @@ class UsersSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """What a server keeps of runs that have ended. Published and tagged ones stay, whatever this says."""
+    """How long a server keeps runs that have ended. Published and tagged ones stay."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -162,20 +162,22 @@ class RetentionSettings(BaseModel):
         default=100_000,
         ge=100,
         le=1_000_000_000,
-        description="Runs that are kept, rooms included; of more the oldest go, none that ended within 7 days; null:"
-        " any number.",
+        description="Runs that are kept, rooms included. The oldest are deleted first, but none that ended within 7"
+        " days; null: any number.",
     )
 
 
 class AuthSettings(BaseModel):
-    """The identity provider whose access tokens (JWT) are taken over HTTP."""
+    """The identity provider whose access tokens (JWT) are accepted over HTTP."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    issuer: str = Field(min_length=1, description="The provider's address, as `iss` of its tokens says it.")
-    audience: str = Field(min_length=1, description="What `aud` of a token must hold: what names this server there.")
+    issuer: str = Field(min_length=1, description="The provider's address: `iss` of its tokens.")
+    audience: str = Field(
+        min_length=1, description="What `aud` of a token must contain: the name of this server at the provider."
+    )
     jwks_url: str | None = Field(
-        default=None, description="Where its keys are; null: as its metadata (.well-known) says."
+        default=None, description="Address of its keys; null: from its metadata (.well-known)."
     )
     algorithms: tuple[Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"], ...] = (
         Field(default=("RS256", "PS256", "ES256", "EdDSA"), min_length=1, description="How tokens may be signed.")
@@ -183,17 +185,17 @@ class AuthSettings(BaseModel):
     name_claim: str = Field(
         default="preferred_username",
         min_length=1,
-        description="The claim a user's name is made of, at the first time; who they are is `sub`.",
+        description="The claim that a user's name is made from at the first request. `sub` identifies the user.",
     )
     scopes: tuple[str, ...] = Field(default=(), description="Scopes that a token must have.")
     resource: str | None = Field(
-        default=None, description="The address clients reach this server at; null: `audience` where it is an address."
+        default=None, description="Address at which clients reach this server; null: `audience`, if it is an address."
     )
 
     @field_validator("issuer", "jwks_url", "resource")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        """An address that nobody on the way can read or change."""
+        """Require an address over which nobody can read or change the tokens and keys."""
         if value is None:
             return None
         parts = urlsplit(value)
@@ -207,17 +209,17 @@ class AuthSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One file that a configuration was put together from.
+    """One of the files that a configuration was composed from.
 
     Attributes:
-        file: the file, absolute. Relative paths in it are relative to its folder.
-        keys: the settings it has, as the file names them.
+        file: the absolute path. Relative paths in the file are relative to its folder.
+        keys: the top-level keys of the file.
         modules: the names of its modules.
-        variables: what `${NAME}` may name in it; None: every variable.
-        digests: SHA-256 in hex of each tool file that may be loaded, by absolute path; None: as it is.
-        replaced: the names of modules whose entry takes the place of one in the layer below.
-        narrowed: what the file asks for and gets in part, one line each.
-        refused: what it asks for and does not get, one line each.
+        variables: the variables that `${NAME}` may name in the file; None: every variable.
+        digests: the SHA-256, in hex, that each tool file must have, by absolute path; None: tool files are not checked.
+        replaced: the names of modules that replace one of the layer below.
+        narrowed: one line for each setting that applies only in part.
+        refused: one line for each setting that does not apply.
     """
 
     file: Path
@@ -231,7 +233,7 @@ class Layer:
 
     @property
     def is_project(self) -> bool:
-        """Whether it is a project's file, which a person has trusted."""
+        """True for a project's file, which a person has trusted."""
         return self.variables is not None
 
 
@@ -239,7 +241,7 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 
 
 class Configuration(BaseModel):
-    """What `ideabridge.json` holds. Paths in `tools` and `store` are absolute after `load_configuration`."""
+    """The content of `ideabridge.json`. `load_configuration` makes the paths in `tools` and `store` absolute."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
@@ -268,7 +270,7 @@ class Configuration(BaseModel):
     )
     limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
     sampling: SamplingSettings = Field(
-        default_factory=SamplingSettings, description="Wishes for the client's model, where a run is answered by it."
+        default_factory=SamplingSettings, description="Preferences for the client's model, if it answers a run."
     )
     model: str | ModelConfiguration | None = Field(
         default=None, description="The model endpoint that answers `solve`: PROVIDER:MODEL, or an object."
@@ -281,7 +283,7 @@ class Configuration(BaseModel):
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
     )
     listed_ideas: int = Field(
-        default=300, ge=0, le=10_000, description="Published ideas hosts are told as tools; of more, the most used."
+        default=300, ge=0, le=10_000, description="How many published ideas, the most used ones, hosts see as tools."
     )
     users: UsersSettings = Field(default_factory=UsersSettings, description="What named users of one server may do.")
     retention: Literal[False] | RetentionSettings = Field(
@@ -289,7 +291,7 @@ class Configuration(BaseModel):
         description="When a server deletes old runs that are neither published nor tagged; false: never.",
     )
     auth: AuthSettings | None = Field(
-        default=None, description="The identity provider whose access tokens are taken over HTTP; null: none."
+        default=None, description="The identity provider whose access tokens are accepted over HTTP; null: none."
     )
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from; the topmost one.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
@@ -303,7 +305,7 @@ class Configuration(BaseModel):
 
     @property
     def approval_setting(self) -> str | JSONObject:
-        """`approval` as a run's settings hold it: of several, the strictest decides on each call."""
+        """The approvals in the form that a run stores. If there are several, the strictest decides on each call."""
         parts: list[JSON] = []
         for approval in (*self.also, self.approval):
             part = (
@@ -319,44 +321,43 @@ class Configuration(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """What relative paths in it are relative to: the folder of the file, else the project."""
+        """The folder that relative paths are relative to: that of the file, or else the project."""
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
-        """The file that a module's entry came from; None: it was read from no file."""
+        """The layer that a module's entry came from, or None if it was not read from a file."""
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def folder_of(self, module: str) -> Path:
-        """What relative paths in a module's entry are relative to, absolute."""
+        """The absolute folder that relative paths in a module's entry are relative to."""
         layer = self.layer_of(module)
         return (self.folder if layer is None else layer.file.parent).absolute()
 
     def variables_of(self, module: str) -> Variables | None:
-        """The variables that a module's entry may name; None: every one."""
+        """The variables that a module's entry may name; None: every variable."""
         layer = self.layer_of(module)
         return None if layer is None else layer.variables
 
     @property
     def refused(self) -> list[str]:
-        """What the files ask for and do not get, one line each."""
+        """One line for each setting that does not apply."""
         return [line for layer in self.layers for line in layer.refused]
 
     def digest_of(self, tool_file: str) -> str | None:
-        """The SHA-256 in hex that a tool file must have to be loaded; None: any."""
+        """The SHA-256, in hex, that a tool file must have to be loaded; None: any."""
         for layer in self.layers:
             if layer.digests is not None and tool_file in layer.digests:
                 return layer.digests[tool_file]
         return None
 
 
-_OURS: Final = ("source", "project", "layers", "also", "unexposed", "untrusted")
-"""Fields that say where a configuration came from; not keys of the file."""
-
-_FIELDS: Final = (*_OURS, "modules", "schema_url")  # names in Python that are no keys of the file
+_NOT_KEYS: Final = ("source", "project", "layers", "also", "unexposed", "untrusted", "modules", "schema_url")
+"""Fields of `Configuration` that are not keys of the file: where it came from, and names that are aliased."""
 
 
 def _keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items() if name not in _OURS]
+    named = ((field.alias or name, field) for name, field in model.model_fields.items())
+    return [key for key, field in named if not field.exclude]
 
 
 def _unknown(model: type[BaseModel], key: str) -> str:
@@ -369,8 +370,11 @@ def _unknown(model: type[BaseModel], key: str) -> str:
     return f"unknown key. {f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
 
 
-_APART: Final = (*_FIELDS, "approval", "model", "retention")
-"""Keys that are checked by themselves: of one that may be one of two things, both would be reported."""
+_EITHER: Final[dict[str, tuple[type[BaseModel], tuple[JSON, ...], str]]] = {
+    "approval": (ApprovalRules, ("default", "allow_all"), "'default', 'allow_all' or an object of rules"),
+    "retention": (RetentionSettings, (False,), "false or an object"),
+}
+"""Keys that hold a plain value or an object, checked separately: pydantic would report the problems of both forms."""
 
 _PARTS: Final[dict[str, type[BaseModel]]] = {
     "limits": Limits,
@@ -378,10 +382,10 @@ _PARTS: Final[dict[str, type[BaseModel]]] = {
     "users": UsersSettings,
     "auth": AuthSettings,
 }
-"""Keys that hold objects of their own."""
+"""Keys that hold an object."""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
-"""Keys that no project file sets, trusted or not: they say who may use the server, and what it deletes."""
+"""Keys that a project file cannot set: they decide who may use the server, and what it deletes."""
 
 _EXPECTED: Final = {
     "string_type": "text",
@@ -414,7 +418,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     if model is ApprovalRules and len(error["loc"]) > 2:
         model = ApprovalRule
     if kind == "extra_forbidden":
-        return _unknown(model, _dotted(error["loc"][-1:]))
+        return _unknown(model, ".".join(map(str, error["loc"][-1:])))
     if kind in _EXPECTED:
         # The value itself is not shown: it may be a secret.
         return f"expected {_EXPECTED[kind]}, found {_found(error['input'])}"
@@ -424,7 +428,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
         return f"expected {error.get('ctx', {}).get('expected', '')}, found {str(error['input'])[:40]!r}"
     if kind == "string_pattern_mismatch":
         return "text here cannot hold a NUL character"
-    return error["msg"].replace("Input should", "should").replace("String should", "should")
+    return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])
 
 
 def _validate(model: type[BaseModel], raw: JSON, place: str, problems: list[str]) -> None:
@@ -433,12 +437,8 @@ def _validate(model: type[BaseModel], raw: JSON, place: str, problems: list[str]
         model.model_validate_json(encode(raw), by_alias=True)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            where = ".".join([place, *(str(part) for part in detail["loc"])]) if place else _dotted(detail["loc"])
+            where = ".".join(str(part) for part in (place, *detail["loc"]) if part != "")
             problems.append(f"{where}: {_problem(model, detail)}" if where else _problem(model, detail))
-
-
-def _dotted(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location)
 
 
 def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
@@ -465,54 +465,39 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
     return adapted
 
 
-def _check_approval(raw: JSON, problems: list[str]) -> None:
-    if isinstance(raw, dict):
-        _validate(ApprovalRules, raw, "approval", problems)
-    elif raw not in ("default", "allow_all"):
-        found = repr(raw[:40]) if isinstance(raw, str) else _found(raw)
-        problems.append(f"approval: expected 'default', 'allow_all' or an object of rules, found {found}")
-
-
 def parse_configuration(
     raw: ObjectLike | JSON, *, project: Path | None = None, source: Path | None = None
 ) -> Configuration:
-    """The configuration in a decoded `ideabridge.json`.
+    """Read a decoded `ideabridge.json`.
 
     Args:
         raw: the object.
-        project: the project folder, which paths are relative to; None: the current one.
-        source: the file it was read from, where it was; then paths are relative to its folder.
+        project: the project folder; None: the current one. Relative paths are relative to it.
+        source: the file it was read from; None: it was not read from a file. Relative paths are relative to its folder.
 
     Raises:
-        ConfigurationError: with every problem, each as `ideabridge.json: place: what is wrong`.
-        InvalidJSONError: something in it is no JSON.
+        ConfigurationError: it has problems, reported as `ideabridge.json: place: problem`.
+        InvalidJSONError: it contains a value that JSON cannot represent.
     """
     return _parsed(normalise(raw, what=FILE_NAME), project or Path.cwd(), source)
 
 
 def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
-    problems: list[str] = []
-    modules: JSONObject = {}
-    top: JSONObject = {}
-    keys: list[str] = []
-    if isinstance(raw, dict):
-        keys = list(raw)
-        modules = _check_modules(raw.get("mcpServers", {}), problems)
-        top = {key: value for key, value in raw.items() if key != "mcpServers"}
-        problems += [f"{key}: {_unknown(Configuration, key)}" for key in _FIELDS if key in top]
-        if "approval" in top:
-            _check_approval(top["approval"], problems)
-        if top.get("retention", False) is not False:
-            if isinstance(top["retention"], dict):
-                _validate(RetentionSettings, top["retention"], "retention", problems)
-            else:
-                problems.append(f"retention: expected false or an object, found {_found(top['retention'])}")
-        if top.get("model") is not None:
-            _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
-        shown: JSONObject = {key: value for key, value in top.items() if key not in _APART}
-        _validate(Configuration, shown, "", problems)
-    else:
-        problems.append(f"expected an object, found {_found(raw)}")
+    top: JSONObject = raw if isinstance(raw, dict) else {}
+    problems = [] if isinstance(raw, dict) else [f"expected an object, found {_found(raw)}"]
+    modules = _check_modules(top.get("mcpServers", {}), problems)
+    problems += [f"{key}: {_unknown(Configuration, key)}" for key in _NOT_KEYS if key in top]
+    for key, (model, plain, expected) in _EITHER.items():
+        value = top.get(key, plain[0])
+        if isinstance(value, dict):
+            _validate(model, value, key, problems)
+        elif type(value) is not type(plain[0]) or value not in plain:
+            found = repr(value[:40]) if isinstance(value, str) else _found(value)
+            problems.append(f"{key}: expected {expected}, found {found}")
+    if top.get("model") is not None:
+        _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
+    apart = {*_NOT_KEYS, *_EITHER, "model", "mcpServers"}
+    _validate(Configuration, {key: value for key, value in top.items() if key not in apart}, "", problems)
     if problems:
         file = source.name if source is not None else FILE_NAME
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
@@ -524,7 +509,7 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
             "project": project,
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
             "store": None if parsed.store is None else str(folder / Path(parsed.store).expanduser()),
-            "layers": () if source is None else (Layer(source, tuple(keys), frozenset(modules)),),
+            "layers": () if source is None else (Layer(source, tuple(top), frozenset(modules)),),
         }
     )
 
@@ -749,55 +734,24 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
     return ApprovalRules(default="allow", rules=tuple(rules))
 
 
-def configuration_schema() -> JSONObject:
-    """JSON Schema (2020-12) of `ideabridge.json`: what `docs/ideabridge.schema.json` holds."""
-    schema = cast("JSONObject", Configuration.model_json_schema(by_alias=True))
-    properties = cast("JSONObject", schema["properties"])
-    for name in _OURS:
-        properties.pop(name)
-    for name in ("Layer", "Untrusted", "Variables"):
-        cast("JSONObject", schema["$defs"]).pop(name, None)
-    module = cast("JSONObject", cast("JSONObject", schema["$defs"])["ModuleConfiguration"])
-    keys = cast("JSONObject", module["properties"])
-    keys["type"] = {**cast("JSONObject", keys["type"]), "anyOf": [{"enum": list(KINDS)}, {"type": "null"}]}
-    keys.update(schema_extras())
-    module["description"] = "One MCP server: a program to start (command) or an address to call (url)."
-    schema["title"] = FILE_NAME
-    schema["description"] = "Configuration of ideabridge."
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
 def fingerprint(configuration: Configuration) -> str:
-    """SHA-256 over what changes how runs behave: automatic resume needs the same one.
+    """A SHA-256 over everything that changes how runs behave. A run resumes by itself only under the same fingerprint.
 
-    Modules by what they are (command, arguments, address, tools allowed and denied; of headers and environment
-    only the names), files of tools, approval, order and limits; and the folder, where anything runs in it: projects
-    share a store, and a run of one must not go on in another. Values of headers, environment and credentials in an
-    address are not in it.
+    It covers the modules (see `module_fingerprint`), tool files, approval, order and limits. It covers the folder if a
+    program or a tool file runs in it: projects share a store, and a run of one must not continue in another.
     """
     modules: JSONObject = {
-        name: _identity(module) for name, module in sorted(configuration.modules.items()) if not module.disabled
+        name: module_fingerprint(configuration, name)
+        for name, module in sorted(configuration.modules.items())
+        if not module.disabled
     }
     here = bool(configuration.tools) or any(module.command for module in configuration.modules.values())
-    elsewhere: JSONObject = {
-        name: str(folder)
-        for name, module in sorted(configuration.modules.items())
-        if module.command and not module.disabled
-        if (folder := configuration.folder_of(name)) != configuration.folder.absolute()
-    }
-    limits = cast("JSONObject", configuration.limits.model_dump(mode="json"))
-    if configuration.limits.run_bytes == Limits().run_bytes:
-        # Left out where it says nothing: runs from before this limit existed go on.
-        del limits["run_bytes"]
     return content_hash(
         {
-            # Of the modules of another file than the topmost; left out where there is but one file, as it always was.
-            **({"folders": elsewhere} if elsewhere else {}),
             "modules": modules,
             "approval": configuration.approval_setting,
-            # A run keeps the order that its journal records: what was the default before still counts as the default.
-            "order": "declared" if configuration.order == "effects" else configuration.order,
-            "limits": limits,
+            "order": configuration.order,
+            "limits": cast("JSONObject", configuration.limits.model_dump(mode="json")),
             "tools": list[JSON](configuration.tools),
             "folder": str(configuration.folder.absolute()) if here else None,
         }
@@ -805,17 +759,16 @@ def fingerprint(configuration: Configuration) -> str:
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:
-    """SHA-256 over the name of a module and what it is, as in `fingerprint`; its folder, where a program runs in it."""
+    """A SHA-256 over a module without its secrets.
+
+    It covers the name, command, arguments, address, the tools that are allowed and denied, the names of headers and
+    environment variables, and, for a program, the folder that it runs in.
+    """
     module = configuration.modules[name]
+    identity = cast("JSONObject", module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}))
+    identity["kind"] = module.kind
+    identity["url"] = None if module.url is None else public_url(module.url)
+    identity["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
+    identity["env"] = cast("list[JSON]", sorted(module.env))
     folder = str(configuration.folder_of(name)) if module.command else None
-    return content_hash({"name": name, "module": _identity(module), "folder": folder})
-
-
-def _identity(module: ModuleConfiguration) -> JSONObject:
-    """What a module is, without any secret."""
-    told = cast("JSONObject", module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}))
-    told["kind"] = module.kind
-    told["url"] = None if module.url is None else public_url(module.url)
-    told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
-    told["env"] = cast("list[JSON]", sorted(module.env))
-    return told
+    return content_hash({"name": name, "module": identity, "folder": folder})

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.secrets import Secrets, is_secret_name
 from ideabridge.bridge.trust import Variables
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSONObject
 
 ModuleKind = Literal["stdio", "http", "sse"]
 """How a module is reached."""
@@ -208,15 +208,6 @@ def name_problem(name: str) -> str | None:
     if name == "anonymous" or name.startswith("idea:"):
         return "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
     return None
-
-
-def schema_extras() -> dict[str, JSON]:
-    """JSON Schema properties for the keys of other hosts, so that editors accept them."""
-    extras: dict[str, JSON] = {key: {"description": "Written by other hosts; ignored."} for key in sorted(IGNORED)}
-    for key, ours in sorted(SYNONYMS.items()):
-        extras[key] = {"description": f"Another host's name for '{ours}'."}
-    extras["enabled"] = {"type": "boolean", "description": "false: the same as 'disabled': true."}
-    return extras
 
 
 def public_url(url: str) -> str:
