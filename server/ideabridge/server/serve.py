@@ -51,11 +51,11 @@ async def _front(
     configuration: Configuration,
     toolbox: Toolbox | None,
     store: Store | Path | str | None,
-    told: Callable[[ModuleStatus], None] | None,
+    on_status: Callable[[ModuleStatus], None] | None,
     commands: Commands = COMMANDS,
 ) -> AsyncGenerator[Front]:
-    """An open bridge with a server before it, announcing changes."""
-    # What has been imported stays for good: every full collection, and the one at the end, would search it for 0.1 s.
+    """An open bridge and its server, with the background tasks of both."""
+    # Imported objects are never freed: each full garbage collection, and the one at the end, would scan them for 0.1 s.
     gc.freeze()
     clean_logs()
     fronts: list[Front] = []
@@ -75,8 +75,8 @@ async def _front(
             group.start_soon(front.direct_calls.run)
             group.start_soon(_recover, bridge, front)
             group.start_soon(_retain, bridge)
-            if told is not None:
-                group.start_soon(bridge.modules.follow, told)
+            if on_status is not None:
+                group.start_soon(bridge.modules.follow, on_status)
             try:
                 yield front
             finally:
@@ -85,27 +85,30 @@ async def _front(
                 group.cancel_scope.cancel()
 
 
+def _report(text: str) -> None:
+    print(printable(f"ideabridge: {text}"), file=sys.stderr, flush=True)
+
+
 async def _recover(bridge: Bridge, front: Front) -> None:
     """Resume the runs of processes that died, as long as this server lives. Report on stderr those that cannot be
     resumed.
     """
+    mask = bridge.secrets.mask
 
-    def tell(record: RunRecord, why: str) -> None:
-        sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: run {record.id} is not taken up: {why}\n")))
-        sys.stderr.flush()
+    def report(record: RunRecord, why: str) -> None:
+        _report(mask(f"run {record.id} is not taken up: {why}"))
 
     try:
         front.running.publish_left()
     except StoreError as error:
-        # Each is published when somebody asks for its run.
-        sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: earlier runs are not published: {error}\n")))
-        sys.stderr.flush()
-    await bridge.recover_runs(tell, front.running.publish_when_done, keep=True)
+        # A request for such a run publishes it.
+        _report(mask(f"earlier runs are not published: {error}"))
+    await bridge.recover_runs(report, front.running.publish_when_done, keep=True)
 
 
 _RETENTION_STARTS: Final = 1.0
 _RETENTION_LOOKS: Final = 3600.0
-"""Seconds from the start to the first deletion of old runs, and between two."""
+"""Seconds from the start to the first deletion of old runs, and between two deletions."""
 
 
 async def _retain(bridge: Bridge) -> None:
@@ -116,7 +119,7 @@ async def _retain(bridge: Bridge) -> None:
     stopped, who = threading.Event(), own_name()
 
     def work() -> str:
-        # On a connection of its own: the server goes on beside it. The file is not made where somebody deleted it.
+        # Uses its own connection, so that the server continues meanwhile. A deleted store is not created again.
         if not Path(path).exists():
             return ""
         try:
@@ -131,10 +134,9 @@ async def _retain(bridge: Bridge) -> None:
     try:
         await anyio.sleep(_RETENTION_STARTS)
         while True:
-            said = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-            if said:
-                sys.stderr.write(printable(f"ideabridge: {said}\n"))
-                sys.stderr.flush()
+            report = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            if report:
+                _report(report)
             await anyio.sleep(_RETENTION_LOOKS)
     finally:
         stopped.set()
@@ -145,23 +147,23 @@ async def serve_stdio(
     *,
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
-    told: Callable[[ModuleStatus], None] | None = None,
+    on_status: Callable[[ModuleStatus], None] | None = None,
     commands: Commands = COMMANDS,
 ) -> None:
     """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
 
     Args:
-        configuration: what `ideabridge.json` holds.
+        configuration: the content of `ideabridge.json`.
         toolbox: tools besides the built-in and the configured ones.
-        store: where ideas and runs are kept; None: as configured.
-        told: called with the status of each module as soon as it is up, failed or disabled.
-        commands: what a person writes at a terminal to decide about the runs of this server.
+        store: the store of ideas and runs; None for the configured one.
+        on_status: called with the status of each module as soon as it is up, failed or disabled.
+        commands: the commands with which a person at a terminal decides about the runs of this server.
     """
-    async with _front(configuration, toolbox, store, told, commands) as front:
+    async with _front(configuration, toolbox, store, on_status, commands) as front:
 
         def ending() -> None:
             front.running.closing = True
-            _end_at_last()
+            _exit_soon()
 
         await _until_signalled(lambda: _stdio(front, ending), ending)
 
@@ -192,27 +194,27 @@ async def serve_http(
     hosts: tuple[str, ...] = (),
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
-    told: Callable[[ModuleStatus], None] | None = None,
+    on_status: Callable[[ModuleStatus], None] | None = None,
     ready: Callable[[str, bool], None] | None = None,
 ) -> None:
-    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is told on stderr.
+    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
 
-    Requests need a token where there is one, where an identity provider is configured, or where the store has, or ever
-    had, a named user.
+    Requests need a token if one is set, if an identity provider is configured, or if the store has, or ever had, a
+    named user.
 
     Args:
-        configuration: what `ideabridge.json` holds.
+        configuration: the content of `ideabridge.json`.
         host: the address to bind to; other than loopback only with a token.
-        port: the port; 0: a free one.
-        token: the bearer token; None: what the environment variable IDEABRIDGE_TOKEN holds, if anything.
-        hosts: more names clients may call this server by (`Host` header).
-        toolbox: tools besides the built-in and the configured ones.
-        store: where ideas and runs are kept; None: as configured.
-        told: called with the status of each module as soon as it is up, failed or disabled.
+        port: the port; 0 selects a free port.
+        token: the bearer token; None for the value of the environment variable IDEABRIDGE_TOKEN, if it is set.
+        hosts: more names of this server in `Host` headers.
+        toolbox: see `serve_stdio`.
+        store: see `serve_stdio`.
+        on_status: see `serve_stdio`.
         ready: called with the URL, and whether requests need a token, when clients can connect.
 
     Raises:
-        ServeError: the address is not loopback and there is no token, or it cannot be had.
+        ServeError: the address is not loopback and there is no token, or the server cannot listen on it.
         StoreError: the store cannot be opened.
     """
     from ideabridge.server.transports.http import application, bind, http_server, url_of
@@ -225,7 +227,7 @@ async def serve_http(
         credentials = Credentials(store, token=token, provider=_provider(configuration))
         listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.asked_for))
         url = url_of(listening)
-        async with _front(configuration, toolbox, store, told) as front:
+        async with _front(configuration, toolbox, store, on_status) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(
@@ -247,11 +249,10 @@ async def serve_http(
                 front.running.closing = True
                 front.announcements.close()
                 server.should_exit = True
-                _end_at_last()
+                _exit_soon()
 
             async def serve() -> None:
-                sys.stderr.write(f"ideabridge: serving on {url}\n")
-                sys.stderr.flush()
+                _report(f"serving on {url}")
                 if ready is not None:
                     ready(url, credentials.asked_for)
                 async with anyio.create_task_group() as group:
@@ -263,7 +264,6 @@ async def serve_http(
 
 
 def _provider(configuration: Configuration) -> IdentityProvider | None:
-    """The identity provider of a configuration; None: there is none."""
     if configuration.auth is None:
         return None
     from ideabridge.server.transports.identity import IdentityProvider
@@ -279,8 +279,8 @@ def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | Non
     from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
     from pydantic import AnyHttpUrl
 
-    named = settings.audience if settings.audience.startswith(("http://", "https://")) else url
-    resource = AnyHttpUrl(settings.resource or named)
+    is_url = settings.audience.startswith(("http://", "https://"))
+    resource = AnyHttpUrl(settings.resource or (settings.audience if is_url else url))
     [route] = create_protected_resource_routes(
         resource, [AnyHttpUrl(settings.issuer)], list(settings.scopes) or None, "ideabridge"
     )
@@ -290,28 +290,22 @@ def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | Non
 async def _until_signalled(
     serve: Callable[[], Awaitable[None]], ending: Callable[[], None], *, cancel: bool = True
 ) -> None:
-    """Serve until it ends by itself or a signal comes.
-
-    Args:
-        serve: serves.
-        ending: called when a signal came.
-        cancel: whether to cancel `serve` then; else it ends by what `ending` does.
-    """
+    """Await `serve`. At a signal, call `ending`, and cancel `serve` unless `ending` makes it end (`cancel=False`)."""
     if sys.platform == "win32":
         # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
         await serve()
         return
-    loop, told = asyncio.get_running_loop(), anyio.Event()
+    loop, signalled = asyncio.get_running_loop(), anyio.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        # Called between two steps of whatever Python code is running: the event loop may never come to it.
-        _end_at_last()
-        loop.call_soon_threadsafe(told.set)
+        # Python calls this between two instructions, even if the event loop is blocked.
+        _exit_soon()
+        loop.call_soon_threadsafe(signalled.set)
 
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
-            await told.wait()
+            await signalled.wait()
             ending()
             if cancel:
                 group.cancel_scope.cancel()
@@ -319,7 +313,7 @@ async def _until_signalled(
         group.start_soon(watch)
         before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            # Where no Python code runs any more, the guard ends this process.
+            # If no Python code runs any more, the guard ends this process.
             with guard.hearing():
                 await serve()
         finally:
@@ -331,7 +325,7 @@ async def _until_signalled(
 _ended = threading.Event()
 
 
-def _end_at_last() -> None:
+def _exit_soon() -> None:
     """Exit after `END_SECONDS` if the process still exists then, because a thread or a child hangs."""
     if _ended.is_set():
         return

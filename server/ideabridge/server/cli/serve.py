@@ -68,11 +68,11 @@ def serve(
 
     async def work() -> None:
         if place is None:
-            await serve_stdio(configuration, told=told, commands=_commands(options))
+            await serve_stdio(configuration, on_status=told, commands=_commands(options))
         else:
             hosts = tuple(allow_host or ())
             ready = partial(_welcome, configuration, hosts)
-            await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, told=told, ready=ready)
+            await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, on_status=told, ready=ready)
 
     anyio.run(work)
     return 0

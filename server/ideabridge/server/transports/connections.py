@@ -1,9 +1,9 @@
-"""Connections: who may keep a socket of the HTTP server, and for how long.
+"""Connections of the HTTP server: their number, and the deadlines of clients.
 
-A process has a few thousand descriptors, and a client that sends a byte a second keeps one for as long as it likes. So
-every step of a request has a deadline, and the number of connections has a bound. Where it is reached, the connections
-that have shown least give way first: those that have not sent an admitted request, then those that are idle, then
-those whose request is still arriving. A request that has arrived whole is never cut off for another one.
+A process has a few thousand file descriptors, and a client that sends one byte per second keeps its connection open. So
+each step of a request has a deadline, and the number of connections has a limit. At the limit, a new connection closes
+an old one: first one without an admitted request, then an idle one, then one whose request is still arriving. A
+connection whose request has arrived completely is never closed for a new one.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MOST_CONNECTIONS: Final = 2000
-"""How many connections are kept at one time, where the process may have twice as many descriptors."""
+"""The largest number of connections, if the process may have twice as many file descriptors."""
 
 MOST_RECEIVED: Final = 256 * 1024 * 1024
-"""Bytes of all bodies that are still arriving; over it, the largest of them is dropped."""
+"""Bytes of all bodies that are still arriving; over the limit, the connection with the largest body is closed."""
 
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections accepted before those that are there are read from again."""
+"""Connections accepted at once, before existing connections are read again."""
 
 HEADER_SECONDS: Final = 10.0
 """Seconds from the first byte of a request (for a new connection: from its start) to the end of its headers."""
 
 BODY_SECONDS: Final = 10.0
-"""Seconds the body of a request may take beyond what its size takes at `BODY_RATE`."""
+"""Seconds that a body may take in addition to the time of its size at `BODY_RATE`."""
 
 BODY_RATE: Final = 16 * 1024
-"""Bytes of a body that a client must send in a second, on average."""
+"""Bytes of a body that a client must send per second on average."""
 
 READING_SECONDS: Final = 60.0
-"""Seconds a client may leave its answer where it is, without reading any of it."""
+"""Seconds that a client may take without reading any of its answer."""
 
 IDLE_SECONDS: Final = 120
-"""Seconds a connection is kept between two requests: a host's model thinks meanwhile."""
+"""Seconds that a connection is kept between two requests, while a host's model writes."""
 
 _HEADER_BYTES: Final = 16 * 1024
 _FREE_PIECES: Final = 256
 _PIECE_BYTES: Final = 256
-"""Bytes that the chunks of a body must have on average, beyond the first ones."""
+"""The smallest average size of the chunks of a body after the first `_FREE_PIECES`."""
 
 _LATE: Final = 0.5
-"""Seconds a deadline may come late before it counts as the server's own delay."""
+"""A timer that is later than this, in seconds, shows that the server itself was busy."""
 
 _KEY: Final = "ideabridge.connection"
 
 
 class Rank(IntEnum):
-    """What a connection has shown; who gives way first has the lowest."""
+    """The state of a connection. At the limit, connections with the lowest rank are closed first."""
 
     STRANGER = 0
     IDLE = 1
@@ -66,25 +66,25 @@ class Connections:
     """The connections of one server, by rank, the oldest first.
 
     Args:
-        most: how many there may be. Half of them may be sending.
+        most: the largest number of connections. At most half of them may be sending.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
-        # Not fewer than two times those that come in at once, or each would push out one before it, unread.
+        # With fewer, connections accepted at once would close each other before they are read.
         self._most = max(2 * ACCEPTED_AT_ONCE, most)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
 
     @property
     def share(self) -> int:
-        """How many requests one caller may have in progress, so that there is room for others."""
+        """The requests that one caller may have in progress, so that there is room for others."""
         return self._most // 2
 
     def __len__(self) -> int:
         return sum(len(ranked) for ranked in self._ranks.values())
 
     def add(self, connection: GuardedProtocol) -> None:
-        """A connection was accepted."""
+        """Add an accepted connection."""
         self._enter(connection)
         if len(self) <= self._most:
             return
@@ -96,22 +96,20 @@ class Connections:
         connection.drop()
 
     def move(self, connection: GuardedProtocol, rank: Rank) -> None:
-        """A connection has shown more, or is idle again."""
-        # One that was dropped is in no rank.
+        """Change the rank of a connection, unless it is closed."""
         if self.remove(connection):
             connection.rank = rank
             self._enter(connection)
 
     def remove(self, connection: GuardedProtocol) -> bool:
-        """A connection is closed; tells whether it was known."""
+        """Remove a closed connection; returns whether it was in the list."""
         ranked = self._ranks[connection.rank]
         known = connection in ranked
-        if known:
-            del ranked[connection]
+        ranked.pop(connection, None)
         return known
 
     def receive(self, size: int) -> None:
-        """So many bytes of bodies are held more, or fewer where it is negative."""
+        """Count bytes of bodies that are held in memory; a negative number for bytes that are released."""
         self._received += size
         if self._received > MOST_RECEIVED and (sending := self._ranks[Rank.SENDING]):
             max(sending, key=lambda one: one.received).drop()
@@ -124,11 +122,11 @@ class Connections:
 
 
 class _Parser(h11.Connection):
-    """h11, which gives up a body that comes in tiny chunks: each costs 15 us, so that 256 KB of chunks of one byte keep
-    everybody waiting for half a second.
+    """h11, which stops reading a body of tiny chunks: each chunk costs 15 us, so 256 KB of chunks of one byte would
+    block the server for half a second.
 
     Attributes:
-        choked: whether it was given up.
+        choked: whether it has stopped.
     """
 
     def __init__(self, our_role: type[h11.SERVER], max_incomplete_event_size: int) -> None:
@@ -157,8 +155,8 @@ class GuardedProtocol(H11Protocol):
     """A connection with deadlines. uvicorn makes one for each socket (`http=` of its `Config`).
 
     Attributes:
-        rank: what it has shown.
-        received: bytes of the body that is arriving, and is held.
+        rank: its state.
+        received: bytes of the arriving body in memory.
     """
 
     def __init__(
@@ -177,13 +175,13 @@ class GuardedProtocol(H11Protocol):
         self.app = cast("Any", self._served)
         self.rank = Rank.STRANGER
         self.received = 0
-        # Of the header or the body that is arriving: since when, how many bytes, and the next look at it.
+        # The header or body that is arriving: its start, its bytes so far, and the timer of its deadline.
         self._since = 0.0
         self._arrived = 0
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
-    # -- what the application tells ----------------------------------------------------------------------------
+    # -- calls by the application ------------------------------------------------------------------------------
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[_KEY] = self
@@ -191,25 +189,25 @@ class GuardedProtocol(H11Protocol):
 
     @property
     def share(self) -> int:
-        """See `Connections`."""
+        """See `Connections.share`."""
         return self._all.share
 
     def admitted(self) -> None:
-        """The headers of a request were found good; its body may follow."""
+        """The headers of a request are accepted; its body may follow."""
         self._all.move(self, Rank.SENDING)
 
     def hold(self, size: int) -> None:
-        """The application holds so many bytes more of the body."""
+        """Count bytes of the body that the application holds."""
         self.received += size
         self._all.receive(size)
 
     def whole(self) -> None:
-        """The request has arrived whole."""
+        """The request has arrived completely."""
         self._release()
         self._all.move(self, Rank.WORKING)
 
     def drop(self) -> None:
-        """Close it at once, for another connection or because a deadline has passed."""
+        """Close the connection at once, for another one or after a deadline."""
         self._all.remove(self)
         self._release()
         self._stop()
@@ -219,7 +217,7 @@ class GuardedProtocol(H11Protocol):
         held, self.received = self.received, 0
         self._all.receive(-held)
 
-    # -- what asyncio and uvicorn tell -------------------------------------------------------------------------
+    # -- calls by asyncio and uvicorn --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """The socket was accepted."""
@@ -245,7 +243,7 @@ class GuardedProtocol(H11Protocol):
             return
         after = self.conn.their_state
         if after is h11.IDLE or after is h11.SEND_BODY:
-            # A header or a body has begun, or goes on.
+            # A header or a body has begun or continues.
             if self._timer is None or after is not before:
                 self._start()
             self._arrived += len(data)
@@ -253,7 +251,7 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """An answer is out; what is left of the request has a last deadline, and idling has begun."""
+        """The answer is sent. The rest of the request gets a last deadline, and the idle time begins."""
         self._release()
         stranger = self.rank is Rank.STRANGER
         if not stranger:
@@ -262,25 +260,25 @@ class GuardedProtocol(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY:
             self._start()
         super().on_response_complete()
-        # What came while the answer was made may be a part of the next request.
+        # Bytes that arrived meanwhile may be the beginning of the next request.
         if self._timer is None and self.conn.their_state is h11.IDLE and (begun := len(self.conn.trailing_data[0])):
             self._start()
             self._arrived = begun
 
     def shutdown(self) -> None:
-        """The server ends: nobody waits for a request that has not arrived."""
+        """The server ends: close the connection unless its request has arrived."""
         if self.rank in (Rank.STRANGER, Rank.SENDING):
             self.drop()
         else:
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """The client reads its answer more slowly than it is made."""
+        """The client reads its answer too slowly."""
         super().pause_writing()
         self._watch_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """The client has read its answer."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
@@ -296,7 +294,7 @@ class GuardedProtocol(H11Protocol):
 
         self._unread = self.loop.call_later(READING_SECONDS, look)
 
-    # -- deadlines of what is arriving -------------------------------------------------------------------------
+    # -- deadlines of requests ---------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._stop()
@@ -318,23 +316,23 @@ class GuardedProtocol(H11Protocol):
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
         if late > _LATE:
-            # This process did not read meanwhile: that time is not the client's.
+            # The server was busy and did not read; this time does not count against the client.
             self._since += late
         due = self._due()
         if due > self.loop.time():
             self._timer = self.loop.call_at(due, self._look)
             return
         body = self.conn.their_state is h11.SEND_BODY
-        # Where nothing was asked, or an answer has begun, the end of the connection is all there is to say.
+        # Without a request, or after the beginning of an answer, the connection is closed without a message.
         if not self.cycle.response_started if body else self._arrived:
-            said = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
+            text = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
             self.transport.write(
                 b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n"
-                b"content-length: %d\r\n\r\n%b" % (len(said), said)
+                b"content-length: %d\r\n\r\n%b" % (len(text), text)
             )
         self.drop()
 
 
-def connection_of(scope: Scope) -> GuardedProtocol | None:
-    """The connection a request came on; None in another server than ours."""
-    return cast("GuardedProtocol | None", scope.get(_KEY))
+def connection_of(scope: Scope) -> GuardedProtocol:
+    """The connection of a request."""
+    return cast("GuardedProtocol", scope[_KEY])

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+import mcp_types as types
 import orjson
 import uvicorn
 from mcp.server.lowlevel import Server
@@ -40,11 +41,10 @@ _GRACE_SECONDS: Final = 1
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""How many files this process wants to have open at most: the limit that a shell sets (256 to 1,024) is for programs
-that serve nobody."""
+"""The limit of open files that this process requests; the limit of a shell (256 to 1,024) is too low for a server."""
 
 _MOST_STREAMS: Final = 200
-"""Streams of notifications (GET) that one caller may have open: one for each of its clients of the handshake era."""
+"""Streams of notifications (GET) that one caller may have open. Each client of the handshake era opens one."""
 
 _MOST_SESSIONS: Final = 200
 """Sessions of the handshake era that one caller may have."""
@@ -56,7 +56,7 @@ _REFUSED, _GONE, _TOO_LARGE = 400, 404, 413
 
 
 class ServeError(IdeabridgeError):
-    """An address that cannot be served on."""
+    """The server cannot listen on an address."""
 
 
 def is_loopback(host: str) -> bool:
@@ -70,16 +70,16 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
-    """A listening socket; port 0 takes a free one.
+    """A listening socket; port 0 selects a free port.
 
     Args:
         host: the address.
         port: the port.
-        token: the token of the environment variable.
+        token: the token of the environment variable, or None.
         guarded: whether requests need a token of another kind.
 
     Raises:
-        ServeError: not on loopback without any token, or the address cannot be had.
+        ServeError: the address is not loopback and no token is needed, or the address or token is not usable.
     """
     if not is_loopback(host) and not token and not guarded:
         raise ServeError(
@@ -91,7 +91,7 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
     if not 0 <= port <= 65535:
         raise ServeError(f"port {port}: expected 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP: asyncio turns Nagle's delay off (40 ms an answer) only for sockets that say so.
+    # asyncio disables Nagle's algorithm (a delay of 40 ms per answer) only for sockets with the protocol TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -105,13 +105,13 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
 
 
 def url_of(listening: socket.socket) -> str:
-    """The address clients are given."""
+    """The URL for clients."""
     host, port = cast("tuple[str, int]", listening.getsockname()[:2])
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
 
 def security(host: str, allowed: tuple[str, ...]) -> TransportSecuritySettings:
-    """Which Host and Origin headers are taken: this machine's own names, the bound one, and those in `allowed`."""
+    """The accepted Host and Origin headers: names of this machine, the bound address, and those in `allowed`."""
     names = list(_LOOPBACK_NAMES)
     if not is_loopback(host):
         shown = f"[{host}]" if ":" in host else host
@@ -134,17 +134,17 @@ def application(
     *,
     host: str,
     allowed: tuple[str, ...] = (),
-    ended: Callable[[str], None] = lambda _session: None,
-    quotas: Quotas | None = None,
+    ended: Callable[[str], None],
+    quotas: Quotas,
 ) -> ASGIApp:
-    """The ASGI application.
+    """The ASGI application, for `http_server`.
 
     Args:
         server: the MCP server.
-        host: what it is bound to.
-        allowed: more host names clients may call it by.
-        ended: told the id of a session that its client ended.
-        quotas: counts what each caller holds; None: its own.
+        host: the address it is bound to.
+        allowed: more names of this server in Host headers.
+        ended: called with the id of a session that has ended.
+        quotas: counts what each caller holds.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -152,11 +152,11 @@ def application(
         transport_security=security(host, allowed),
         max_request_body_size=MAX_MESSAGE,
     )
-    return _MessageGate(_HostGate(app), ended, quotas or Quotas())
+    return _MessageGate(_HostGate(app), ended, quotas)
 
 
 class _HostGate:
-    """ASGI middleware: what the SDK answers to a foreign Host or Origin says how to allow it."""
+    """ASGI middleware that adds to the SDK's refusal of a foreign Host or Origin how to allow it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -164,40 +164,40 @@ class _HostGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 0
 
-        async def told(message: Message) -> None:
+        async def pass_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start" and message["status"] in _HOST_STATUS:
                 status = message["status"]
             if not status:
                 await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, pass_on)
         if status:
             what = _HOST_STATUS[status]
             name = _header(scope, what.lower().encode())
             host = urlsplit(name if "//" in name else f"//{name}").netloc
-            # Without the port, brackets of an IPv6 address kept.
+            # Without the port, but with the brackets of an IPv6 address.
             host = re.sub(r":\d*\Z", "", host)
             usable = re.fullmatch(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]", host) is not None
             option = f"--allow-host {host}" if usable else "--allow-host NAME"
             why = f"{what} {name[:100]!r} is no name of this server: start it with `{option}` to allow it"
-            await _refuse(send, status, b"", b"", why)
+            await _refuse(send, status, why)
 
 
 _HOST_STATUS: Final = {421: "Host", 403: "Origin"}
-"""The statuses of the SDK's answers, and the header each is about."""
+"""The statuses of the SDK's refusals, and the header that each concerns."""
 
 
 class _MessageGate:
-    """ASGI middleware behind the token's: refuses bodies over the bounds with an error that says so, bounds what one
-    caller holds open, and notes sessions that end.
+    """ASGI middleware after `BearerGate`: refuses bodies over the limits with an error that states the limit, limits
+    what one caller holds open, and reports sessions that end.
     """
 
     def __init__(self, app: ASGIApp, ended: Callable[[str], None], quotas: Quotas) -> None:
         self._app = app
         self._ended = ended
         self._quotas = quotas
-        # Of each caller, the requests in progress by session; the session that is longest unused is first.
+        # For each caller, the number of requests in progress by session; the least recently used session is first.
         self._sessions: dict[str, OrderedDict[str, int]] = {}
         self._crowded_out: OrderedDict[str, None] = OrderedDict()
 
@@ -206,74 +206,70 @@ class _MessageGate:
             await self._app(scope, receive, send)
             return
         connection = connection_of(scope)
-        if connection is not None:
-            connection.admitted()
+        connection.admitted()
         if scope["method"] == "POST":
             await self._post(scope, receive, send, connection)
             return
-        if connection is not None:
-            connection.whole()
+        connection.whole()
         try:
             with self._quotas.holding(caller_in(scope), "streams", _MOST_STREAMS):
                 await self._within_session(scope, receive, send)
         except QuotaError as error:
-            await _refuse(send, 429, b"", b"", str(error))
+            await _refuse(send, 429, str(error))
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send, connection: GuardedProtocol | None) -> None:
+    async def _post(self, scope: Scope, receive: Receive, send: Send, connection: GuardedProtocol) -> None:
         body, size, last = bytearray(), 0, await receive()
         while last["type"] == "http.request":
             piece: bytes = last.get("body", b"")
             size += len(piece)
             if size <= MAX_MESSAGE:
                 body += piece
-                if connection is not None:
-                    connection.hold(len(piece))
+                connection.hold(len(piece))
             if size > _MOST_DRAINED or not last.get("more_body", False):
                 break
             last = await receive()
         else:
-            # The client went away before its request was whole.
+            # The client disconnected before its request was complete.
             return
-        if connection is not None:
-            connection.whole()
-        if size > MAX_MESSAGE:
-            # Only now: a client that is still sending would not see the answer.
-            await _refuse(send, 413, bytes(body), b"", size_problem(size))
-            return
+        connection.whole()
         whole = bytes(body)
         body.clear()
+        if size > MAX_MESSAGE:
+            # Only now, because a client that is still sending would not see the answer.
+            await _refuse(send, _TOO_LARGE, size_problem(size), whole)
+            return
         why = problem(whole)
         if why is not None:
-            await _refuse(send, 400, whole, whole, why)
+            await _refuse(send, 400, why, whole, whole)
             return
-        given = False
+        replayed = False
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 return await receive()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": whole, "more_body": False}
 
-        most = MOST_CONNECTIONS if connection is None else connection.share
         try:
-            with self._quotas.holding(caller_in(scope), "connections with a request in progress", most):
+            with self._quotas.holding(caller_in(scope), "connections with a request in progress", connection.share):
                 await self._within_session(scope, replay, send, whole)
         except QuotaError as error:
-            await _refuse(send, 429, whole, whole, str(error))
+            await _refuse(send, 429, str(error), whole, whole)
 
     # -- sessions of the handshake era -------------------------------------------------------------------------
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send, body: bytes = b"") -> None:
-        """Hand a request on, and count it to its session; one that opens a session may end the one longest unused.
+        """Pass a request on, and count it for its session. A request that opens a session over the limit ends the
+        caller's least recently used session.
 
         Raises:
-            QuotaError: the caller has as many sessions as it may, and all are in use.
+            QuotaError: the caller has reached the limit of sessions, and all are in use.
         """
         session, caller = _header(scope, b"mcp-session-id"), caller_in(scope)
         if session in self._crowded_out:
             why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
-            await _refuse(send, 404, b"", b"", f"{why}; begin a new one")
+            await _refuse(send, _GONE, f"{why}; begin a new one")
             return
         if not session and len(self._of(caller)) >= _MOST_SESSIONS and _OPENING.search(body):
             await self._make_room(scope, caller)
@@ -283,7 +279,7 @@ class _MessageGate:
             nonlocal session
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                # One that is refused has an id too, and is forgotten by the SDK at once.
+                # A refused session has an id, too; the SDK forgets it at once.
                 if not session and message["status"] < _REFUSED:
                     session = _header(message, b"mcp-session-id")
                     if session:
@@ -320,13 +316,13 @@ class _MessageGate:
         headers = [pair for pair in cast("list[tuple[bytes, bytes]]", scope["headers"]) if pair[0] in _KEPT_HEADERS]
         ending = {**scope, "method": "DELETE", "headers": [*headers, (b"mcp-session-id", oldest.encode("latin-1"))]}
 
-        async def nothing() -> Message:
+        async def empty() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def unheard(_message: Message) -> None:
+        async def ignore(_message: Message) -> None:
             pass
 
-        await self._app(ending, nothing, unheard)
+        await self._app(ending, empty, ignore)
         self._ended(oldest)
 
     def _of(self, caller: str) -> OrderedDict[str, int]:
@@ -344,14 +340,15 @@ def _header(scope: Scope | Message, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
 
-async def _refuse(send: Send, status: int, head: bytes, tail: bytes, why: str) -> None:
-    told = refused(head, tail, why)
-    if told is not None and "result" in told:
-        # A tool error is an answer like any other.
+async def _refuse(send: Send, status: int, why: str, head: bytes = b"", tail: bytes = b"") -> None:
+    """Answer a message, of which the beginning and the end are known, with an error."""
+    answer = refused(head, tail, why)
+    if answer is None:
+        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": why}}
+    elif "result" in answer:
+        # A tool error is a successful response.
         status = 200
-    if told is None:
-        told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": why}}
-    body = orjson.dumps(told)
+    body = orjson.dumps(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == _TOO_LARGE:
         headers.append((b"connection", b"close"))
@@ -360,17 +357,17 @@ async def _refuse(send: Send, status: int, head: bytes, tail: bytes, why: str) -
 
 
 class HTTPServer(uvicorn.Server):
-    """uvicorn, without its own handling of signals: `serve` has that."""
+    """uvicorn without its signal handlers, because `serve` has its own."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Signals are not uvicorn's here."""
+        """Install no signal handlers."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start listening."""
         await super().startup(sockets)
-        # asyncio takes one number for both how many it accepts at once and how many may wait to be accepted.
+        # asyncio uses one number for the connections that it accepts at once and for those that wait.
         for one in sockets or ():
             one.listen(_BACKLOG)
 
@@ -390,14 +387,14 @@ def http_server(app: ASGIApp) -> HTTPServer:
             timeout_keep_alive=IDLE_SECONDS,
             ws="none",
             server_header=False,
-            # Nothing here believes what a client says of its address.
+            # The address that a client claims is not trusted.
             proxy_headers=False,
         )
     )
 
 
 def _descriptors() -> int:
-    """How many files this process may have open; raised to what serving needs, as far as it is allowed to."""
+    """The number of files that this process may have open, after raising the limit to `_DESCRIPTORS` if possible."""
     if sys.platform == "win32":
         return _DESCRIPTORS
     import resource

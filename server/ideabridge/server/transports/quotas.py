@@ -50,10 +50,6 @@ class Quotas:
         # (uses left, time of this count); the least recently used pair is first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
-    def held(self, caller: str, kind: str) -> int:
-        """The number of a kind that a caller holds."""
-        return self._held.get((caller, kind), 0)
-
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
         """A scope in which a caller holds `amount` more of a kind.
