@@ -314,7 +314,7 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
     # One table, at the end, with all its columns: a long error is cut, and nothing else.
     assert text.count(" calls, ") == 1
     assert lines[answered[1] + 1].startswith("3 of 3 calls, ")
-    [failed] = [line for line in lines if line.startswith(" ✗")]
+    [failed] = [line for line in lines if line.startswith("✗")]
     assert failed.split()[1:4] == ["2", "fail", "failed"]
     assert failed.endswith("…")
     assert len(failed) <= columns

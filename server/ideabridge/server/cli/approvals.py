@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.follow import FollowResult, RunHistory
+    from ideabridge.server.cli.follow import Followed, RunHistory
 
 app = typer.Typer(help="List the decisions that runs wait for, and make them.", no_args_is_help=True)
 
@@ -349,7 +349,7 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
                 answers.append({"run": run_id, "error": message})
                 codes.add(ExitCode.FAILED)
                 continue
-            if outcome.stopped and outcome.board.run.status == "needs_approval":
+            if outcome.stopped and outcome.run.status == "needs_approval":
                 say("left waiting", "yellow")
                 return ExitCode.CANCELLED
             if options.json:
@@ -363,7 +363,7 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> FollowResult:
+async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> Followed:
     """Submit the decision for the chosen questions of one run, and follow the run; without a decision, ask.
 
     Raises:

@@ -1,8 +1,8 @@
 """Console: results on standard output, everything else on standard error; colours only on terminals.
 
-Everything a command prints goes through here, and nothing that came from outside reaches a terminal as it came: each
-function writes hidden characters out (`ideabridge.tools.names`). What rich draws is looked through once more, line by
-line, so that nothing depends on every caller's care.
+Every output of a command goes through this module, because text from outside must not control a terminal: each function
+escapes hidden characters (`ideabridge.tools.names`). Whatever rich draws is escaped once more, so that safety does not
+depend on each caller.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 
 
 _LONGEST_VALUE: Final = 160
+"""The most characters of a value that is shown in one line."""
 
-_LEAST: Final = 8
-"""Characters of the last column of a table that are shown on the narrowest terminal."""
+_LEAST: Final = 12
+"""The least columns of the last column of a table, however narrow the terminal is."""
 
 
 def out() -> Console:
-    """Standard output. Raises `BrokenPipeError` where nobody reads it any more."""
+    """Standard output. Writing raises `BrokenPipeError` if the reader has gone."""
     return _console(sys.stdout, _raise_broken_pipe)
 
 
 def err() -> Console:
-    """Standard error. Where nobody reads it any more, the command goes on without it."""
+    """Standard error. If the reader has gone, the command continues without it."""
     return _console(sys.stderr, lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
 
 
@@ -44,12 +45,12 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
 
     class Plain(Console):
         def on_broken_pipe(self) -> None:
-            # By itself it would end the process.
+            # Rich would end the process.
             broken()
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):
-                # What rich itself writes to move the cursor comes as control.
+                # Rich moves the cursor with control segments.
                 yield Segment(text if control else clean(text), style, control)
 
     return Plain(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -60,12 +61,12 @@ def _raise_broken_pipe() -> None:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """One line for the person, on standard error."""
+    """Print a line for the person, on standard error."""
     err().print(clean(text), style=style)
 
 
 def report(message: str) -> None:
-    """An error: one line for each problem, on standard error."""
+    """Print an error, one line for each problem, on standard error."""
     console = err()
     for line in message.splitlines() or [""]:
         if line.strip():
@@ -75,16 +76,16 @@ def report(message: str) -> None:
 
 
 def show(text: str, style: str | None = None) -> None:
-    """One line of a result, on standard output."""
+    """Print a line of the result, on standard output."""
     out().print(clean(text), style=style)
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """A line for standard output: on a terminal wrapped between words, and within a word longer than a line.
+    """The text as it is, or, if standard output is a terminal, wrapped to its width.
 
     Args:
-        text: the line.
-        indent: spaces before each further line; None: as many as the text begins with.
+        text: one line.
+        indent: the spaces before each further line; None: as many as the text begins with.
     """
     if not sys.stdout.isatty():
         return text
@@ -93,41 +94,41 @@ def fit(text: str, indent: int | None = None) -> str:
 
 
 _FILLER: Final = "\ue000"
-"""Takes the second column of a wide character while a text is wrapped."""
+"""Marks the second column of a wide character while a text is wrapped."""
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
-    """A text in lines of at most `width` columns. A longer line would be broken by the terminal itself, and whoever
-    wrote the text could make its rest look like a line of ours.
+    """A text in lines of at most `width` columns; an empty text gives no lines. The terminal would break a longer line,
+    and its author could make the rest look like a line of ideabridge.
 
     Args:
         text: the text.
-        width: columns of a line.
-        first: what the first line begins with.
-        further: what each further line begins with.
+        width: the columns of a line.
+        first: the beginning of the first line.
+        further: the beginning of each further line.
     """
     import textwrap
     from unicodedata import east_asian_width
 
-    # Characters of private use, such as the filler, are escapes then.
+    # This escapes characters of private use, such as the filler.
     plain = printable(text)
     # Ambiguous characters are wide in some terminals.
-    told = "".join(f"{one}{_FILLER}" if east_asian_width(one) in "WFA" else one for one in plain)
-    if len(first) + len(told) <= width:
+    filled = "".join(f"{one}{_FILLER}" if east_asian_width(one) in "WFA" else one for one in plain)
+    if len(first) + len(filled) <= width:
         return [first + plain]
     # A line may end between the two columns of a character.
-    room = width - (len(told) > len(plain))
-    lines = textwrap.wrap(told, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+    room = width - (len(filled) > len(plain))
+    lines = textwrap.wrap(filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
     return [line.replace(_FILLER, "") for line in lines]
 
 
 def clean(text: str) -> str:
-    """Text without what a terminal would obey, and without what nobody sees: results come from anywhere."""
+    """The text with escapes for characters that a terminal would obey or nobody sees: results come from anywhere."""
     return printable(text)
 
 
 def echo(text: str) -> None:
-    """Text of our own on standard output, such as help, which names what stood on the command line."""
+    """Print help or another text of ideabridge on standard output. It may quote the command line."""
     sys.stdout.write(clean(text if text.endswith("\n") else f"{text}\n"))
     sys.stdout.flush()
 
@@ -144,29 +145,26 @@ def shortened(value: JSON) -> str:
 
 
 def errors_text(count: int) -> str:
-    """How many errors a run ended with, to be written behind how it stands."""
-    return f", {count} error{'' if count == 1 else 's'}" if count else ""
+    """The number of errors of a run, to follow its status; empty if there are none."""
+    return f", {counted(count, 'error')}" if count else ""
 
 
 def print_json(value: JSON) -> None:
-    """Exactly one JSON value on standard output, for machines."""
+    """Print one JSON value in one line on standard output."""
     sys.stdout.write(_json(value) + "\n")
     sys.stdout.flush()
 
 
 def _json(value: JSON, indent: int | None = None) -> str:
-    """The value as JSON in which hidden characters are escaped: no other value, and harmless on a terminal."""
-    return printable(json.dumps(value, ensure_ascii=not _takes_unicode(), indent=indent))
-
-
-def _takes_unicode() -> bool:
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
+    """The value as JSON with escapes for hidden characters, which do not change the value."""
+    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
+    return printable(json.dumps(value, ensure_ascii=not unicode, indent=indent))
 
 
 def print_value(value: JSON) -> None:
-    """A result for a person: text as it is, anything else as indented JSON."""
+    """Print a result for a person: text as it is, anything else as indented JSON."""
     if isinstance(value, str):
-        # Into a pipe or a file goes the text itself; a terminal is spared what it would obey.
+        # A pipe or a file gets the text itself; on a terminal it is escaped.
         text = clean(value) if sys.stdout.isatty() else value
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
@@ -181,111 +179,100 @@ def print_value(value: JSON) -> None:
         sys.stdout.flush()
 
 
-def taken_beside(rows: Sequence[Sequence[str]]) -> int:
-    """Characters of a line of a table of rich's that all columns but the last take, with what is drawn between."""
-    from rich.cells import cell_len
-
-    columns = len(rows[0]) - 1
-    return sum(max(cell_len(row[column]) for row in rows) for column in range(columns)) + 2 * columns + 2
-
-
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
-    """A table on standard output, aligned. On a terminal the last column takes the room that the others leave.
-
-    Args:
-        titles: of the columns.
-        rows: their cells.
-        cut: cut the last column to one line on a terminal; else it runs over several. No other cell is ever cut.
-    """
-    listed = [[printable_line(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        console = out()
-        taken = taken_beside([titles, *listed])
-        room = max(_LEAST, console.width - taken)
-        for title in titles[:-1]:
-            table.add_column(title, no_wrap=True)
-        table.add_column(titles[-1], no_wrap=cut, overflow="ellipsis" if cut else "fold", max_width=room)
-        for row in listed:
-            table.add_row(*(Text(cell) for cell in row))
-        # On a terminal that is too narrow even so, the lines run on.
-        console.width = max(console.width, taken + room)
-        console.print(table, soft_wrap=False)
-        return
-    widths = [max(len(row[column]) for row in [list(titles), *listed]) for column in range(len(titles))]
-    for row in [list(titles), *listed]:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write(line.rstrip() + "\n")
-    sys.stdout.flush()
+    """Print an aligned table on standard output; see `Rows`."""
+    listed = [list(titles), *([printable_line(cell) for cell in row] for row in rows)]
+    table = Rows(titles, [max(map(_columns, cells)) for cells in zip(*listed, strict=True)][:-1], cut=cut)
+    for row in listed[1:]:
+        table.add(row)
 
 
 class Rows:
-    """A table on standard output whose rows are printed one by one, each as soon as it is known.
+    """A table on standard output; each row is printed immediately.
 
     Args:
-        titles: of the columns.
-        widths: of all columns but the last, in characters; a longer cell pushes the rest of its row to the right. On a
-            terminal the last column is wrapped.
+        titles: the titles of the columns.
+        widths: the columns of each cell except the last of a row. A longer cell moves the rest of its row to the right.
+        cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other cell is ever cut.
     """
 
-    def __init__(self, titles: Sequence[str], widths: Sequence[int]) -> None:
+    def __init__(self, titles: Sequence[str], widths: Sequence[int], *, cut: bool = False) -> None:
         self._widths = [max(width, len(title)) for width, title in zip(widths, titles[:-1], strict=True)]
-        self.add(titles, "bold" if sys.stdout.isatty() else None)
+        self._cut = cut
+        self.add(titles, "bold")
 
     def add(self, cells: Sequence[str], style: str | None = None) -> None:
         """Print a row."""
-        *first, last = [printable_line(cell) for cell in cells]
-        start = "".join(f"{cell.ljust(width)}  " for cell, width in zip(first, self._widths, strict=True))
-        lines = [last]
-        if sys.stdout.isatty():
-            lines = wrapped(last, max(out().width - len(start), 20)) or [""]
-        for line in lines:
-            show(f"{start}{line}".rstrip(), style)
-            start = " " * len(start)
+        width = out().width if sys.stdout.isatty() else None
+        for line in row_lines(cells, self._widths, width, cut=self._cut):
+            show(line, style)
         sys.stdout.flush()
 
 
+def row_lines(cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool) -> list[str]:
+    """A row of a table, as one line or, if the last cell is wrapped, several.
+
+    Args:
+        cells: the cells.
+        widths: the columns of all cells but the last.
+        width: the columns of the terminal; None: the line may have any length.
+        cut: cut the last cell instead of wrapping it.
+    """
+    *first, last = [printable_line(cell) for cell in cells]
+    start = "".join(cell + " " * (size - _columns(cell) + 2) for cell, size in zip(first, widths, strict=True))
+    if width is None:
+        return [f"{start}{last}".rstrip()]
+    lines = wrapped(last, max(width - _columns(start), _LEAST)) or [""]
+    if cut and len(lines) > 1:
+        from rich.cells import set_cell_size
+
+        lines = [set_cell_size(last, max(width - _columns(start), _LEAST) - 1).rstrip() + "…"]
+    return [f"{start if not number else ' ' * _columns(start)}{line}".rstrip() for number, line in enumerate(lines)]
+
+
+def _columns(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def error_json(message: str, kind: str, code: int) -> JSONObject:
-    """What `--json` prints where a command fails."""
+    """The object that `--json` prints for a failed command."""
     return {"error": {"kind": kind, "message": message}, "exit": code}
 
 
-# -- reading a line ----------------------------------------------------------------------------------------------------
-
-
 async def read_line(prompt: str) -> str | None:
-    """One line from the terminal; None at its end. Waiting can be cancelled (Ctrl-C)."""
+    """Read one line from standard input, after the prompt if it is a terminal; None at the end of input.
+
+    Waiting can be cancelled (Ctrl-C).
+    """
     import anyio
     import anyio.to_thread
 
-    err().print(clean(prompt), end="")
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        err().print(clean(prompt), end="")
     try:
-        if sys.platform == "win32":
+        if sys.platform == "win32" or not is_terminal:
             text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         else:
-            # A terminal gives whole lines: readable means that reading does not block.
+            # A terminal delivers whole lines, so a readable one does not block.
             await anyio.wait_readable(sys.stdin)
             text = sys.stdin.readline()
     except anyio.get_cancelled_exc_class():
-        # What comes now does not stand behind the prompt.
-        err().print()
+        if is_terminal:
+            # Further output begins on a new line.
+            err().print()
         raise
-    return text if text else None
-
-
-# -- exit codes --------------------------------------------------------------------------------------------------------
+    return text or None
 
 
 class ExitCode(IntEnum):
-    """What the process says when it ends."""
+    """The exit code of the process."""
 
     DONE = 0
     FAILED = 1
-    """What was asked for was done, and did not succeed: calls with errors, a module that is down, a wrong answer."""
+    """The command ran and did not succeed: calls with errors, a module that is down, a wrong answer."""
     USAGE = 2
     """The command line, a plan, an input, a name or the configuration is wrong; nothing ran."""
     STORE = 3
@@ -303,18 +290,16 @@ class UsageError(IdeabridgeError):
 
 
 _STORE = ("StoreVersionError", "StoreFormatError", "StoreAccessError", "StoreFullError", "StoreBusyError", "StoreError")
-_FAILED = ("ModuleConnectError", "ModuleDownError", "ModuleToolError", "ModuleOutputError", "ModuleProtocolError")
-_FAILED_TOO = ("ModuleTimeoutError", "ModuleInputRequiredError", "CheckFailedError", "InterruptedRunError")
+_FAILED = (
+    *("ModuleConnectError", "ModuleDownError", "ModuleToolError", "ModuleOutputError", "ModuleProtocolError"),
+    *("ModuleTimeoutError", "ModuleInputRequiredError", "CheckFailedError", "InterruptedRunError"),
+)
 
 
 def exit_code(error: IdeabridgeError) -> ExitCode:
-    """The exit code of an error. By the name of its class, so that no error's module need be imported for it."""
+    """The exit code of an error, by the name of its class: the modules that define the classes need not be imported."""
     name = type(error).__name__
-    if name in _STORE:
-        return ExitCode.STORE
-    if name in _FAILED or name in _FAILED_TOO:
-        return ExitCode.FAILED
-    return ExitCode.USAGE
+    return ExitCode.STORE if name in _STORE else ExitCode.FAILED if name in _FAILED else ExitCode.USAGE
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -327,12 +312,12 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
-    """Our error in what was raised, if every part of it is ours or a cancellation."""
-    found = [one for one in leaves(error) if type(one).__name__ != "CancelledError"]
-    own = [one for one in found if isinstance(one, IdeabridgeError)]
-    return own[0] if own and len(own) == len(found) else None
+    """The error of ideabridge in a group of errors, if the group has only such errors and cancellations."""
+    errors = [one for one in leaves(error) if type(one).__name__ != "CancelledError"]
+    own = [one for one in errors if isinstance(one, IdeabridgeError)]
+    return own[0] if own and len(own) == len(errors) else None
 
 
 def at_terminal() -> bool:
-    """Whether a person sits before standard input and standard error."""
+    """True if standard input and standard error are terminals, so a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
