@@ -10,8 +10,8 @@ import pytest
 from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.store import ideas as table
 from ideabridge.bridge.store.errors import FilterError
-from ideabridge.bridge.store.ideas import read_time
-from ideabridge.bridge.store.shapes import LAG, Uses, is_literal, shape_of
+from ideabridge.bridge.store.ideas import LAG, read_time
+from ideabridge.bridge.store.shapes import Uses, is_literal, shape_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
 

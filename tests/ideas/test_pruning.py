@@ -82,7 +82,7 @@ USES = "SELECT name, time, idea FROM idea_uses JOIN use_names ON use_names.numbe
 
 HAVING = """
 WITH placed AS (SELECT number AS idea, run, time FROM ideas WHERE number <= (
-    SELECT coalesce(max(value), 0) FROM counters WHERE key = 'shaped')),
+    SELECT coalesce(max(value), 0) FROM counters WHERE key = 'indexed')),
 called AS (SELECT idea, 'tool:' || tool AS use FROM idea_calls UNION
     SELECT idea, 'module:' || module FROM idea_calls WHERE module <> '')
 SELECT use, placed.time, placed.idea FROM placed JOIN called ON called.idea = placed.idea UNION

@@ -200,8 +200,8 @@ class Contents:
             self._known.clear()
         if state == self._state:
             return
-        swept = database.number("SELECT value FROM counters WHERE key = ?", (SWEPT,))
-        keyed = database.number("SELECT value FROM counters WHERE key = ?", (_KEYED,))
+        swept = database.counter(SWEPT)
+        keyed = database.counter(_KEYED)
         if state[0] != self._state[0] or swept != self._swept or keyed != self._keyed:
             self._known.clear()
             self._waiting.clear()
@@ -242,10 +242,7 @@ class Contents:
         self._known.update(self._waiting)
         self._waiting.clear()
         self._keyed = self._last
-        self._database.execute(
-            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
-            (_KEYED, self._keyed),
-        )
+        self._database.set_counter(_KEYED, self._keyed)
 
     def _fold(self, entries: list[int], new: list[_Row]) -> list[int]:
         if len(entries) <= INLINE:

@@ -308,6 +308,16 @@ class Database:
             self.lock.release()
         return self._data_version
 
+    def counter(self, key: str) -> int:
+        """The value of one of the `counters`; 0 if it was never set. Inside a guard or transaction."""
+        return self.number("SELECT value FROM counters WHERE key = ?", (key,))
+
+    def set_counter(self, key: str, value: int) -> None:
+        """Set one of the `counters`. Inside a transaction."""
+        self.execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2", (key, value)
+        )
+
     def count(self, key: str, more: int) -> None:
         """Add to one of the `counters`. Inside a transaction."""
         self.execute(

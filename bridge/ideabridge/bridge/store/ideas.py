@@ -3,8 +3,8 @@
 `Ideas` owns the tables `ideas` (one row for each idea), `occurrences` (further runs and steps in which the same idea
 was made) and `idea_tags`. Lists are ordered by time of saving, then by row; the cursor of a page is `ROW@TIME`.
 
-Two indexes lag behind the saves: the words for searches (`Search`), and the tools that the runs call (`Shapes`,
-`Uses`). `index` adds a batch to both. Whatever reads them calls `index_all` first.
+The words for searches (`Search`) and the tools that the runs call (`Shapes`, `Uses`) are indexed later than saved:
+`index` indexes a batch, and methods that read these tables call `index_all` first.
 
 A `caller` sees an idea if one of its own runs made it or if the idea is published to it (`may_see`). Methods with
 `caller=None` act for the owner of the store, who sees everything.
@@ -34,6 +34,7 @@ from ideabridge.bridge.store.publications import Publications, read_named
 from ideabridge.bridge.store.schema import SOLUTION_OF
 from ideabridge.bridge.store.search import (
     BATCH,
+    INDEXED,
     MAX_PAGE,
     OF_RUN,
     SCORED,
@@ -62,6 +63,9 @@ from ideabridge.tools.names import nearest
 
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+LAG: Final = 2048
+"""A save indexes a batch if about this many ideas wait to be indexed."""
 
 FEW: Final = 5000
 """A list starts from the index of a tool, server or tag if fewer ideas than this have it."""
@@ -194,6 +198,8 @@ class Ideas:
         self._search = search
         self._shapes = shapes
         self._users = users
+        self._indexed = 0
+        """The last row that was indexed, as far as this process knows."""
 
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea; returns its id.
@@ -207,9 +213,8 @@ class Ideas:
         idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction():
             number, is_new = self._insert(idea, meta)
-            if is_new:
-                self._search.saved(number)
-                self._shapes.saved(number)
+            if is_new and number - self._indexed > LAG:
+                self._index_batch()
         return idea.id
 
     def _insert(self, idea: Idea, meta: IdeaMeta) -> tuple[int, bool]:
@@ -595,17 +600,15 @@ class Ideas:
         A search indexes all waiting ideas first. Calling this while the process is idle makes the next search faster.
         """
         with self._database.guard:
-            behind = self._search.behind(), self._shapes.behind()
-        if not any(behind):
-            return False
+            if not self._waiting():
+                return False
         with self._database.transaction():
-            more = self._search.catch_up(BATCH) == BATCH if behind[0] else False
-            return (self._shapes.catch_up() if behind[1] else False) or more
+            return self._index_batch() == BATCH
 
     def index_all(self) -> None:
         """Index the ideas saved until now, as far as the store can be written."""
         with self._database.guard:
-            waiting = max(self._search.behind(), self._shapes.behind())
+            waiting = self._waiting()
         # Ideas that others save meanwhile do not count: they might save faster than this loop indexes.
         for _ in range(waiting // BATCH + 1):
             try:
@@ -614,3 +617,15 @@ class Ideas:
             except PASSING:
                 # If the store cannot be written, a search finds what was indexed before.
                 return
+
+    def _waiting(self) -> int:
+        """The largest possible number of saved ideas that are not indexed."""
+        return max(0, self._database.number("SELECT max(number) FROM ideas") - self._database.counter(INDEXED))
+
+    def _index_batch(self) -> int:
+        """Index up to `BATCH` ideas; returns their number. Inside a transaction."""
+        mark = self._database.counter(INDEXED)
+        count, self._indexed = self._search.index("idea_words", mark, 2**62, BATCH)
+        self._shapes.index(mark, self._indexed)
+        self._database.set_counter(INDEXED, self._indexed)
+        return count

@@ -38,6 +38,9 @@ _SEEN: Final = (
 )
 """What a caller (the third parameter) may know of; none: everything."""
 
+_CATALOGUE: Final = "catalogue"
+"""Key of the counter that grows with each publication and withdrawal."""
+
 _OPEN_TO: Final = (
     "(names.owner IN ('', ?1) OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
 )
@@ -374,9 +377,7 @@ class Publications:
                 "SELECT number, ?1, ?2 FROM names WHERE name = ?1",
                 (name, description),
             )
-        execute(
-            "INSERT INTO counters(key, value) VALUES ('catalogue', 1) ON CONFLICT(key) DO UPDATE SET value = value + 1"
-        )
+        self._database.count(_CATALOGUE, 1)
 
     def unpublish(self, name: str) -> None:
         """Take a name out of the catalogue. Its versions stay readable, and counting goes on from the last.
@@ -549,4 +550,4 @@ class Publications:
     def catalogue_version(self) -> int:
         """A number that grows with every publication and withdrawal, of this and of other processes."""
         with self._database.guard:
-            return self._database.number("SELECT value FROM counters WHERE key = 'catalogue'")
+            return self._database.counter(_CATALOGUE)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 20
+VERSION: Final = 21
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]

@@ -1,7 +1,7 @@
 """Search: full-text search over ideas and published names.
 
-A save does not index: the next search does, or whoever has time (`Ideas.index`), or, once too much is left
-over, a later save. What is indexed can be read again from the idea, so the index keeps no copy of it.
+A save does not index: `Ideas.index` does. What is indexed can be read again from the idea, so the index keeps no copy
+of it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ OF_RUN: Final = 1
 """The fingerprint in metadata that is that of their run."""
 
 BATCH: Final = 256
-"""So many ideas are indexed in one transaction: some 10 ms."""
+"""Ideas that are indexed in one transaction, which takes about 10 ms."""
 
-LAG: Final = 2048
-"""At most about so many ideas wait to be indexed."""
+INDEXED: Final = "indexed"
+"""Key of the counter that holds the last row of the ideas that are indexed."""
 
 MAX_TEXT: Final = 4000
 """Characters of task text indexed of one idea."""
@@ -45,11 +45,9 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 UNINDEXED: Final = "unindexed"
 """Key of the counter of deleted ideas that the index still holds."""
 
-_GONE: Final = f"SELECT value FROM counters WHERE key = '{UNINDEXED}'"  # noqa: S608 - a constant
 _REBUILT: Final = "rebuilt"
-"""Key of the counter of how often it was begun to index all anew: the latest to begin goes on, the others end."""
+"""Key of the counter of rebuilds that were started. The latest one continues; earlier ones end."""
 
-_REBUILDS: Final = f"SELECT value FROM counters WHERE key = '{_REBUILT}'"  # noqa: S608 - a constant
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
 
 
@@ -171,108 +169,90 @@ class Search:
         self._database = database
         self._contents = contents
         self._voids = 0
-        self._seen = 0
-        self._said: dict[str, Entry] = {}
+        self._indexed: dict[str, Entry] = {}
 
-    def saved(self, number: int) -> None:
-        """An idea is saved in a row: index a batch where too many wait. Inside the save's transaction."""
-        if number - self._seen > LAG:
-            self.catch_up(BATCH)
+    def index(self, table: str, after: int, until: int, most: int) -> tuple[int, int]:
+        """Index the words of the next ideas. Inside a transaction.
 
-    def behind(self) -> int:
-        """At most how many saved ideas are not indexed."""
-        return max(0, self._database.number("SELECT max(number) FROM ideas") - self._mark())
+        Args:
+            table: `idea_words`, or the table that will replace it.
+            after: the last row that the table holds.
+            until: the last row to index.
+            most: the largest number of ideas to index.
 
-    def _mark(self) -> int:
-        return self._database.number("SELECT value FROM counters WHERE key = 'indexed'")
-
-    def catch_up(self, most: int) -> int:
-        """Index up to `most` ideas that are not yet; returns how many it took up. Inside a transaction."""
+        Returns:
+            (the number of ideas, the last row that the table holds now).
+        """
         if self._voids != self._database.voids:
-            # What was indexed in a rolled back transaction is not.
+            # A transaction was rolled back, perhaps together with what it indexed.
             self._voids = self._database.voids
-            self._said.clear()
-        self._seen = self._mark()
-        taken = self._take_up("idea_words", self._seen, None, most)
-        if taken is None:
-            return 0
-        count, self._seen = taken
-        self._database.execute(
-            "INSERT INTO counters(key, value) VALUES ('indexed', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",
-            (self._seen,),
-        )
-        return count
-
-    def _take_up(self, table: str, after: int, until: int | None, most: int) -> tuple[int, int] | None:
-        """Index up to `most` ideas whose rows are after one, up to another; (how many, the last of them)."""
+            self._indexed.clear()
         rows = self._database.execute(
             "SELECT number, run, meta, context FROM ideas WHERE number > ? AND number <= ? ORDER BY number LIMIT ?",
-            (after, 2**62 if until is None else until, most),
+            (after, until, most),
         ).fetchall()
-        if not rows:
-            return None
         entries: list[tuple[int, str, str, str]] = []
         for number, run, meta, context in rows:
             texts = self._contents.texts(ends(self._contents.unfold(context)))
             messages = cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
             entry = read_entry(messages, read_meta(meta))
-            # A run's steps mostly say the same: found once, the hit leads to the run's last idea all the same.
+            # Most steps of a run have the same words. One entry is enough: a hit leads to the last idea of the run.
             if run is not None:
-                if self._said.get(run) == entry:
+                if self._indexed.get(run) == entry:
                     continue
-                if len(self._said) > BATCH:
-                    self._said.clear()
-                self._said[run] = entry
+                if len(self._indexed) > BATCH:
+                    self._indexed.clear()
+                self._indexed[run] = entry
             entries.append((number, *entry))
         self._database.connection.executemany(
             f"INSERT INTO {table}(rowid, title, tools, body) VALUES (?, ?, ?, ?)",  # noqa: S608 - a constant
             entries,
         )
-        return len(rows), rows[-1][0]
+        return len(rows), rows[-1][0] if rows else after
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
-        """Index all ideas anew, without what was deleted: beside the old index, which is searched until the new one
-        takes its place. Others write meanwhile.
+        """Index all ideas again, without the deleted ones, in a new table. Searches use the old table until the new one
+        replaces it. Other processes can write meanwhile.
 
         Args:
             breathe: called between transactions.
         """
         execute = self._database.execute
         with self._database.transaction():
-            # A rebuild that was cut off leaves its index behind.
+            # An interrupted rebuild leaves its table behind.
             execute("DROP TABLE IF EXISTS idea_words_new")
             (made,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
             execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
-            gone = self._database.number(_GONE)
+            gone = self._database.counter(UNINDEXED)
             self._database.count(_REBUILT, 1)
-            ours = self._database.number(_REBUILDS)
-        self._said.clear()
+            rebuild = self._database.counter(_REBUILT)
+        self._indexed.clear()
         last, most, left = 0, BATCH, 2**62
         while True:
             with self._database.transaction():
-                if self._database.number(_REBUILDS) != ours:
-                    # Another process has begun since, and what it makes holds no less.
+                if self._database.counter(_REBUILT) != rebuild:
+                    # Another process has started a rebuild since then. It will hold at least as much.
                     return
-                mark = self._mark()
-                # Others may index more meanwhile than a batch: a larger one gains on them.
+                mark = self._database.counter(INDEXED)
+                # Other processes may index more than a batch meanwhile: larger batches catch up with them.
                 most, left = (most if mark - last < left else most * 2), mark - last
-                count, last = self._take_up("idea_words_new", last, mark, most) or (0, last)
+                count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:
                     execute("DROP TABLE idea_words")
-                    # Else a view of the user's that reads it hinders this: for a moment there is no such table.
+                    # A view of the user may read this table. Without the pragma it would prevent the renaming.
                     execute("PRAGMA legacy_alter_table=ON")
                     try:
                         execute("ALTER TABLE idea_words_new RENAME TO idea_words")
                     finally:
                         execute("PRAGMA legacy_alter_table=OFF")
                     self._database.count(UNINDEXED, -gone)
-                    self._said.clear()
+                    self._indexed.clear()
                     return
             breathe()
 
     def gone(self) -> bool:
         """Whether the index holds ideas that were deleted."""
-        return self._database.number(_GONE) > 0
+        return self._database.counter(UNINDEXED) > 0
 
     def find(
         self, query: str, limit: int, caller: str | None = None, *, begins: bool = False

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.schema import SOLUTION_OF
+from ideabridge.bridge.store.search import INDEXED
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 from ideabridge.tools.tool import META_PROPERTIES
 
@@ -322,12 +323,12 @@ class Uses:
         run, time = execute("SELECT run, time FROM ideas WHERE number = ?", (number,)).fetchone()
         tags = execute("SELECT tag FROM idea_tags WHERE idea = ?", (number,)).fetchall()
         self._add((TAG + tag for (tag,) in tags), [(time, number)])
-        shaped = self._database.number("SELECT value FROM counters WHERE key = 'shaped'")
-        if number > shaped:
+        indexed = self._database.counter(INDEXED)
+        if number > indexed:
             return
         uses = self._called([number])
         others = execute(
-            "SELECT time, number FROM ideas WHERE run = ? AND number <> ? AND number <= ?", (run, number, shaped)
+            "SELECT time, number FROM ideas WHERE run = ? AND number <> ? AND number <= ?", (run, number, indexed)
         ).fetchall()
         if others:
             known = self._called([idea for _, idea in others])
@@ -350,11 +351,8 @@ class Uses:
 
 # -- shapes ----------------------------------------------------------------------------------------------------------
 
-LAG: Final = 2048
-"""At most about so many ideas wait to be taken up."""
-
-_BATCH: Final = 256
 _SCHEMAS: Final = 512
+"""Schemas whose modules are remembered."""
 
 
 class Shapes:
@@ -363,37 +361,20 @@ class Shapes:
     def __init__(self, database: Database, uses: Uses) -> None:
         self._database = database
         self._uses = uses
-        self._seen = 0
         self._voids = 0
         self._modules: dict[int, dict[str, str]] = {}
 
-    def saved(self, number: int) -> None:
-        """An idea is saved in a row: take up a batch where too many wait. Inside the save's transaction."""
-        if number - self._seen > LAG:
-            self.catch_up()
-
-    def behind(self) -> int:
-        """At most how many saved ideas were not taken up."""
-        return max(0, self._database.number("SELECT max(number) FROM ideas") - self._mark())
-
-    def _mark(self) -> int:
-        return self._database.number("SELECT value FROM counters WHERE key = 'shaped'")
-
-    def catch_up(self) -> bool:
-        """Take up a batch; whether it was a whole one. Inside a transaction."""
+    def index(self, after: int, until: int) -> None:
+        """Index the ideas in the rows after one, up to another: their shapes, calls and uses. Inside a transaction."""
         if self._voids != self._database.voids:
-            # The row of a schema whose save was taken back is another's.
+            # A transaction was rolled back: the row of a schema may hold another one now.
             self._voids = self._database.voids
             self._modules.clear()
-        mark = self._seen = self._mark()
-        execute = self._database.execute
-        rows = execute(
+        rows = self._database.execute(
             f"SELECT number, schema, {SOLUTION_OF}, outcome, run, time FROM ideas "  # noqa: S608
-            "WHERE number > ? ORDER BY number LIMIT ?",
-            (mark, _BATCH),
+            "WHERE number > ? AND number <= ? ORDER BY number",
+            (after, until),
         ).fetchall()
-        if not rows:
-            return False
         shapes: list[tuple[int, bytes]] = []
         calls: list[tuple[str, str, int]] = []
         steps: list[Step] = []
@@ -414,12 +395,6 @@ class Shapes:
         many("INSERT OR REPLACE INTO idea_shapes(idea, shape) VALUES (?, ?)", shapes)
         many("INSERT OR IGNORE INTO idea_calls(tool, module, idea) VALUES (?, ?, ?)", calls)
         self._uses.take_up(steps)
-        self._seen = rows[-1][0]
-        execute(
-            "INSERT INTO counters(key, value) VALUES ('shaped', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",
-            (self._seen,),
-        )
-        return len(rows) == _BATCH
 
     def _modules_of(self, schema: int) -> dict[str, str]:
         """Tool -> module by the schema in a row: the ideas of one configuration mostly share theirs."""
