@@ -209,7 +209,7 @@ def _chain(length: int) -> JSONObject:
 
 def test_chains_of_references_are_followed_within_bounds() -> None:
     assert not Validator(_chain(400), what="W").is_valid("x")
-    with pytest.raises(LimitExceededError, match="refers on and on"):
+    with pytest.raises(LimitExceededError, match="chain of references"):
         check_schema(_chain(100_000), what="W")
 
 

@@ -36,9 +36,9 @@ from ideabridge.tools.keywords import (
     Problem,
     describe,
     describe_values,
+    draft_of,
     list_names,
     show,
-    show_path,
 )
 from ideabridge.tools.names import did_you_mean
 
@@ -54,12 +54,10 @@ def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> 
         schema: the schema.
         value: the value.
     """
-    named = schema.get("$schema")
-    draft = named.split("://", 1)[-1].rstrip("#") if isinstance(named, str) else ""
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
-        validator = _VALIDATORS[draft](root, registry=cast("Any", referencing).Registry())
+        validator = _VALIDATORS[draft_of(schema)](root, registry=cast("Any", referencing).Registry())
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError):
         # The draft is unknown, a reference leads out of the schema or nowhere, or the recursion is too deep.
@@ -81,8 +79,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
     # Only the keyword that is wrong: the whole schema may be large.
     meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
     for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):
-        whole = place[:-1] + problem.place
-        return replace(problem, path=show_path(whole), place=whole)
+        return replace(problem, place=place[:-1] + problem.place)
     return _plain(error)
 
 
@@ -102,16 +99,14 @@ def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
 
 
 def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
-    place = tuple(error.absolute_path)
     found = _NOTHING if error.validator == "required" else show(cast("JSON", error.instance))
-    return Problem(show_path(place), found, expected, place, hint)
+    return Problem(found, expected, tuple(error.absolute_path), hint)
 
 
 def _plain(error: jsonschema_rs.ValidationError) -> Problem:
     """A problem in the words of jsonschema-rs."""
-    place = tuple(error.instance_path)
     expected = f"a value that fits the schema: {error.message[:120]}"
-    return Problem(show_path(place), show(cast("JSON", error.instance)), expected, place)
+    return Problem(show(cast("JSON", error.instance)), expected, tuple(error.instance_path))
 
 
 _LIMITS: Final = {

@@ -51,6 +51,11 @@ DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 """Keywords that name another schema."""
 
+ANNOTATIONS: Final = frozenset(
+    {"title", "description", "examples", "default", "$comment", "deprecated", "readOnly", "writeOnly"}
+)
+"""Keywords that describe values without constraining them."""
+
 NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
 """A key that paths contain without quotes."""
 
@@ -235,6 +240,18 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
     return left
 
 
+def draft_of(schema: JSONObject) -> str:
+    """Return the draft that `$schema` declares, without scheme and fragment; "" if it declares none."""
+    declared = schema.get("$schema")
+    return declared.split("://", 1)[-1].rstrip("#") if isinstance(declared, str) else ""
+
+
+def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
+    """Add schemas to the `allOf` of a schema."""
+    before = schema.get("allOf")
+    schema["allOf"] = [*(before if isinstance(before, list) else []), *parts]
+
+
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
     """Return a copy of `schema` in which `change` has copied every schema, the outer ones before the inner."""
     return map_children(change(schema), partial(map_schemas, change=change)) if isinstance(schema, dict) else schema
@@ -309,18 +326,21 @@ class Problem:
     """One reason why a value does not satisfy a schema.
 
     Attributes:
-        path: the place in the value (`calls.0.path`); "" for the whole value.
-        found: the value at that place, as shortened JSON, or "nothing".
+        found: the value at the place, as shortened JSON, or "nothing".
         expected: what was expected there, in words.
-        place: the same path as keys and indexes.
+        place: the keys and indexes that lead to the place in the value.
         hint: " Did you mean 'x'?" or "".
     """
 
-    path: str
     found: str
     expected: str
     place: Place = ()
     hint: str = ""
+
+    @property
+    def path(self) -> str:
+        """The place as text (`calls.0.path`); "" for the whole value."""
+        return show_path(self.place)
 
     @property
     def message(self) -> str:

@@ -1,4 +1,4 @@
-"""Validator: checks values against a JSON Schema, fast if they fit, with reasons if they do not.
+"""Validator: checks values against a JSON Schema, and explains why a value does not satisfy it.
 
 Schemas and values come from outside, so every step is bounded. A schema is refused if it is too large, too deep, or if
 its references multiply. A check whose weight (of the schema) times bytes (of the value) exceeds `HERE_WORK` runs in a
@@ -24,14 +24,17 @@ import jsonschema_rs
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.keywords import (
+    ANNOTATIONS,
     DEFINITIONS,
     MAX_SCHEMA_DEPTH,
     PATTERNS,
     REFERRING,
     Place,
     Problem,
+    add_to_all_of,
     check_size,
     children,
+    draft_of,
     map_children,
     resolve,
     schemas_in,
@@ -44,27 +47,24 @@ from ideabridge.tools.worker import WorkerError, workers
 MAX_INLINED: Final = 20_000
 """Schemas in an inlined schema; further references become schemas that accept anything."""
 
-_MAX_NESTED: Final = 64
 _RECURSION: Final = "as above (recursive)"
 _NAMES: Final = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
-_ANNOTATIONS: Final = frozenset({"$comment", "default", "deprecated", "description", "examples", "readOnly", "title"})
 
 
 def inline_refs(schema: JSONObject) -> JSONObject:
-    """A schema without references that accepts every value that `schema` accepts.
+    """Return a schema without references that accepts every value that `schema` accepts.
 
-    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and keywords beside it are kept.
-    A recursive reference is replaced, at its second occurrence, by a schema that accepts anything, and so is a
-    reference that is dynamic or not local. Definitions and names of schemas are dropped.
+    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and the keywords beside it are
+    kept. The second occurrence of a recursive reference becomes a schema that accepts anything, and so does a reference
+    that is dynamic or not local. Definitions and names of schemas are left out.
 
     Raises:
         LimitExceededError: the schema nests too deep.
     """
     if not any(isinstance(part, dict) and part.keys() & {*DEFINITIONS, *REFERRING} for part in values_in(schema)):
         return schema
-    inliner = _Inliner(schema)
     try:
-        result = inliner.write(schema, (), 0)
+        result = _Inliner(schema).write(schema, ())
     except RecursionError:
         raise LimitExceededError("the schema nests too deep to write its references out") from None
     assert isinstance(result, dict)
@@ -84,41 +84,39 @@ def _anchors(root: JSONObject) -> dict[str, JSONObject]:
 
 
 class _Inliner:
+    """One pass of `inline_refs`.
+
+    Attributes:
+        count: the schemas written so far.
+        cuts: the references replaced by a schema that accepts anything.
+        embedded: how many schemas with an `$id` enclose the current one. `#` then refers to the innermost of them.
+    """
+
     def __init__(self, root: JSONObject) -> None:
         self.root = root
+        self.anchors = _anchors(root)
         self.count = 0
         self.cuts = 0
-        self.anchors = _anchors(root)
-        # How many schemas with an `$id` enclose the current one: there, `#` is such a schema.
-        self.elsewhere = 0
+        self.embedded = 0
 
-    def write(self, schema: JSON, open_now: tuple[int, ...], depth: int) -> JSON:
-        """A copy of `schema` with references replaced; `open_now` are the targets being written."""
+    def write(self, schema: JSON, targets: tuple[int, ...]) -> JSON:
+        """Return a copy of `schema` without references; `targets` are the referenced schemas that enclose it."""
         if not isinstance(schema, dict):
             return schema
         self.count += 1
-        if depth > _MAX_NESTED * 3:
-            raise LimitExceededError("the schema nests too deep to write its references out")
-        elsewhere = isinstance(schema.get("$id"), str) and schema is not self.root
-        self.elsewhere += elsewhere
+        is_embedded = isinstance(schema.get("$id"), str) and schema is not self.root
+        self.embedded += is_embedded
         pointer = schema.get("$ref")
-        target = self._target(pointer) if isinstance(pointer, str) else None
-        if target is not None:
-            written = self._replace(schema, target, open_now, depth)
-        else:
-            written = self._write_parts(schema, open_now, depth)
-        self.elsewhere -= elsewhere
+        target: JSONObject | bool | None = None
+        if isinstance(pointer, str) and not self.embedded:
+            target = self.anchors.get(pointer) or resolve(self.root, pointer)
+        written = self._write_parts(schema, targets) if target is None else self._replace(schema, target, targets)
+        self.embedded -= is_embedded
         return written
 
-    def _target(self, pointer: str) -> JSONObject | bool | None:
-        if self.elsewhere:
-            return None
-        return self.anchors.get(pointer) or resolve(self.root, pointer)
-
-    def _write_parts(self, schema: JSONObject, open_now: tuple[int, ...], depth: int) -> JSONObject:
+    def _write_parts(self, schema: JSONObject, targets: tuple[int, ...]) -> JSONObject:
         result: JSONObject = {}
-        cut: list[str] = []
-        write = partial(self.write, open_now=open_now, depth=depth + 1)
+        loose: list[str] = []
         for keyword, value in schema.items():
             if keyword in DEFINITIONS or keyword in _NAMES:
                 continue
@@ -126,36 +124,34 @@ class _Inliner:
             if keyword in REFERRING and isinstance(value, str):
                 self.cuts += 1
             else:
-                result.update(map_children({keyword: value}, write))
+                result.update(map_children({keyword: value}, partial(self.write, targets=targets)))
             if self.cuts > before:
-                cut.append(keyword)
-        for keyword in cut:
+                loose.append(keyword)
+        for keyword in loose:
             _loosen(result, keyword)
         return result
 
-    def _replace(self, schema: JSONObject, target: JSONObject | bool, open_now: tuple[int, ...], depth: int) -> JSON:
-        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        written: JSON
+    def _replace(self, schema: JSONObject, target: JSONObject | bool, targets: tuple[int, ...]) -> JSON:
         before = self.cuts
-        if isinstance(target, dict) and (id(target) in open_now or self.count > MAX_INLINED):
-            self.cuts += 1
-            written = {"description": _RECURSION} if id(target) in open_now else {}
-        elif isinstance(target, dict):
-            written = self.write(target, (*open_now, id(target)), depth + 1)
-        else:
-            written = target
+        written: JSON = target
+        if isinstance(target, dict):
+            is_recursive = id(target) in targets
+            if is_recursive or self.count > MAX_INLINED:
+                self.cuts += 1
+                written = {"description": _RECURSION} if is_recursive else {}
+            else:
+                written = self.write(target, (*targets, id(target)))
+        is_cut = self.cuts > before
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         if not beside.keys() - DEFINITIONS:
             return written
-        cut = self.cuts > before
-        rest = self._write_parts(beside, open_now, depth)
-        if cut:
+        rest = self._write_parts(beside, targets)
+        if is_cut:
             _loosen(rest, "$ref")
-        if isinstance(written, dict) and not rest.keys() - _ANNOTATIONS:
-            # Annotations beside a reference describe this use, so they win over those of the definition.
+        if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
+            # Annotations beside a reference describe this use, so they take precedence over those of the definition.
             return {**written, **rest}
-        rest.setdefault("allOf", [])
-        parts = rest["allOf"]
-        rest["allOf"] = [*parts, written] if isinstance(parts, list) else [written]
+        add_to_all_of(rest, written)
         return rest
 
 
@@ -169,18 +165,16 @@ def _loosen(schema: JSONObject, keyword: str) -> None:
         schema["contains"] = True
         schema.pop("maxContains", None)
     elif keyword == "oneOf":
-        branches = schema.pop("oneOf")
-        parts = schema.get("allOf")
-        schema["allOf"] = [*(parts if isinstance(parts, list) else []), {"anyOf": branches}]
+        add_to_all_of(schema, {"anyOf": schema.pop("oneOf")})
 
 
 __all__ = ["Problem", "Validator", "check_schema", "inline_refs"]
 
 MAX_EXPANSION: Final = 5_000_000
-"""Schemas that one value may be checked against at worst: `$ref`s to `$ref`s can multiply."""
+"""How many schemas a schema may have with its references written out: `$ref`s to `$ref`s can multiply."""
 
 MAX_CHAIN: Final = 500
-"""Length of a chain of nested and referenced schemas: validators follow it on the machine's stack."""
+"""Length of a chain of nested and referenced schemas. Validators follow it recursively."""
 
 HERE_WORK: Final = 200_000_000
 """Weight of a schema times bytes of a value for a check in this process: at worst 0.25 s, usually a tenth of that. A
@@ -190,7 +184,7 @@ SECONDS_BLOCKED: Final = 1.0
 """Seconds for a check in a worker if nothing can be awaited."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""Seconds that such checks and explanations may block in total: a plan may contain 10,000 of them."""
+"""Seconds that such checks and explanations may block in total. A plan may contain 10,000 of them."""
 
 BLOCKED_SHARE: Final = 0.05
 """Seconds that are added to this budget per second."""
@@ -215,8 +209,9 @@ _CACHED: Final = 1024
 
 _PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
-"""Weight of a schema for which no value within the bounds is costly."""
+"""Weight of a schema up to which no value within the bounds is costly."""
 
+_LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
 _REPEATED: Final = re.compile(r"\{(?:\d*,)?(\d{1,6})\}")
 
@@ -233,9 +228,9 @@ class _Compiled:
     """A compiled schema, and what checking a value against it may cost.
 
     Attributes:
-        valid: jsonschema-rs's validator.
-        weight: steps for each part of a value, at worst; see `_weigh`.
-        is_recursive: whether it refers to itself: the steps of an explanation may double with each level.
+        valid: the validator of jsonschema-rs.
+        weight: the largest number of steps for each part of a value; see `_weigh`.
+        is_recursive: the schema refers to itself, so each level may double the steps of an explanation.
     """
 
     valid: jsonschema_rs.Validator
@@ -251,7 +246,7 @@ class Blocking:
     """The budget of seconds for checks that block because nothing can be awaited. Thread-safe.
 
     Args:
-        clock: seconds of a monotonic clock.
+        clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -261,7 +256,7 @@ class Blocking:
         self._then = clock()
 
     def left(self) -> float:
-        """Seconds that are left."""
+        """Return the seconds that are left."""
         with self._lock:
             now = self._clock()
             self._left = min(BLOCKED_IN_SUM, self._left + (now - self._then) * BLOCKED_SHARE)
@@ -269,16 +264,16 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """As `workers.wait`, for at most the seconds that are left.
+        """Call `workers.wait`, for at most the seconds that are left.
 
         Raises:
-            LimitExceededError: as `workers.wait`; also where nothing is left.
+            LimitExceededError: as `workers.wait`; also if no time is left.
         """
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
             raise LimitExceededError(
-                f"{what}: not checked, since checks that take long have held up everybody for {BLOCKED_IN_SUM:g} s "
-                "already; try again later, or give such values by reference"
+                f"{what}: not checked, because slow checks have already blocked this process for {BLOCKED_IN_SUM:g} s; "
+                "try again later, or give such values by reference"
             )
         begun = self._clock()
         try:
@@ -289,18 +284,18 @@ class Blocking:
 
 
 blocking: Final = Blocking()
-"""Of this process: everything in its event loop waits for such a check."""
+"""The budget of this process. Everything in the event loop waits for such a check."""
 
 
 class Validator:
-    """A JSON Schema ready to hold values against.
+    """Checks values against a JSON Schema.
 
-    2020-12 unless `$schema` names an older draft. Formats are annotations, not assertions. Nothing is fetched: a
-    `$ref` must name a place in the schema itself or a published meta-schema. Patterns are matched in linear time or
-    within a bound. The schema is compiled at the first use, and kept for every Validator of the same content.
+    The draft is 2020-12 unless `$schema` names an older one. Formats are annotations, not assertions. Nothing is
+    fetched: a `$ref` must point into the schema itself or to a published meta-schema. Patterns are matched in linear
+    time or within a bound. The schema is compiled at the first use, once for all Validators with the same content.
 
     Args:
-        schema: the schema; not copied, so not to be changed afterwards.
+        schema: the schema. It is not copied, so it must not be changed afterwards.
         what: what the values are, for error messages ("parameters of git_log").
     """
 
@@ -315,7 +310,7 @@ class Validator:
         """Compile the schema now.
 
         Raises:
-            SchemaError: the schema is invalid or refers to what is not in it; the message names the place.
+            SchemaError: the schema is invalid or refers to something outside it; the message names the place.
             LimitExceededError: the schema is too large or too deep.
         """
         self._compiled = _compile(self.schema, self.what)
@@ -323,22 +318,21 @@ class Validator:
     @property
     def _own(self) -> _Compiled:
         if self._compiled is None:
-            self.compile()
-            assert self._compiled is not None
+            self._compiled = _compile(self.schema, self.what)
         return self._compiled
 
     def is_costly(self, value: JSON) -> bool:
-        """Whether holding the value against the schema may take more than `HERE_WORK`.
+        """Return True if checking the value may take more than `HERE_WORK`.
 
         Raises:
             SchemaError, LimitExceededError: as `compile`.
         """
         weight = self._own.weight
-        # The shortest way out for nearly all values: most of them are a few kilobytes.
+        # Most schemas are light, so the size of the value is rarely needed.
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
 
     def is_valid(self, value: JSON) -> bool:
-        """Whether the value satisfies the schema; what is not JSON does not. A costly check blocks, at most a second.
+        """Return True if the value is JSON and satisfies the schema. A costly check blocks for at most a second.
 
         Raises:
             SchemaError, LimitExceededError: as `compile`; also a check that takes longer than that.
@@ -351,11 +345,11 @@ class Validator:
             return False
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
-        """Nothing, where the value satisfies the schema. A costly check blocks for a second at most.
+        """Check that the value satisfies the schema. A costly check blocks for at most a second.
 
         Args:
             value: the value.
-            briefly: do not look for reasons, which takes far longer than the check.
+            briefly: do not look for the reasons of a mismatch, which takes far longer than the check.
 
         Raises:
             ValueMismatchError: it does not; the message lists the first problems as "path: found X, expected Y".
@@ -365,15 +359,15 @@ class Validator:
         """
         if not self.is_valid(value):
             if briefly:
-                raise self._mismatch([Problem("", show(value), "a value that fits the schema")])
+                raise self._mismatch([Problem(show(value), "a value that fits the schema")])
             raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
-        """As `check`, without blocking: a costly check is made in a worker, for as long as one call may compute.
+        """Check as `check` does, without blocking. A costly check runs in a worker for at most `worker.SECONDS`.
 
         Raises:
             ValueMismatchError, InvalidJSONError, SchemaError, LimitExceededError: as `check`.
-            WorkerError: there is no worker to check it.
+            WorkerError: no worker can check it.
         """
         if not self.is_costly(value):
             if self.is_valid(value):
@@ -397,7 +391,7 @@ class Validator:
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Why the value does not satisfy the schema; empty where it does. Blocks as `check`.
+        """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks as `check`.
 
         Raises:
             InvalidJSONError, SchemaError, LimitExceededError: as `check`.
@@ -430,17 +424,17 @@ class Validator:
 
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
-    """Why a value does not satisfy a schema, without a bound on time."""
+    """Return the reasons why a value does not satisfy a schema, without a bound on time."""
     # Importing this imports jsonschema, which takes 0.1 s.
     from ideabridge.tools.explain import explain
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
         return explain(compiled.valid, schema, value)
-    # Of a value too large to collect all its errors (a million items that each fail take 16 s), a sample.
-    cut: list[tuple[str | int, ...]] = []
+    # A million items that each fail would take 16 s, so only a sample of a large value is explained.
+    cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
-        # A problem at or above a place that was cut may come from the cut.
+        # A problem at a shortened array or above it may come from the shortening.
         found = explain(compiled.valid, schema, sample)
         whole = [p for p in found if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
@@ -449,32 +443,31 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
 
 def valid_here(schema: JSONObject, value: JSON) -> bool:
-    """In a worker: whether a value satisfies a schema."""
+    """Return True if a value satisfies a schema. Runs in a worker."""
     return _compile(schema, "the schema").valid.is_valid(value)
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """In a worker: the first problems of a value that does not satisfy a schema; null for each further one."""
-    found = _explained(_compile(schema, "the schema"), schema, value)
-    first: list[JSON] = [[one.path, one.found, one.expected, list(one.place), one.hint] for one in found[:_PASSED_ON]]
-    return [*first, *([None] * (len(found) - len(first)))]
+    """Return the first problems of a value, and null for each further one. Runs in a worker."""
+    problems = _explained(_compile(schema, "the schema"), schema, value)
+    first: list[JSON] = [[one.found, one.expected, list(one.place), one.hint] for one in problems[:_PASSED_ON]]
+    return [*first, *([None] * (len(problems) - len(first)))]
 
 
 def _read(answer: JSON) -> list[Problem]:
-    """The problems from the answer of `problems_here`; empty ones for those that it only counts."""
-    assert isinstance(answer, list)
+    """Return the problems in the answer of `problems_here`, with an empty one for each null."""
     return [
-        Problem("", "", "") if one is None else Problem(one[0], one[1], one[2], tuple(one[3]), one[4])
+        Problem("", "") if one is None else Problem(one[0], one[1], tuple(one[2]), one[3])
         for one in cast("list[Any]", answer)
     ]
 
 
 def _unexplained(value: JSON) -> Problem:
-    return Problem("", show(value), "a value that fits the schema (too large to say more)")
+    return Problem(show(value), "a value that fits the schema (too large to say more)")
 
 
 def _size(value: JSON) -> int:
-    """Bytes of the value as JSON; 1 for what is not JSON."""
+    """Return the bytes of the value as JSON; 1 if it is not JSON."""
     try:
         return len(encode(value))
     except InvalidJSONError:
@@ -491,7 +484,8 @@ def _nodes(value: JSON, limit: int) -> int:
     return sum(1 for _ in islice(values_in(value), limit))
 
 
-def _sample(value: JSON, place: tuple[str | int, ...], cut: list[tuple[str | int, ...]]) -> JSON:
+def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
+    """Return a copy of `value` with shortened arrays, and add the places of these arrays to `cut`."""
     if isinstance(value, list):
         if len(value) > _SAMPLE:
             cut.append(place)
@@ -513,9 +507,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
             _compiled.move_to_end(key)
             return found
     weight, is_recursive = _weigh(schema, what)
-    declared = schema.get("$schema")
-    name = declared.split("://", 1)[-1].rstrip("#") if isinstance(declared, str) else ""
-    factory = _DRAFTS.get(name, jsonschema_rs.Draft202012Validator)
+    factory = _DRAFTS.get(draft_of(schema), jsonschema_rs.Draft202012Validator)
     _check_patterns(schema, what)
     try:
         valid = factory(schema, validate_formats=False, offline=True, pattern_options=PATTERNS)
@@ -532,23 +524,23 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 
 
 def _check_patterns(schema: JSONObject, what: str) -> None:
-    """Refuse a schema whose patterns take too long to compile: one takes 30 ms at most, and there may be thousands."""
+    """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and there may be thousands."""
     patterns: list[str] = []
     for _, part in schemas_in(schema):
         pattern, named = part.get("pattern"), part.get("patternProperties")
         patterns += [pattern] if isinstance(pattern, str) else []
         patterns += named if isinstance(named, dict) else []
-    unlike = dict.fromkeys(patterns)
-    if sum(map(_pattern_weight, unlike)) <= _PLAIN_CHARACTERS:
+    distinct = dict.fromkeys(patterns)
+    if sum(map(_pattern_weight, distinct)) <= _PLAIN_CHARACTERS:
         return
-    # The time of this thread: whatever else the machine does, the same schema is refused or not.
+    # The time of this thread, so that the load of the machine does not matter.
     deadline = time.thread_time() + _PATTERNS_SECONDS
-    for pattern in unlike:
+    for pattern in distinct:
         with suppress(ValueError):
-            # One that is invalid is named with its place when the whole is compiled.
+            # An invalid pattern is reported with its place when the whole schema is compiled.
             jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=PATTERNS)
         if time.thread_time() > deadline:
-            raise LimitExceededError(f"{what}: the patterns of the schema ({len(unlike):,}) take too long to compile")
+            raise LimitExceededError(f"{what}: the patterns of the schema ({len(distinct):,}) take too long to compile")
 
 
 def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
@@ -572,12 +564,12 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 
 
 def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
-    """(weight, whether it is recursive) of a schema; refuses one that, with its local references written out, is beyond
-    all measure.
+    """Return (weight, whether it is recursive) of a schema. Refuse one that is too large or too deep with its local
+    references written out.
 
-    The weight bounds the steps that any one part of a value takes: of the schemas of properties one applies to a part,
-    of all others each. jsonschema-rs remembers what it found out at a reference, so recursion multiplies nothing there.
-    Python's stack is spared: a chain of references can be longer than it is deep.
+    The weight bounds the steps for any one part of a value: of the schemas of properties only one applies to a part, of
+    all others each does. jsonschema-rs remembers its results at references, so recursion multiplies nothing there. A
+    chain of references can be longer than Python's stack, so this function is not recursive.
     """
     sizes: dict[int, int] = {}
     weights: dict[int, int] = {}
@@ -589,13 +581,13 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
         item, parts = stack.pop()
         mark = id(item)
         if parts is None:
-            # Recursion ends with the value: a schema that is being counted counts as one.
+            # Recursion ends with the value, so a schema inside itself counts as one.
             if mark in open_now:
                 is_recursive = True
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)
-            # Definitions count where they are referred to.
+            # Definitions count where references use them.
             inside = ((place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS)
             parts = [(keyword, child) for keyword, child in inside if isinstance(child, dict)]
             pointer = item.get("$ref")
@@ -610,13 +602,13 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
             depths[mark] = 1 + max((depths.get(id(part), 1) for _, part in parts), default=0)
             weights[mark] = _own_weight(item) + _weight_of_parts(parts, weights)
             if depths[mark] > MAX_CHAIN:
-                raise LimitExceededError(f"{what}: the schema refers on and on, through more than {MAX_CHAIN} parts")
+                raise LimitExceededError(f"{what}: the schema has a chain of references of more than {MAX_CHAIN} parts")
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
                     f"{what}: the schema with its references written out has more than {MAX_EXPANSION:,} parts"
                 )
     if any(not target.startswith("#/") and target != "#" for _, _, target in _references(schema)):
-        # By an anchor, an `$id`, or dynamic: what they multiply is not followed here.
+        # References by anchor or `$id`, and dynamic ones, are not followed here.
         return _ENDLESS, True
     return weights[id(schema)], is_recursive
 
@@ -634,12 +626,10 @@ def _weight_of_parts(parts: list[tuple[str | int, JSONObject]], weights: dict[in
 
 
 def _own_weight(schema: JSONObject) -> int:
-    """What the keywords of one schema take for one part of a value, without the schemas inside."""
+    """Return the steps of one schema, without the schemas inside, for one part of a value."""
     weight = 1 + len(schema)
     for keyword, value in schema.items():
-        if keyword in ("properties", "required", "dependentRequired", "dependencies") and isinstance(
-            value, dict | list
-        ):
+        if keyword in _LISTS_OF_NAMES and isinstance(value, dict | list):
             weight += len(value)
         elif keyword in ("enum", "const"):
             weight += _nodes(value, MAX_EXPANSION)
@@ -651,7 +641,7 @@ def _own_weight(schema: JSONObject) -> int:
 
 
 def _pattern_weight(pattern: str) -> int:
-    """Steps for one character: most patterns are matched in linear time, others within a bound on going back."""
+    """Return the steps for one character. Most patterns take linear time, the others backtrack within a bound."""
     if _GOES_BACK.search(pattern):
         return 100_000
     weight = len(pattern)

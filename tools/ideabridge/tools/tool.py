@@ -15,13 +15,7 @@ from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
-from ideabridge.tools.keywords import Place, map_schemas, references_in, show, show_path
-
-ANNOTATION_KEYWORDS: Final = frozenset(
-    {"title", "description", "examples", "default", "$comment", "deprecated", "readOnly", "writeOnly"}
-)
-"""Keywords that describe values without constraining them, like `x-...`. A changed `default` is reported and does not
-block: it says what the server does without a value, and the server may change that at any time."""
+from ideabridge.tools.keywords import ANNOTATIONS, Place, map_schemas, references_in, show, show_path
 
 _SETS: Final = frozenset({"required", "enum", "type"})
 """Keywords whose array is a set. Some servers change its order with each start."""
@@ -54,7 +48,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    return keyword in ANNOTATION_KEYWORDS or keyword.startswith("x-")
+    # Also `default`: it says what the server does without a value, and the server may change that at any time.
+    return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
 def _own_constraints(schema: JSONObject) -> JSONObject:
