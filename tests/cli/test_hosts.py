@@ -15,8 +15,14 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from ideabridge.bridge.trust import trust_file
-from ideabridge.server.hosts.document import read_document
-from ideabridge.server.hosts.host import HOSTS, CommentedHostFileError, HostEnvironment, HostFileError, find_host
+from ideabridge.server.hosts.host import (
+    HOSTS,
+    CommentedHostFileError,
+    HostEnvironment,
+    HostFileError,
+    find_host,
+    read_document,
+)
 from ideabridge.server.hosts.translate import hide, is_ourselves, translate
 from ideabridge.server.main import main
 from tests.trusting import write_trusted

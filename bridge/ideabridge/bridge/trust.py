@@ -95,6 +95,28 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return data
 
 
+def write_own(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file in one step: readers, and a system that fails, see either the old content or all of `text`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import tempfile  # its import takes time, which commands that write nothing save
+
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
 @contextmanager
 def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     """A file, open, and what the system says of exactly this one.
@@ -501,19 +523,7 @@ def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
         key: {"digests": dict(one.digests), "variables": sorted(one.variables), "at": one.at}
         for key, one in sorted(trusted.items())
     }
-    import tempfile  # takes time that only a change of trust has
-
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"version": 1, "files": files}, file, indent=1)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    write_own(path, json.dumps({"version": 1, "files": files}, indent=1))
 
 
 @contextmanager

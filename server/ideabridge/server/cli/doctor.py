@@ -270,8 +270,7 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 
 def _hosts(found: _Findings, project: Path) -> None:
-    from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment
+    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_document
 
     places = HostEnvironment(project=project)
     for host in HOSTS:

@@ -265,8 +265,7 @@ def import_modules(
     from ideabridge.bridge.configuration import is_user_file
     from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command, trust_file
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
-    from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.host import HostEnvironment, find_host
+    from ideabridge.server.hosts.host import HostEnvironment, find_host, read_document
 
     chosen = find_host(host)
     target = _target(options, FILE_NAME)

@@ -201,8 +201,13 @@ def install(
 
     The host then starts this very program, by its absolute path. Everything else in the file stays.
     """
-    from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.host import SERVER_NAME, CommentedHostFileError, HostEnvironment, find_host
+    from ideabridge.server.hosts.host import (
+        SERVER_NAME,
+        CommentedHostFileError,
+        HostEnvironment,
+        find_host,
+        read_document,
+    )
 
     chosen = find_host(host)
     places = HostEnvironment(project=options.folder())

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -142,6 +141,8 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
     Raises:
         UsageError: it cannot be written, or is there and no plain file.
     """
+    from ideabridge.bridge.trust import write_own
+
     where = f"{option}: {path}" if option else str(path)
     try:
         kind = _kind(path)
@@ -153,16 +154,7 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if kind not in ("absent", "file"):
             raise UsageError(f"{where} is a {kind}, which is not written to")
-        number, made = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(made).replace(path)
-        except BaseException:
-            Path(made).unlink(missing_ok=True)
-            raise
+        write_own(path, text)
     except OSError as error:
         raise UsageError(f"{where} cannot be written: {error.strerror or error}") from None
 

@@ -9,8 +9,16 @@ from typing import Literal
 
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.modules.settings import adapt
-from ideabridge.server.hosts.document import HostDocument, read_document
-from ideabridge.server.hosts.host import CommentedHostFileError, Host, HostEnvironment, HostFile, HostFileError, Scope
+from ideabridge.server.hosts.host import (
+    CommentedHostFileError,
+    Host,
+    HostDocument,
+    HostEnvironment,
+    HostFile,
+    HostFileError,
+    Scope,
+    read_document,
+)
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
 from ideabridge.tools.encoding import JSON, JSONObject
 
