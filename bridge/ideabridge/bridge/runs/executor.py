@@ -1,15 +1,16 @@
-"""Executor: runs one call, here or at its module."""
+"""Executor: runs one call, in this process or at its module, and bounds the results of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Protocol, cast
+from typing import cast
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.modules.modules import Modules
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import (
@@ -25,20 +26,14 @@ from ideabridge.tools.toolbox import Toolbox
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
-RESULT_BYTES = 8 * 1024 * 1024
-"""How many bytes of JSON one result may have."""
-
-RUN_BYTES = 256 * 1024 * 1024
-"""How many bytes of JSON the results of one run may have together."""
-
 PATIENCE = 30.0
-"""For how many seconds of an outage of its module a call waits: a run may go on before its modules have come up."""
+"""Seconds that a call waits for a module that is not up: a run may continue before its modules have connected."""
 
 _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""About how many bytes of memory the results of all runs of one caller may take that are at hand."""
+"""About how many bytes of memory the results of all runs of one caller may take."""
 
 _MEMORY_STEP = 4 * 1024 * 1024
 _SMALL_RESULT = 16 * 1024
@@ -48,17 +43,17 @@ _LARGE_NODES = 10_000
 
 
 class Kept:
-    """How many bytes of results a run keeps, in memory and in its journal; those of its rooms are among them.
+    """Counts the bytes of results that a run and its rooms keep, in memory and in journals.
 
     Args:
-        most: how many it may keep.
+        most: how many bytes it may keep.
         beside: about how many bytes of memory the results of the caller's other runs take.
 
     Attributes:
         memory: about how many bytes of memory its results take.
     """
 
-    def __init__(self, most: int = RUN_BYTES, beside: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, most: int, beside: Callable[[], int]) -> None:
         self.memory = 0
         self._most = most
         self._beside = beside
@@ -66,33 +61,26 @@ class Kept:
         self._looked_at = 0
 
     def note(self, size: int) -> None:
-        """So many more are kept already."""
+        """Add bytes that a journal already contains."""
         self._bytes += size
         self.memory += size
 
     def expect_room(self, tool: str) -> None:
-        """Refuse a call whose result could not be kept.
-
-        Raises:
-            LimitExceededError: nothing more is kept.
-        """
+        """Refuse a call if nothing more can be kept. Raises `LimitExceededError`."""
         if self._bytes >= self._most:
             raise LimitExceededError(f"{tool} is not run: {self._why()}")
 
-    def take(self, size: int, tool: str, memory: int = 0) -> None:
-        """Keep one more result.
+    def take(self, size: int, tool: str, memory: int) -> None:
+        """Count one more result. Raises `ResultLimitError` if it is too large.
 
         Args:
             size: its bytes as JSON.
-            tool: the tool it is of, for messages.
+            tool: the tool that returned it, for messages.
             memory: about how many bytes of memory it takes.
-
-        Raises:
-            ResultLimitError: it is too much.
         """
         if self._bytes + size > self._most:
             raise ResultLimitError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
-        # The other runs are looked at now and then: there may be hundreds.
+        # The other runs, of which there may be hundreds, are counted only from time to time.
         if self.memory + memory - self._looked_at > _MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
@@ -109,47 +97,34 @@ class Kept:
         return f"the results of this run have {self._bytes:,} bytes; at most {self._most:,} are kept (limits.run_bytes)"
 
 
-class RemoteTools(Protocol):
-    """What the executor needs of the modules."""
-
-    async def call(
-        self,
-        module: str,
-        tool_name: str,
-        arguments: JSONObject,
-        *,
-        timeout: float | None = None,
-        progress: ProgressCallback | None = None,
-        run: Hashable = None,
-        asker: Asker | None = None,
-        meant: Tool | None = None,
-        patience: float | None = None,
-    ) -> JSON:
-        """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
-        ...
-
-
 class CallContext:
-    """What an activity is told and may do besides its parameters: an `ActivityContext`."""
+    """The `ActivityContext` of one call, and what the executor needs besides.
+
+    Attributes:
+        run: identifies the run for the call's module.
+        asker: takes the questions of the call's module.
+        kept: bounds the results of the run.
+        chosen: the path of `p || q` that the activity has chosen.
+    """
 
     def __init__(
         self,
         effect: Execute,
         on_progress: ProgressCallback,
         on_message: Callable[[JSONObject], None],
-        run: Hashable = None,
-        asker: Asker | None = None,
-        kept: Kept | None = None,
+        run: Hashable,
+        asker: Asker | None,
+        kept: Kept,
     ) -> None:
         self.run = run
         self.asker = asker
-        self.kept = Kept() if kept is None else kept
+        self.kept = kept
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
         self._is_clean = effect.is_clean
         if self._is_clean:
-            # Of the run it is called from, the code knows the parameters and the imports alone.
+            # In a clean room the code sees only the parameters and the imports.
             self.instance, self.output_paths = None, ()
             if effect.imports:
                 self.call["_imports"] = {format_reference(path): normalise(value) for path, value in effect.imports}
@@ -159,7 +134,7 @@ class CallContext:
         self._on_message = on_message
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress of the call to whoever watches the run."""
+        """Report progress of the call to the watchers of the run."""
         await self._on_progress(progress, total, message)
 
     def add_message(self, message: JSONObject) -> None:
@@ -179,24 +154,24 @@ class CallContext:
 
 
 class Executor:
-    """Runs calls: activities of a toolbox here, tools of modules there.
+    """Runs calls: activities of a toolbox in this process, tools of modules remotely.
 
     Args:
-        toolbox: the activities.
-        modules: the configured servers; None where there are none.
+        toolbox: contains the activities.
+        modules: the configured servers.
         mask: replaces secrets in text that may reach a mind.
-        redact: replaces them in the results of activities; modules see to their own.
-        result_bytes: bound on one result, in bytes of JSON.
+        redact: replaces them in the results of activities; modules do so themselves.
+        result_bytes: most bytes of JSON in one result.
     """
 
     def __init__(
         self,
         toolbox: Toolbox,
-        modules: RemoteTools | None = None,
+        modules: Modules,
         *,
-        mask: Callable[[str], str] = str,
-        redact: Callable[[JSON], JSON] = lambda value: value,
-        result_bytes: int = RESULT_BYTES,
+        mask: Callable[[str], str],
+        redact: Callable[[JSON], JSON],
+        result_bytes: int,
     ) -> None:
         self._toolbox = toolbox
         self._modules = modules
@@ -205,21 +180,21 @@ class Executor:
         self._result_bytes = result_bytes
 
     def has(self, tool: Tool) -> bool:
-        """Whether there is code here for a tool of our own."""
+        """True if this process has a tool of the toolbox."""
         try:
             return self._toolbox.activity_for(tool) is not None
         except UnknownToolError:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """How a tool of our own is other here than it was; None: it is the same, or ideabridge's own."""
+        """How a tool of the toolbox has changed; None if it has not, or is built in."""
         now = self._toolbox.tools.get(tool.name)
         if now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
             return None
         return "; ".join(differences(tool.essence, now.essence))
 
-    async def execute(self, effect: Execute, context: CallContext, on_progress: ProgressCallback) -> JSON:
-        """The result of a call.
+    async def execute(self, effect: Execute, context: CallContext) -> JSON:
+        """Run a call, and return its result.
 
         Raises:
             IdeabridgeError: the call failed; the message may be shown to a mind once masked.
@@ -238,15 +213,12 @@ class Executor:
             except IdeabridgeError as error:
                 raise ActivityError(f"not run: {error}") from None
         if tool.module is not None:
-            if self._modules is None:
-                raise UnknownToolError(f"module {tool.module!r} is not configured here")
-            # The module puts its own names back where a parameter was renamed.
-            name = tool.remote_name or tool.name
+            # The module restores the names of renamed parameters.
             value = await self._modules.call(
                 tool.module,
-                name,
+                tool.remote_name or tool.name,
                 effect.parameters,
-                progress=on_progress,
+                progress=context.progress,
                 run=context.run,
                 asker=context.asker,
                 meant=tool,
@@ -261,7 +233,7 @@ class Executor:
             if activity.copies:
                 value = await activity.run(effect.parameters, context)
             else:
-                # What it does to its arguments must not reach the state.
+                # A copy: the activity may change its arguments, and the state must not change.
                 parameters = normalise(effect.parameters)
                 value = normalise(
                     await activity.run(parameters if isinstance(parameters, dict) else {}, context),
@@ -274,17 +246,17 @@ class Executor:
             raise ResultLimitError(
                 f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
-        # It is written to each of the paths.
+        # It is written to each path.
         target = effect.call.target
         times = 1 if target is None else len(target.texts)
         context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
         return value
 
     def explain(self, error: Exception, tool: Tool | None = None) -> JSONObject:
-        """An error as a mind sees it: bounded, masked, without traces.
+        """An error as a mind sees it: bounded, masked, without traceback.
 
-        Its `kind` is `runtime`. Where it ends a call of a `tool` that may change something it is `unknown` if nobody
-        knows whether the call took effect, and `ran` if it ran and its result cannot be used.
+        Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if nobody knows
+        whether the call took effect, and `ran` if it ran but its result cannot be used.
         """
         text = str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
         masked = self._mask(text)
@@ -299,18 +271,18 @@ class Executor:
 
 
 def _memory_of(data: bytes | None, size: int) -> int:
-    """About how many bytes of memory a value takes, by its JSON; a text (None) takes its size."""
+    """About how many bytes of memory a value takes, estimated from its JSON; a text (None) takes its size."""
     if data is None:
         return size
     if size < _SMALL_RESULT:
         return 8 * size
-    # Objects, their members, arrays and items, by what CPython takes for each. Text in a value may hold these signs
-    # too, so that the sum is rather too large.
+    # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too, so the sum may be
+    # too large.
     return size + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
 
 
 def is_large(value: JSON) -> bool:
-    """Whether a value has many parts or a long text, without looking at all of it."""
+    """True if a value has many parts or long texts. It is not traversed further than needed."""
     stack: list[JSON] = [value]
     parts = characters = 0
     while stack:
@@ -328,7 +300,7 @@ def is_large(value: JSON) -> bool:
 
 
 def label(progress: Progress) -> str:
-    """How a call is named where a person watches: `git_log` or `git.git_log`."""
+    """The name of a call for people: `git_log` or `git.git_log`."""
     tool = progress.tool
     name = progress.replaced.name if progress.replaced is not None else progress.call.name
     return f"{tool.module}.{name}" if tool is not None and tool.module else name

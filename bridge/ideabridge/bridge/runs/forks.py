@@ -50,7 +50,7 @@ from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.runs import Runs
 from ideabridge.bridge.runs.starts import settings_under, start_plan
-from ideabridge.bridge.runs.turns import read_submission
+from ideabridge.bridge.runs.values import read_submission
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError

@@ -1,12 +1,12 @@
 """Run: one pass of the loop, as its callers see it.
 
-A run is a machine (what has happened), a runner (what happens next) and a driver (the lease under which this process
-may write its journal). A run that waits for somebody gives its lease back, and any process may take the next step.
-A call of a run can be answered by a run of its own, its room. A room has its own journal, is kept in `Run.rooms` of the
-run it belongs to, and counts as part of it: its status, approvals, requests and usage are those of the run as well.
+A run consists of a machine (what has happened), a runner (what happens next) and a driver (the lease under which this
+process may write its journal). A run that waits for somebody returns its lease, and any process may take the next step.
+A call of a run can be answered by another run, its room. A room has its own journal, is in `Run.rooms` of the run it
+belongs to, and counts as part of it: its status, approvals, requests and usage are those of the run as well.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
-    interrupted: the run cannot go on in this process; its journal stays as it is
+    interrupted: the run cannot continue in this process; its journal stays as it is
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
@@ -44,7 +45,10 @@ from ideabridge.bridge.loop.event import (
     Event,
     OfCall,
     Pattern,
+    RequestMade,
     RunEnded,
+    RunStarted,
+    SolutionProposed,
     SolutionRejected,
 )
 from ideabridge.bridge.loop.machine import Machine
@@ -56,6 +60,7 @@ from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
+from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.runs.offer import Offer
@@ -70,8 +75,6 @@ from ideabridge.bridge.runs.people import (
     read_decision,
 )
 from ideabridge.bridge.runs.runner import Runner, SaveIdea
-from ideabridge.bridge.runs.turns import TurnLog, digest_of_solution, read_submission, solution_of
-from ideabridge.bridge.runs.values import given_by, results_of, short_output, short_state, typed, value_at
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
@@ -85,7 +88,7 @@ RunStatus: TypeAlias = Literal[
 ]
 
 RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
-"""Called with every event of a room, and the room."""
+"""Called with a room and an event, for every event of the room."""
 
 _WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
@@ -95,12 +98,55 @@ _WITHOUT_RESULT: Final[dict[str, str]] = {
 """Why a run in this status has no result."""
 
 _NOTES: Final = 20
-"""How many decisions and notes an answer shows."""
+"""Most decisions, and most notes, in an answer."""
 
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
     " hand the solution in with submit_solution, run {run}, turn {turn}."
 )
+
+
+@dataclass(slots=True)
+class TurnLog:
+    """The turns of one run, folded from its events.
+
+    Attributes:
+        mind: the name of the run's mind; None: by turns.
+        why: why that mind was chosen, in words.
+        idea: id of the idea from which the run was made.
+        settled: hash of the Solution that settled each turn.
+        authors: (mind, model) of the Solution of each turn that was handed in.
+        rejected: the malformed answers to the current Request, oldest first.
+        refused: the malformed answers to every Request.
+    """
+
+    mind: str | None = None
+    why: str | None = None
+    idea: str | None = None
+    settled: dict[int, str] = field(default_factory=dict[int, str])
+    authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
+    refused: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
+    _planned: bool = False
+    _turn: int = 0
+
+    def take(self, event: Event) -> None:
+        """Note an event."""
+        match event:
+            case RunStarted():
+                self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
+                self.idea = event.idea
+            case RequestMade():
+                self.rejected, self._turn = [], event.step
+            case SolutionRejected():
+                self.rejected.append(event)
+                self.refused.setdefault(self._turn, []).append(event)
+            case SolutionProposed() if not self._planned:
+                turn = len(self.settled)
+                self.settled[turn] = values.digest_of_solution(event)
+                self.authors[turn] = (event.mind or "turns", event.model or "")
+            case _:
+                pass
 
 
 class _Host(Protocol):
@@ -124,24 +170,18 @@ class Run:
     """One run.
 
     Args:
-        run_id: its id.
         caller: who started it; others do not see it.
-        machine: new, or to be folded from its journal.
-        driver: the lease under which it is driven here.
-        host: the runs of this process.
-        kept: bounds the bytes of its results.
-        mind: answers its Requests; None: by turns.
-        parent: the run whose call it answers, where it is a room.
+        mind: answers its Requests; None: they are answered by turns.
+        parent: for a room, the run whose call it answers.
 
     Attributes:
-        runner: drives its machine.
         rooms: the runs that answer calls of it now, by call and item.
-        ending: rooms that end because their calls have ended without them.
+        ending: rooms that are ending because their calls have ended.
         room_watchers: called with every event of its rooms, at any depth; see `watching`.
-        people: sees to its approvals: an approver, and time-outs.
+        people: settles its approvals, by an approver or a time-out.
         idea: id of the last idea saved.
         active_seconds: how long it has been at work in this process.
-        turns: who answers, and what the journal holds of its turns.
+        turns: what its journal contains about its turns.
     """
 
     def __init__(
@@ -188,9 +228,7 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """Where the run stands, its rooms with it. A Request of a room is one of the run: whoever answers the run
-        answers it.
-        """
+        """The status of the run with its rooms. A Request of a room is a Request of the run, too."""
         machine = self.machine
         if self.runner.lost is not None:
             return "interrupted"
@@ -198,52 +236,48 @@ class Run:
             return "running"
         if machine.phase == "ended":
             return cast("RunStatus", machine.status or "failed")
-        # Rooms that are about to open ask together with those that are open: whoever answers sees all their requests.
+        # Rooms that are about to open are waited for, so that all their Requests are reported together.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
-            return "running" if self._is_being_decided else "needs_approval"
+            # An approver may be deciding.
+            return "running" if any(one.people.deciding for one in self._with_rooms()) else "needs_approval"
         return "running"
 
     @property
     def is_behind(self) -> bool:
-        """Whether the journal of the run, or of a room of it, does not hold yet what has happened: nobody is shown
-        that.
-        """
-        if self.runner.is_behind:
-            return True
-        return bool(self.rooms or self.ending) and any(room.is_behind for room in (*self.rooms.values(), *self.ending))
+        """True while the journal of the run, or of one of its rooms, lacks events. Nobody is shown these events."""
+        return any(one.runner.is_behind for one in self._with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
-        """Whether the run waits for somebody and any process may take it up. A run with a call that waits for an answer
-        to what its module asks stays with the process in which the call is at work.
+        """True if the run waits for somebody and any process may take it up. If the module of a running call waits for
+        an answer, the run stays with the process in which the call runs.
         """
-        return self._is_still and self.status != "running" and not self._has_module_question
+        return self._is_still and self.status != "running" and not any(one.people.parks for one in self._with_rooms())
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another process drives the run, or nobody does: nothing of it is at work here."""
+        """True if another process drives the run, or none does."""
         here = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
         return not here and self.runner.lost is None and self.machine.phase != "ended"
 
     @property
     def waits_in_journal(self) -> bool:
-        """Whether nothing moves in a run that was read from its journal. A call whose module had asked something was at
-        work in another process, and may have died with it.
+        """True if a run that was read from its journal only waits. If a module had asked something it does not: the
+        call ran in another process, and may have ended with it.
         """
         return self._is_still and not parked(self.machine.history)
 
     @property
     def _is_still(self) -> bool:
-        """Whether nothing moves in a run that is at work: not here, and in no room of it."""
+        """True if neither the run nor any of its rooms is at work here."""
         machine = self.machine
         if self.runner.is_behind:
             return False
         if machine.phase == "ended" or self.runner.lost is not None:
-            # What a room gave that has ended is still to be handed to its run; one that another process drives does not
-            # move here.
+            # The result of an ended room has still to be handed to its run. A lost room is at work elsewhere.
             return self.runner.lost is not None
         if machine.awaits_solution or machine.waits_for_people:
             return all(room._is_still for room in self.rooms.values())
@@ -251,44 +285,40 @@ class Run:
             return False
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
-    @property
-    def _is_being_decided(self) -> bool:
-        """Whether an approver is deciding on something, in the run or a room of it."""
-        return bool(self.people.deciding) or any(room._is_being_decided for room in self.rooms.values())
-
-    @property
-    def _has_module_question(self) -> bool:
-        """Whether a call of the run or of its rooms waits for an answer to what its module asks."""
-        return self.people.parks or any(room._has_module_question for room in self.rooms.values())
+    def _with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
+        """The run and its rooms, at any depth; `ending`: also those that are ending."""
+        yield self
+        for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
+            yield from room._with_rooms(ending=ending)
 
     @property
     def root(self) -> Run:
-        """The run it belongs to with all the rooms between: itself, where it is no room."""
+        """The run that a room, at any depth, belongs to; the run itself if it is no room."""
         return self if self.parent is None else self.parent.root
 
     @property
     def key(self) -> ExecutionKey:
-        """The call, and item, of its parent that it answers, where it is a room."""
+        """The call, and item, of its parent that a room answers."""
         return call_of_room(self.id)
 
     @property
     def is_orphan(self) -> bool:
-        """Whether the run is a room whose call has ended without it, as far as the run it belongs to is driven here."""
+        """True for a room whose call has ended without it, if the run it belongs to is driven here."""
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
             return False
         return parent.machine.phase == "ended" or self.key not in parent.machine.open_rooms or parent.is_orphan
 
     async def open_room(self, effect: Execute) -> None:
-        """See `DrivenRun.open_room`."""
+        """Open the room of a call that was started, and post its result."""
         await self._host.open_room(self, effect)
 
     def note_waiting(self) -> None:
-        """See `DrivenRun.note_waiting`."""
+        """Called when somebody begins to wait for a change of the run."""
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method of the run, again where the store cannot be written; see `Bridge.patiently`."""
+        """Call a method of the run, and repeat it while the store cannot be written; see `Bridge.patiently`."""
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
@@ -300,22 +330,21 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """Whether the store does not hold yet how the run, or a room of it, stands, and that nobody drives it."""
-        rooms = (*self.rooms.values(), *self.ending)
-        return bool(self.driver.unwritten) or any(room.is_being_left for room in rooms)
+        """True while writes of the run or of its rooms are queued: their status, or the return of their leases."""
+        return any(one.driver.unwritten for one in self._with_rooms(ending=True))
 
     def poke(self) -> None:
-        """Wake whoever waits for the run, or for the run that it is a room of."""
+        """Wake those who wait for the run, or for the run that it is a room of."""
         self.runner.poke()
         if self.parent is not None:
             self.parent.poke()
 
     def beat(self, seconds: float) -> None:
-        """Renew the lease of a run that is driven here, `seconds` after the last beat; end it when its time is up."""
+        """Renew the lease, `seconds` after the last beat, and end the run when its time is up."""
         try:
             kept = self.driver.renew()
         except StoreError:
-            # Nobody takes the run over before several beats are missing; later, it goes on where nobody has.
+            # Nobody takes the run over before several beats are missing; until then it stays here.
             return
         if not kept:
             self.driver.epoch = None
@@ -328,11 +357,11 @@ class Run:
 
     @contextlib.contextmanager
     def watching(self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None) -> Generator[None]:
-        """`with run.watching(...):` inside, the watchers are called with each event once the journal holds it.
+        """`with run.watching(...):` calls the watchers with each event after it is journaled.
 
         Args:
             watcher: called with every event of the run itself.
-            room_watcher: called with every event of its rooms, at any depth; None: nobody is.
+            room_watcher: called with every event of its rooms, at any depth.
         """
         self.runner.watchers.append(watcher)
         if room_watcher is not None:
@@ -351,12 +380,12 @@ class Run:
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
-        """The events of the run as its journal has them, until it has ended or is not driven here any more.
+        """The events in the run's journal, until the run has ended or cannot continue in this process.
 
-        While the run waits for somebody, the iteration waits too: whoever iterates may decide, or hand a solution in.
+        While the run waits for somebody, the iteration waits too; its body may decide, or hand in a solution.
 
         Args:
-            from_now: leave out what has happened already; else every iteration begins with the first event.
+            from_now: leave out the events until now; otherwise every iteration begins with the first event.
         """
         last = max((number for number, _ in self.driver.events()), default=0) if from_now else 0
         while True:
@@ -370,7 +399,7 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """The event with the name of its call's tool: of the tool that ran, if a person replaced the call."""
+        """The event with the name of its call's tool, or of the tool with which a person replaced the call."""
         if not isinstance(event, OfCall):
             return event
         progress = self.machine.history[event.call]
@@ -382,35 +411,30 @@ class Run:
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """What the run gives, once it has ended: its output; where none was asked for its state, or else the results.
+        """Wait for the end of the run, and return its output; without an output schema its state, or else the results.
 
         Args:
-            model: a pydantic model, or any type pydantic knows, to read it as; None: JSON.
+            model: the type to return, a pydantic model or any type that pydantic knows; None: JSON.
 
         Raises:
-            RunFailedError: it gave no output, calls failed where none was asked for, or it waits for somebody.
+            RunFailedError: the run has no output, or none was wanted and calls failed, or it waits for somebody.
             OutputTypeError: the output does not fit the model.
             ArgumentError: the model is no type.
         """
         check_type("model", model)
         status = await self.wait()
         if not self.machine.has_output and (status != "done" or self.errors()):
-            raise self._failure(status)
-        return self.given() if model is None else typed(self.given(), model)
-
-    def _failure(self, status: RunStatus) -> RunFailedError:
-        """Why the run has no result."""
-        errors = self.errors()
-        reason = self.runner.lost or self.machine.reason
-        lines = [f"run {self.id}: {_WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"]
-        text = "\n".join([*lines, *([rejection(errors)] if errors else [])])
-        return RunFailedError(text, self.id, status, [dict(error) for error in errors])
+            errors, reason = self.errors(), self.runner.lost or self.machine.reason
+            why = f"{_WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"
+            text = "\n".join([f"run {self.id}: {why}", *([rejection(errors)] if errors else [])])
+            raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
+        return self.given() if model is None else values.typed(self.given(), model)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
     @property
     def turn(self) -> int:
-        """The number of the Request at hand, from 0."""
+        """The number of the current Request, from 0."""
         return self.machine.step
 
     def submit(
@@ -430,26 +454,26 @@ class Run:
 
         Args:
             turn: the turn it answers.
-            raw: the solution, leniently read.
+            raw: the solution, which is read leniently.
             mind: who wrote it; None: the caller, by turns.
-            model: the model that did, as far as is known.
-            pattern: what its calls are to each other; such a group is always `strict`.
+            model: the model that wrote it, if known.
+            pattern: makes its calls a group, which is always `strict`.
             strict: run nothing unless all of it is well formed.
 
         Returns:
             What was read leniently, in words. The same solution for a settled turn changes nothing.
 
         Raises:
-            ValueMismatchError: it is not a solution at all.
+            ValueMismatchError: it is no solution.
             RejectedSolutionError: its calls are no array, are more than the run may list, or hold a secret; with
                 `strict` also where it is malformed. Nothing ran, and the turn stays open.
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        proposed, notes = read_submission(normalise(raw, what="the solution"), mind, model, pattern)
+        proposed, notes = values.read_submission(normalise(raw, what="the solution"), mind, model, pattern)
         settled = self.turns.settled.get(turn)
         if settled is not None:
-            if settled == digest_of_solution(proposed):
+            if settled == values.digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
@@ -458,15 +482,16 @@ class Run:
             errors = self.machine.check(proposed.calls, proposed.output, pattern=pattern)
         errors = errors or self.machine.check_count(len(proposed.calls))
         if errors:
-            self.drive(SolutionRejected(solution_of(proposed), list(errors)))
+            solution: JSONObject = {**(proposed.extra or {}), "calls": proposed.calls, "output": proposed.output}
+            self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
-        # Before it is driven: the step may end, and be saved, at once.
+        # Before it is driven: the step may end at once, and its idea be saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
 
     def reject(self, turn: int, answer: JSON, message: str) -> None:
-        """Note an answer to a turn in which no solution could be read: nothing ran, and the turn stays open.
+        """Journal an answer to a turn from which no solution could be read. Nothing runs, and the turn stays open.
 
         Raises:
             SettledTurnError, FinishedRunError: the turn is not open.
@@ -475,18 +500,18 @@ class Run:
         self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
     def drive(self, event: Event) -> None:
-        """Post an event under the lease; given back again where the run then waits for somebody."""
+        """Post an event under the lease, which is returned if the run then waits for somebody."""
         self._take("running")
         self.runner.post(event)
 
     def hold(self) -> None:
-        """Take the lease where nobody has it: a room of the run is at work here."""
+        """Take the lease, if nobody has it, because a room of the run is at work here."""
         with contextlib.suppress(InterruptedRunError):
             if self.machine.phase != "ended" and self.runner.lost is None and self.driver.epoch is None:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
-        """Take the lease, where this process does not hold it, and note how the run stands; both or neither."""
+        """Take the lease, if this process does not hold it, and note the status; both or neither."""
         if self.parent is not None:
             self.parent.hold()
         if self.driver.epoch is not None and status is None:
@@ -498,22 +523,22 @@ class Run:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Give the lease back while the run waits for somebody: any process may take it up then."""
+        """Called when no effect is due: return the lease if the run waits for somebody."""
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
-                # It runs out by itself where the store cannot be written.
+                # If the store cannot be written, the lease lapses.
                 self.driver.leave(None, None, self.poke)
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
             except StaleDriverError:
-                # Found out late: a room of it was given up because another process has gone on with both.
+                # Another process drives the run and its rooms, which only a room has noticed so far.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
 
     def moved(self) -> None:
-        """A room of it has opened, moved, or come to rest."""
+        """Called when a room of the run has opened, changed, or come to rest."""
         self.rest()
         self.runner.poke()
 
@@ -534,7 +559,7 @@ class Run:
 
     @property
     def requests(self) -> int:
-        """How many Requests minds have answered."""
+        """The number of Requests that minds have answered."""
         if self.machine.mode == "plan":
             return 0
         return max(len(self.turns.settled), self.machine.step + (1 if self.machine.phase == "ended" else 0))
@@ -552,43 +577,34 @@ class Run:
         plan: ObjectLike | JSON = None,
         reason: str | None = None,
     ) -> None:
-        """Settle the pending approval of this id; `Decision` describes the other arguments. The decision holds for
-        exactly what was asked about.
+        """Settle a pending approval; `Decision` describes the other arguments. The decision holds for exactly what was
+        shown.
 
         Raises:
-            DecisionError: no such approval is pending, it has no such choice, or what was given with it cannot hold.
+            DecisionError: no such approval is pending, it has no such choice, or the other arguments are invalid.
             FinishedRunError: the run has ended.
         """
         self.settle(approval, Decision(decision, call=call, reason=reason, by=by, value=value, plan=plan))
 
     def settle(self, approval: str, decision: Decision) -> None:
-        """Settle a pending approval; see `decide`, also for what it raises."""
+        """Settle a pending approval; see `decide`, also for the errors."""
         run, event = self.event_of(approval, decision)
         run.drive(event)
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
-        """The event of a decision, checked and not taken yet, and the run or room that is to take it; see `decide`."""
+        """Check a decision; return its event, and the run or room that is to take it. Raises as `decide` does."""
         self._expect_alive()
         check_text("approval", approval)
-        if "/" in approval:
-            room, own = self._room_of_approval(approval)
-            return room.event_of(own, decision)
-        return self, read_decision(self.machine, approval, decision, self._host.offer.catalogue)
-
-    def _room_of_approval(self, approval: str) -> tuple[Run, str]:
-        """The room that an approval named `CALL/approval` belongs to, and its name there.
-
-        Raises:
-            DecisionError: there is no such room, or it has ended.
-        """
-        name, _, rest = approval.partition("/")
+        name, nested, rest = approval.partition("/")
+        if not nested:
+            return self, read_decision(self.machine, approval, decision, self._host.offer.catalogue)
         for room in self.rooms.values():
             if room.call_name == name:
-                return room, rest
+                return room.event_of(rest, decision)
         raise DecisionError(f"no approval {approval[:100]!r} is pending: the room it was for has ended, or never was")
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that its machine does not see, with everything done so far."""
+        """End the run at a limit that its machine cannot see, with everything done so far."""
         self._take()
         self.runner.end_at_limit(reason)
 
@@ -597,7 +613,7 @@ class Run:
         self.end("cancelled", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run and its calls; what was done stays. Raises `InterruptedRunError`: another process drives it."""
+        """End the run and its calls; what was done stays. Raises `InterruptedRunError` if another process drives it."""
         if self.machine.phase == "ended":
             return
         self._expect_alive()
@@ -607,15 +623,15 @@ class Run:
     # -- what callers see --------------------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False) -> dict[str, Any]:
-        """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`; `whole`: no value is shortened."""
+        """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`; `whole`: without shortened values."""
         machine = self.machine
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}
         unwritten = self.unwritten
         if unwritten is not None:
-            # What is not in the journal could still be lost: nobody is shown it.
+            # Events that are not in the journal could still be lost, so nobody is shown them.
             return {**result, "errors": [], "notes": [unwritten]}
-        # Of a plan only rooms ask.
+        # In a plan only rooms ask.
         minded = self if machine.mode == "solve" else next(self.open_requests(), None)
         if minded is not None:
             name, why = minded.turns.mind or "turns", minded.turns.why
@@ -624,12 +640,12 @@ class Run:
         if reason:
             result["reason"] = reason
         if machine.has_output:
-            result["output"] = machine.output if whole else short_output(machine.output)
+            result["output"] = machine.output if whole else values.short_output(machine.output)
             if machine.mode == "solve" and machine.has_state:
-                result["state"] = machine.state if whole else short_state(machine)
+                result["state"] = machine.state if whole else values.short_state(machine)
         elif status != "needs_solution":
-            result["state"] = machine.state if whole else short_state(machine)
-            results = results_of(machine, whole=whole)
+            result["state"] = machine.state if whole else values.short_state(machine)
+            results = values.results_of(machine, whole=whole)
             if results:
                 result["results"] = results
         result["errors"] = [error if whole else shorten_literal(error) for error in self.errors()]
@@ -649,7 +665,7 @@ class Run:
         unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
         if unasked:
             result["notes"] = unasked[:_NOTES]
-        # By turns the host's model answers, and its tokens are the host's: the run spends none.
+        # By turns the host's model answers, and its tokens are not counted.
         spent = self.spent()
         in_rooms = machine.usage.requests + sum(room.spent().requests for room in self.rooms.values())
         result["usage"] = {
@@ -665,26 +681,20 @@ class Run:
         result: JSONObject = {"id": request.id}
         instructions = TURNS_INSTRUCTIONS
         if asking is not self:
-            # A request of a room is answered to the room: by turns, one model answers them all.
+            # By turns one model answers the requests of the run and of its rooms.
             result.update({"run": asking.id, "turn": asking.turn})
             instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {TURNS_INSTRUCTIONS}"
         return {**result, "instructions": instructions, "context": messages, "schema": request.schema}
 
     def summary(self) -> JSONObject:
-        """What the table of runs keeps of a run that has ended: `{"idea"?, "errors"?, "reason"?}`. What it gave is in
-        its journal.
-        """
+        """The summary of an ended run in the table of runs: `{"idea"?, "errors"?, "reason"?}`."""
         machine = self.machine
         found: JSONObject = {"idea": self.idea, "errors": len(machine.errors) or None, "reason": machine.reason}
         return {name: value for name, value in found.items() if value is not None}
 
     @property
     def state(self) -> JSONObject:
-        """The state as it stands; where there are instances, a map by instance.
-
-        Raises:
-            UnwrittenRunError: see `value`.
-        """
+        """The present state; with instances, a map by instance. Raises `UnwrittenRunError`, as `value` does."""
         self._expect_written()
         return self.machine.state
 
@@ -693,9 +703,9 @@ class Run:
         return self.machine.errors
 
     def pending(self) -> list[ApprovalRequest]:
-        """What the run and its rooms wait for a person to decide; `decide` takes each by its `approval`.
+        """The questions of the run and its rooms that wait for a person; `decide` takes each by its `approval`.
 
-        What an approver is deciding on right now is not in it.
+        Questions that an approver is deciding on are not among them.
         """
         found = self.people.requests()
         for room in self.rooms.values():
@@ -724,36 +734,36 @@ class Run:
 
     @property
     def plan(self) -> WaitingPlan | None:
-        """A lazy run's plan that waits to be accepted; None where none does."""
+        """The plan of a lazy run, while it waits to be accepted."""
         return waiting_plan(self.machine)
 
     def questions(self) -> list[Question]:
-        """What the run itself waits for people to answer."""
+        """The questions of the run itself that wait for people."""
         return questions(self.machine)
 
     def given(self) -> JSON:
-        """What the run gives as a function: its output; where none was asked for its state, or else the results."""
+        """The result of the run as a function: its output; without an output schema its state, or else the results."""
         self._expect_written()
-        return given_by(self.machine)
+        return values.given_by(self.machine)
 
     def value(self, text: str) -> Any:
-        """The value at a reference as it stands: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
+        """The present value at a reference: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
 
         Raises:
-            ReferenceSyntaxError: it is none.
-            UnknownPathError: nothing is there.
-            ArgumentError: it is not text.
-            UnwrittenRunError: the journal does not hold the last values yet; `await run.wait()` waits for that.
+            ReferenceSyntaxError: the text is no reference.
+            UnknownPathError: there is no value.
+            ArgumentError: the reference is not text.
+            UnwrittenRunError: the journal lacks the last values; `await run.wait()` waits for them.
         """
         check_text("reference", text)
         self._expect_written()
-        return value_at(self.machine, text)
+        return values.value_at(self.machine, text)
 
     @property
     def unwritten(self) -> str | None:
-        """Why the last events of the run, or of a room of it, are not in its journal yet; None: they are.
+        """Why the journal of the run, or of a room, lacks the last events; None if it has them.
 
-        Until then nothing follows from them, the run is `running`, and no value of it is shown.
+        Until it has them nothing follows from them, the run is `running`, and its values are not shown.
         """
         if not self.is_behind:
             return None
@@ -778,19 +788,16 @@ class Run:
 
     @property
     def call_name(self) -> str:
-        """The last part of a room's id, which names the call that it answers."""
+        """The last part of a room's id: the name of the call that it answers."""
         return self.id.rpartition(".")[2]
 
     def open_requests(self) -> Iterator[Run]:
-        """The runs that wait for a solution: the run itself, and those of its rooms, at any depth."""
-        if self.machine.awaits_solution and self.runner.lost is None:
-            yield self
-        for room in self.rooms.values():
-            yield from room.open_requests()
+        """Those of the run and its rooms, at any depth, that wait for a solution."""
+        return (one for one in self._with_rooms() if one.machine.awaits_solution and one.runner.lost is None)
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """What the run has used with all its rooms, those that have ended and those that are open; `under_way`: with
-        the usage so far of answers that are under way and about to be interrupted.
+        """The usage of the run and all its rooms, open or ended; `under_way`: with the usage so far of answers that are
+        about to be interrupted.
         """
         machine, own = self.machine, self.machine.usage
         made = machine.requests if machine.mode == "solve" else 0
@@ -812,7 +819,7 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """What open rooms that are about to end have used: the room of one call, or (None) all; None: nothing."""
+        """The usage of open rooms that are about to end: the room of one call, or (None) all. Without any, None."""
         total = Spending()
         for one, room in self.rooms.items():
             if key is None or one == key:
@@ -820,7 +827,7 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Why the run and its rooms may not go on; None: they may."""
+        """Why the run and its rooms must end; None while they are within the budget."""
         settings, spent = self.machine.settings, self.spent()
         if spent.requests > settings.requests:
             return f"{settings.requests:,} requests were made, the most a run and its rooms may make"
@@ -829,16 +836,16 @@ class Run:
         return spent.over(settings)
 
     def as_call(self) -> CallFinished:
-        """What a room that has ended gives the call it answers."""
+        """The event with which an ended room answers its call."""
         machine = self.machine
         index, item = self.key
         spent = self.spent().to_json()
         if machine.has_output or (machine.mode == "plan" and machine.status == "done" and not machine.errors):
-            return CallFinished(index, item, value=given_by(machine), spent=spent)
+            return CallFinished(index, item, value=values.given_by(machine), spent=spent)
         reason = f": {machine.reason}" if machine.reason else ""
         errors = f"\n{rejection(machine.errors)}" if machine.errors else ""
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[:4000]
-        # What may have taken effect in the room is not caught outside it either.
+        # An uncertain outcome in the room is uncertain outside it, too.
         kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.status is CallStatus.FAILED}
         kind = next((kind for kind in UNCERTAIN if kind in kinds), "runtime")
         return CallFinished(index, item, error={"kind": kind, "message": message}, spent=spent)
@@ -846,14 +853,24 @@ class Run:
     # -- ideas -------------------------------------------------------------------------------------------------
 
     def save_step(self, request: Request, outcome: str) -> SaveIdea:
-        """See `DrivenRun.save_step`. The parent is the idea of the step before, or the one that the run began from."""
+        """Make the function that saves the idea of a Solution that has run, together with the events of the next step.
+
+        The idea's parent is the idea of the step before, or the one that the run began from.
+
+        Args:
+            request: the Request that the Solution answers.
+            outcome: how the step ended; `open` if another Request follows.
+        """
         machine, host = self.machine, self._host
         solution = machine.solution
         idea = Idea(request.context, request.schema, solution.to_json())
         # Once the next Request is due, the machine counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
         tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))
-        mind, model = self._author(place - 1)
+        mind, model = "", ""
+        if machine.mode == "solve":
+            own = self.runner.mind
+            mind, model = self.turns.authors.get(place - 1, ("turns", "")) if own is None else (own.name, "")
         last = machine.usage.last or {}
         texts = (one.value for one in machine.messages if one.type == "text" and isinstance(one.value, str))
         meta = IdeaMeta(
@@ -874,11 +891,3 @@ class Run:
             self.idea = host.store.ideas.save(idea, meta)
 
         return save
-
-    def _author(self, turn: int) -> tuple[str, str]:
-        """(mind, model) of the solution of a turn; the model, if whoever submitted the solution reported it."""
-        if self.machine.mode == "plan":
-            return "", ""
-        if self.runner.mind is not None:
-            return self.runner.mind.name, ""
-        return self.turns.authors.get(turn, ("turns", ""))

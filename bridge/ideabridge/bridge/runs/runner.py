@@ -115,14 +115,14 @@ class Runner:
     """Drives one machine.
 
     Args:
-        machine: a machine, new or folded from a journal.
+        machine: new, or folded from a journal.
         run: the run whose machine it is.
-        driver: writes its journal.
+        driver: writes the journal.
         executor: runs the calls.
         composer: composes the Requests.
         screen: searches events for secrets before they are taken.
-        group: task group the calls run in; it outlives the run.
-        kept: bounds the bytes of its results; a room shares that of the run it belongs to.
+        group: task group of the calls, which outlives the run.
+        kept: bounds the bytes of the results; a room shares that of the run it belongs to.
         mind: answers the Requests; None: somebody submits the solutions, by turns.
 
     Attributes:
@@ -550,10 +550,7 @@ class Runner:
         Raises:
             JournalError: an event does not fit.
         """
-        for event in events:
-            if isinstance(event, RequestMade):
-                self.request = self._composer.compose(self.machine, event)
-            self.machine.receive(event)
+        self.fold(events)
         self.follows = True
         try:
             self._notify(events)
@@ -720,9 +717,9 @@ class Calls:
 
         module = effect.tool.module
         asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
-        context = CallContext(effect, on_progress, on_message, run=self, asker=asker, kept=self._run.kept)
+        context = CallContext(effect, on_progress, on_message, self, asker, self._run.kept)
         try:
-            value: JSON = await self._executor.execute(effect, context, on_progress)
+            value: JSON = await self._executor.execute(effect, context)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             # A failure during a cancellation is caused by it (its module was closed, for example) and is no outcome of
             # the call. The journal keeps the call as in flight, and the process that resumes the run decides.

@@ -45,7 +45,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
-from ideabridge.bridge.runs.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
+from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import Approver, Decision
@@ -134,11 +134,11 @@ class Runs:
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run continues only under the one it was made under.
         screen: keeps secrets out of journals.
+        run_bytes: most bytes of JSON in the results of one run together.
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
         lease_seconds: how long a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
         most_of_user: how many runs of one named user may be at work here at once; None: any number.
-        run_bytes: how many bytes the results of one run may have together.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class Runs:
         handlers: Handlers,
         fingerprint: str,
         screen: Screen,
+        run_bytes: int,
         mind: Mind | None = None,
         approver: Approver | None = None,
         lease_seconds: float | None = None,
         most_of_user: int | None = None,
-        run_bytes: int = RUN_BYTES,
     ) -> None:
         self.executor = executor
         self._handlers = handlers
@@ -678,7 +678,8 @@ class Runs:
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
         run.runner.fold(events)
-        run.turns.fold(events)
+        for event in events:
+            run.turns.take(event)
         run.driver.seen = numbered[-1][0] if numbered else 0
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None

@@ -7,7 +7,7 @@ async with bridge.session(state={"city": "Oslo"}) as session:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -27,11 +27,11 @@ from ideabridge.bridge.errors import (
     SettledTurnError,
     UnknownOutcomeError,
 )
-from ideabridge.bridge.loop.event import Pattern, SolutionCancelled
+from ideabridge.bridge.loop.event import Pattern, SolutionCancelled, SolutionRejected
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.runs.run import Run
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, normalise
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 _KINDS: dict[object, type[CallError]] = {
@@ -46,15 +46,15 @@ _GAVE = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 class Session:
     """The application's side of one run; see `Bridge.session`.
 
-    Each method hands in one Solution and waits for it: journaled, kept as an idea, under the limits and the approval of
-    any run. They take turns: a second one waits for the first; what shall run side by side stands in one group.
-    In a session that is taken up again, a Solution that the journal holds is not run again: it gives what it gave, and
-    one that was malformed is refused again.
+    Each method hands in one Solution and waits for its calls. It is journaled, saved as an idea, and subject to limits
+    and approval as in any run. A second method waits for the first; calls that are to run concurrently belong in one
+    group. In a session that is taken up again, a Solution that the journal contains does not run again: the method
+    returns its result, or raises its error, again.
 
-    Cancelling one of them (a time-out around it, say) cancels its calls, and the session goes on.
+    If a method is cancelled (by a time-out, for example), its calls are cancelled, and the session continues.
 
     Attributes:
-        underlying: the run, as every other is: its events, approvals, ideas.
+        underlying: the run, with its events, approvals and ideas.
     """
 
     def __init__(self, run: Run) -> None:
@@ -65,29 +65,29 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The id of the run: `Bridge.session(run_id=...)` takes it up again."""
+        """The id of the run, for `Bridge.session(run_id=...)`, which takes it up again."""
         return self.underlying.id
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state as it stands. What a group under way writes is not in it before all of it is there."""
+        """The present state, without what a group has written that has not ended."""
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
-        """The value at a reference as it stands; see `Run.value`."""
+        """The present value at a reference; see `Run.value`."""
         return self.underlying.value(reference)
 
     async def run(self, call: ObjectLike) -> Any:
         """Run one call.
 
         Returns:
-            Its value. A failure that `p || q` caught is its value, too: `{"kind", "message"}`.
+            Its value, or the failure that `p || q` caught: `{"kind", "message"}`.
 
         Raises:
-            RejectedSolutionError: it is malformed; nothing ran.
-            ArgumentError: it is no object.
-            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why it gave none.
-            RunFailedError, InterruptedRunError: the run has ended, or is not driven here any more.
+            RejectedSolutionError: the call is malformed; nothing ran.
+            ArgumentError: the call is no object.
+            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the call has no value.
+            RunFailedError, InterruptedRunError: the run has ended, or cannot continue in this process.
         """
         given = read_object("call", call)
         if given is None:
@@ -95,41 +95,36 @@ class Session:
         return self._given((await self._step([given], None))[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
-        """Run calls side by side, or as their references say, all or nothing.
+        """Run calls concurrently, as far as their references allow: all or nothing.
 
-        A failure cancels the rest. What they write is seen by each other only until all have ended, then by everybody
-        at once; after a failure, never.
+        A failure cancels the rest. What the calls write is visible only to each other until all have ended; after a
+        failure, it is discarded.
 
         Returns:
-            Their values, in the order of the calls; null of a call that was skipped (a branch not taken).
+            Their values, in the order of the calls; None for a call that was skipped (a branch not taken).
 
         Raises:
-            GroupFailedError: one failed; `effects` names what happened outside all the same.
+            GroupFailedError: a call failed; `effects` lists the calls that took effect nevertheless.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
         """
         return [self._given(one) for one in await self._group(calls, "all", GroupFailedError)]
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives side by side: the first success counts. The others are cancelled, and write nothing.
-
-        Returns:
-            The value of the first that succeeded.
+        """Run alternatives concurrently, and return the value of the first that succeeds. The others are cancelled, and
+        write nothing.
 
         Raises:
-            NoAlternativeError: all failed; `errors` has them all.
+            NoAlternativeError: all failed; `errors` has all errors.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
         """
         return self._first(await self._group(calls, "any", NoAlternativeError))
 
     async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives side by side: the first to end counts, whether it succeeded or failed. The others are
-        cancelled, and write nothing.
-
-        Returns:
-            The value of the first to end.
+        """Run alternatives concurrently, and return the value of the first that ends. The others are cancelled, and
+        write nothing.
 
         Raises:
-            CallFailedError, CallDeniedError, UnknownOutcomeError: why the first to end gave none.
+            CallFailedError, CallDeniedError, UnknownOutcomeError: why the first that ended has no value.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
         """
         return self._first(await self._group(calls, "race", None))
@@ -156,18 +151,17 @@ class Session:
                 solution: JSONObject = {"calls": listed, "output": None}
                 await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
             except SettledTurnError:
-                # Taken up again: what was malformed then is so now, and who corrected it then does it again.
-                faults = run.turns.faults_of(turn, normalise(listed))
+                # In a session that is taken up again, an error of then is raised again; the program corrects it again.
+                faults = _faults_of(run.turns.refused.get(turn, ()), listed)
                 if faults is None:
                     raise
-                errors = [dict(one) for one in faults if isinstance(one, dict)]
-                raise RejectedSolutionError(rejection([*errors]), [{**one} for one in errors]) from None
+                raise RejectedSolutionError(rejection([*faults]), [{**one} for one in faults]) from None
             self._turn, self._listed = turn + 1, first + len(calls)
             try:
                 await self._end_of(turn)
             except BaseException:
                 with suppress(IdeabridgeError):
-                    # Not driven here any more: whoever drives it decides.
+                    # Otherwise the process that drives the run decides.
                     if run.runner.lost is None and run.machine.phase == "solving" and run.machine.step == turn:
                         run.drive(SolutionCancelled("nobody waits for it any more"))
                 raise
@@ -183,7 +177,7 @@ class Session:
         ):
             await run.runner.wait_changed()
 
-    # -- what came of them -------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------
 
     def _first(self, ended: list[Progress]) -> JSON:
         return next(self._given(one) for one in ended if one.status in _GAVE)
@@ -198,9 +192,9 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """Why calls gave nothing; by the cause itself where no class stands for the whole group."""
+        """The error of calls that have no value: `failure` if it is given and a call failed, else that of the cause."""
         failed = [one for one in ended if one.status is CallStatus.FAILED]
-        # Without a failure, all of them were cancelled alike.
+        # Without a failed call, all were cancelled.
         causes = failed or ended[:1]
         errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in causes]
         kind = _KINDS.get((causes[0].error or {}).get("kind"), CallFailedError)
@@ -223,7 +217,7 @@ class Session:
 
 
 def _effect(progress: Progress) -> dict[str, Any] | None:
-    """What a call may have done outside; None: nothing that anybody knows of."""
+    """The effect that a call has, or may have, taken; None if it has taken none."""
     call, tool = progress.call, progress.tool
     if tool is None or call.has_latent or tool.annotations.read_only is True:
         return None
@@ -238,6 +232,15 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
     return {"call": call.raw, "place": call.place, "outcome": outcome}
 
 
+def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[dict[str, Any]] | None:
+    """The errors of a Solution with these calls, if it is among the rejected ones."""
+    wanted = content_hash(normalise(calls))
+    for event in rejected:
+        if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == wanted:
+            return [dict(one) for one in event.errors if isinstance(one, dict)]
+    return None
+
+
 def _outcome(item: Item) -> str:
     if item.error is None and item.finished:
         return "done"
@@ -247,8 +250,8 @@ def _outcome(item: Item) -> str:
 
 @asynccontextmanager
 async def open_session(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]:
-    """A session over a run that `start` gives. Left, it ends the run: `done`, `cancelled`, or `failed` where an error
-    of the application's own leaves it.
+    """A session over the run that `start` returns. With the block the run ends, as `done`, `cancelled`, or, if the
+    block raises an error, `failed`.
     """
     run = await start()
     try:
@@ -260,9 +263,9 @@ async def open_session(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Se
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # Written when the bridge closes, at the latest: nothing waits in a scope that is cancelled.
+            # Nothing can wait in a cancelled scope; the end is written when the bridge closes, at the latest.
             run.end("cancelled", "the application was cancelled")
         raise
     run.end("done")
-    # Also the note of how it ended: what is published next reads it.
+    # Until the status is stored, too: what is published next reads it.
     await run.wait()

@@ -1,4 +1,4 @@
-"""Run values: what a run has made, as JSON or as a type of Python's, and the faults of what it was given."""
+"""Values: the Solutions that are handed in to a run, and its results, as JSON or as Python types."""
 
 from __future__ import annotations
 
@@ -10,16 +10,41 @@ from ideabridge.bridge.context.preview import reference_to, shorten
 from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
-from ideabridge.bridge.errors import OutputTypeError, UnknownPathError
+from ideabridge.bridge.errors import OutputTypeError, RejectedSolutionError, UnknownPathError
+from ideabridge.bridge.loop.event import Pattern, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.reading import read_solution
 
 INLINE: Final = 4096
-"""Bytes of JSON up to which an answer shows a value whole."""
+"""Most bytes of JSON of a value that an answer shows whole."""
 
 RESULTS: Final = 128 * 1024
-"""Bytes of results an answer shows together; of the others it shows references alone."""
+"""Most bytes of results in one answer; beyond that, it shows references."""
+
+
+def digest_of_solution(proposed: SolutionProposed) -> str:
+    """A hash that distinguishes the Solutions of a turn."""
+    pattern: JSONObject = {} if proposed.pattern is None else {"pattern": proposed.pattern}
+    return content_hash({"calls": proposed.calls, "output": proposed.output, **pattern})
+
+
+def read_submission(
+    raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
+) -> tuple[SolutionProposed, list[str]]:
+    """Read a solution that was handed in; return also what was read leniently, in words.
+
+    Raises:
+        ValueMismatchError: it is no solution.
+        RejectedSolutionError: its calls are no array.
+    """
+    solution, notes = read_solution(raw)
+    calls, output = solution["calls"], solution["output"]
+    if not isinstance(calls, list):
+        raise RejectedSolutionError("calls: expected an array")
+    extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
+    return SolutionProposed(calls, output, extra or None, None, mind, model, pattern), notes
 
 
 def results_of(machine: Machine, *, whole: bool) -> JSONObject:
@@ -30,7 +55,7 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
         if progress.status is not CallStatus.DONE or not progress.wrote or progress.wrote[0][0] != "results":
             continue
         if progress.staged:
-            # Seen inside its group only, until all of it is there.
+            # Visible only inside its group, until the whole group has ended.
             continue
         path = progress.wrote[0]
         instance = progress.call.instance or None
@@ -45,7 +70,7 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
 
 
 def given_by(machine: Machine) -> JSON:
-    """What a run gives as a function: its output; where none was asked for its state, or else the results."""
+    """The result of a run as a function: its output; without an output schema its state, or else the results."""
     if machine.has_output:
         return machine.output
     results = {} if machine.state else results_of(machine, whole=True)
@@ -53,14 +78,14 @@ def given_by(machine: Machine) -> JSON:
 
 
 def short_output(output: JSON) -> JSON:
-    """An output as an answer shows it. It has no reference of its own; `check_run` returns it whole as †output."""
+    """An output as an answer shows it; `check_run` returns it whole as †output."""
     if len(encode(output)) <= INLINE * 4:
         return output
     return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
 
 
 def short_state(machine: Machine) -> JSON:
-    """The state as an answer shows it; by instance, if there are instances."""
+    """The state as an answer shows it; with instances, a map by instance."""
     if machine.instances:
         return {
             name: shorten(machine.state_of(name), ("state",), instance=name, small=INLINE) for name in machine.instances
@@ -69,11 +94,11 @@ def short_state(machine: Machine) -> JSON:
 
 
 def value_at(machine: Machine, text: str) -> JSON:
-    """The value at a reference as it stands.
+    """The present value at a reference.
 
     Raises:
-        ReferenceSyntaxError: it is none.
-        UnknownPathError: nothing is there.
+        ReferenceSyntaxError: the text is no reference.
+        UnknownPathError: there is no value.
     """
     if text.strip() in ("†output", "output"):
         if not machine.has_output:
@@ -109,10 +134,10 @@ def _name(model: object) -> str:
 
 
 def schema_of(model: type[object]) -> JSONObject:
-    """The JSON Schema a value must satisfy to become a `model`.
+    """The JSON Schema of the values that can become a `model`.
 
     Raises:
-        OutputTypeError: pydantic makes no schema of it.
+        OutputTypeError: pydantic has no schema for it.
     """
     try:
         schema = _adapter(model).json_schema()
@@ -122,10 +147,10 @@ def schema_of(model: type[object]) -> JSONObject:
 
 
 def typed(value: JSON, model: type[T]) -> T:
-    """The value as a `model`, read as pydantic reads JSON.
+    """The value as a `model`, validated by pydantic as JSON.
 
     Raises:
-        OutputTypeError: it does not fit; the message says where.
+        OutputTypeError: the value does not fit; the message says where.
     """
     try:
         return _adapter(model).validate_json(encode(value))
