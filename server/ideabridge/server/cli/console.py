@@ -7,6 +7,7 @@ depend on each caller.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -36,9 +37,10 @@ def out() -> Console:
 
 def err() -> Console:
     """Standard error. If the reader has gone, the command continues without it."""
-    return _console(sys.stderr, lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
+    return _console(sys.stderr, _drop_errors)
 
 
+@functools.lru_cache(maxsize=4)
 def _console(file: TextIO, broken: Callable[[], object]) -> Console:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -58,6 +60,10 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
 
 def _raise_broken_pipe() -> None:
     raise BrokenPipeError
+
+
+def _drop_errors() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def say(text: str, style: str | None = None) -> None:
