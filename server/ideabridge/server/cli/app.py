@@ -32,129 +32,96 @@ from ideabridge.server.cli import (
 from ideabridge.server.cli.console import ExitCode, clean, echo, report
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
 
-# -- examples --------------------------------------------------------------------------------------------------------
-
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "": (
-        "ideabridge demo",
-        "ideabridge modules import claude-code --write",
-        "ideabridge install claude-code --write",
-        "ideabridge run plan.json -i repo=.",
-    ),
-    "serve": ("ideabridge serve", "ideabridge serve --http 127.0.0.1:8787 --model openai:gpt-5-mini"),
-    "run": ("ideabridge run plan.json -i repo=. -i count=20", "ideabridge run - --json < plan.json"),
+    "": ("demo", "modules import claude-code --write", "install claude-code --write", "run plan.json -i repo=."),
+    "serve": ("serve", "serve --http 127.0.0.1:8787 --model openai:gpt-5-mini"),
+    "run": ("run plan.json -i repo=. -i count=20", "run - --json < plan.json"),
     "solve": (
-        'ideabridge solve "Which names stand twice?" -i @names.json --tool count',
-        'ideabridge solve "Summarise the week" --model openai:gpt-5-mini',
+        'solve "Which names occur twice?" -i @names.json --tool count',
+        'solve "Summarise the week" --model openai:gpt-5-mini',
     ),
-    "resume": ("ideabridge resume run_1f0c9a3b5d7e2468", "ideabridge resume last"),
-    "approvals": ("ideabridge approvals list", "ideabridge approvals decide approve run_1f0c9a3b5d7e2468"),
-    "approvals list": ("ideabridge approvals list", "ideabridge approvals list last --json"),
+    "resume": ("resume run_1f0c9a3b5d7e2468", "resume last"),
+    "approvals": ("approvals list", "approvals decide approve run_1f0c9a3b5d7e2468"),
+    "approvals list": ("approvals list", "approvals list last --json"),
     "approvals decide": (
-        "ideabridge approvals decide",
-        'ideabridge approvals decide deny a2-9c4cc4fa1c30 --reason "not before Monday"',
-        "ideabridge approvals decide retry run_1f0c9a3b5d7e2468",
+        "approvals decide",
+        'approvals decide deny a2-9c4cc4fa1c30 --reason "not before Monday"',
+        "approvals decide retry run_1f0c9a3b5d7e2468",
     ),
-    "install": ("ideabridge install claude-code", "ideabridge install cursor --scope user --write"),
-    "trust": ("ideabridge trust", "ideabridge trust --show", "ideabridge trust --env TICKETS_TOKEN"),
-    "doctor": ("ideabridge doctor", "ideabridge doctor --json"),
-    "demo": ("ideabridge demo", "ideabridge demo --repo ~/src/project"),
-    "runs": ("ideabridge runs list --status needs_approval", "ideabridge runs show run_1f0c9a3b5d7e2468"),
-    "runs direct": ("ideabridge runs direct", "ideabridge runs direct --json --limit 100"),
-    "runs list": ("ideabridge runs list -n 5", "ideabridge runs list --status needs_approval --json"),
-    "runs cancel": ("ideabridge runs cancel run_1f0c9a3b5d7e2468", "ideabridge runs cancel 1f0c 7d2e"),
-    "runs show": (
-        "ideabridge runs show last",
-        "ideabridge runs show run_1f0c9a3b5d7e2468 --at 7",
-    ),
-    "runs fork": (
-        "ideabridge runs fork run_1f0c9a3b5d7e2468 --at 7",
-        "ideabridge runs fork run_1f0c9a3b5d7e2468 --at 7 --input name=other",
-    ),
-    "ideas": ("ideabridge ideas search weekly report", "ideabridge ideas call weekly_report -i week=3"),
-    "ideas list": ("ideabridge ideas list --tool git_log --since 3d", "ideabridge ideas list --published"),
-    "ideas search": ("ideabridge ideas search weekly report", "ideabridge ideas search report --module git -n 5"),
-    "ideas show": ("ideabridge ideas show weekly_report", "ideabridge ideas show 3fa94c"),
-    "ideas lift": (
-        "ideabridge ideas lift run_1f0c9a3b5d7e2468",
-        "ideabridge ideas lift run_1f0c9a3b5d7e2468 --accept all --live",
-    ),
-    "ideas verify": ("ideabridge ideas verify", "ideabridge ideas verify weekly_report --no-live"),
+    "install": ("install claude-code", "install cursor --scope user --write"),
+    "trust": ("trust", "trust --show", "trust --env TICKETS_TOKEN"),
+    "doctor": ("doctor", "doctor --json"),
+    "demo": ("demo", "demo --repo ~/src/project"),
+    "runs": ("runs list --status needs_approval", "runs show run_1f0c9a3b5d7e2468"),
+    "runs direct": ("runs direct", "runs direct --json --limit 100"),
+    "runs list": ("runs list -n 5", "runs list --status needs_approval --json"),
+    "runs cancel": ("runs cancel run_1f0c9a3b5d7e2468", "runs cancel 1f0c 7d2e"),
+    "runs show": ("runs show last", "runs show run_1f0c9a3b5d7e2468 --at 7"),
+    "runs fork": ("runs fork run_1f0c9a3b5d7e2468 --at 7", "runs fork run_1f0c9a3b5d7e2468 --at 7 --input name=other"),
+    "ideas": ("ideas search weekly report", "ideas call weekly_report -i week=3"),
+    "ideas list": ("ideas list --tool git_log --since 3d", "ideas list --published"),
+    "ideas search": ("ideas search weekly report", "ideas search report --module git -n 5"),
+    "ideas show": ("ideas show weekly_report", "ideas show 3fa94c"),
+    "ideas lift": ("ideas lift run_1f0c9a3b5d7e2468", "ideas lift run_1f0c9a3b5d7e2468 --accept all --live"),
+    "ideas verify": ("ideas verify", "ideas verify weekly_report --no-live"),
     "ideas publish": (
-        "ideabridge ideas publish run_1f0c9a3b5d7e2468 weekly_report",
-        "ideabridge ideas publish 3fa94c weekly_report --answer plan",
+        "ideas publish run_1f0c9a3b5d7e2468 weekly_report",
+        "ideas publish 3fa94c weekly_report --answer plan",
     ),
-    "ideas share": (
-        "ideabridge ideas share weekly_report --to alice,bob",
-        "ideabridge ideas share weekly_report --to all",
-    ),
-    "ideas unpublish": ("ideabridge ideas unpublish weekly_report",),
-    "ideas call": (
-        "ideabridge ideas call weekly_report -i week=3",
-        "ideabridge ideas call weekly_report@2 -i @week.json",
-    ),
-    "ideas history": ("ideabridge ideas history weekly_report",),
-    "ideas diff": ("ideabridge ideas diff weekly_report@1 weekly_report@2",),
-    "ideas pin": ("ideabridge ideas pin weekly_report@1",),
-    "ideas unpin": ("ideabridge ideas unpin weekly_report",),
-    "ideas rollback": ("ideabridge ideas rollback weekly_report@1",),
-    "ideas tag": ("ideabridge ideas tag weekly_report kept", "ideabridge ideas tag 3fa94c --remove kept"),
-    "ideas suggest": ("ideabridge ideas suggest", "ideabridge ideas suggest --least 5 -n 3"),
-    "ideas prune": (
-        "ideabridge ideas prune --older-than 90d --dry-run",
-        "ideabridge ideas prune --older-than 90d --yes",
-    ),
+    "ideas share": ("ideas share weekly_report --to alice,bob", "ideas share weekly_report --to all"),
+    "ideas unpublish": ("ideas unpublish weekly_report",),
+    "ideas call": ("ideas call weekly_report -i week=3", "ideas call weekly_report@2 -i @week.json"),
+    "ideas history": ("ideas history weekly_report",),
+    "ideas diff": ("ideas diff weekly_report@1 weekly_report@2",),
+    "ideas pin": ("ideas pin weekly_report@1",),
+    "ideas unpin": ("ideas unpin weekly_report",),
+    "ideas rollback": ("ideas rollback weekly_report@1",),
+    "ideas tag": ("ideas tag weekly_report kept", "ideas tag 3fa94c --remove kept"),
+    "ideas suggest": ("ideas suggest", "ideas suggest --least 5 -n 3"),
+    "ideas prune": ("ideas prune --older-than 90d --dry-run", "ideas prune --older-than 90d --yes"),
     "ideas export": (
-        "ideabridge ideas export weekly_report --output weekly_report.json",
-        "ideabridge ideas export --published --folder shared",
+        "ideas export weekly_report --output weekly_report.json",
+        "ideas export --published --folder shared",
     ),
-    "ideas import": ("ideabridge ideas import weekly_report.json", "ideabridge ideas import shared --publish"),
-    "users": ("ideabridge users add alice", "ideabridge users token add alice --expires 90d"),
-    "users add": ("ideabridge users add alice", "ideabridge users add bob --role admin --expires 90d"),
-    "users list": ("ideabridge users list", "ideabridge users list --json"),
-    "users disable": ("ideabridge users disable alice",),
-    "users enable": ("ideabridge users enable alice",),
-    "users remove": ("ideabridge users remove alice",),
-    "users role": ("ideabridge users role alice admin",),
-    "users token": ("ideabridge users token list alice", "ideabridge users token revoke 1f0c9a3b5d7e"),
-    "users token add": ("ideabridge users token add alice --label laptop --expires 90d",),
-    "users token list": ("ideabridge users token list", "ideabridge users token list alice --json"),
-    "users token revoke": ("ideabridge users token revoke 1f0c9a3b5d7e",),
-    "store": ("ideabridge store backup ideas-2026-11-22.sqlite",),
-    "store backup": ("ideabridge store backup ideas-2026-11-22.sqlite",),
-    "store vacuum": ("ideabridge store vacuum",),
-    "modules": ("ideabridge modules list", "ideabridge modules test git git_log -i repo_path=."),
-    "modules list": ("ideabridge modules list", "ideabridge modules list --json"),
-    "modules test": (
-        "ideabridge modules test git",
-        "ideabridge modules test git git_log -i repo_path=. -i max_count=3",
-    ),
-    "modules accept": ("ideabridge modules accept git", "ideabridge modules accept --own --yes"),
-    "modules import": ("ideabridge modules import claude-code", "ideabridge modules import vscode github --move"),
-    "tools": ("ideabridge tools list", "ideabridge tools list git log"),
-    "tools list": ("ideabridge tools list git log", "ideabridge tools list --schemas"),
+    "ideas import": ("ideas import weekly_report.json", "ideas import shared --publish"),
+    "users": ("users add alice", "users token add alice --expires 90d"),
+    "users add": ("users add alice", "users add bob --role admin --expires 90d"),
+    "users list": ("users list", "users list --json"),
+    "users disable": ("users disable alice",),
+    "users enable": ("users enable alice",),
+    "users remove": ("users remove alice",),
+    "users role": ("users role alice admin",),
+    "users token": ("users token list alice", "users token revoke 1f0c9a3b5d7e"),
+    "users token add": ("users token add alice --label laptop --expires 90d",),
+    "users token list": ("users token list", "users token list alice --json"),
+    "users token revoke": ("users token revoke 1f0c9a3b5d7e",),
+    "store": ("store backup ideas-2026-11-22.sqlite",),
+    "store backup": ("store backup ideas-2026-11-22.sqlite",),
+    "store vacuum": ("store vacuum",),
+    "modules": ("modules list", "modules test git git_log -i repo_path=."),
+    "modules list": ("modules list", "modules list --json"),
+    "modules test": ("modules test git", "modules test git git_log -i repo_path=. -i max_count=3"),
+    "modules accept": ("modules accept git", "modules accept --own --yes"),
+    "modules import": ("modules import claude-code", "modules import vscode github --move"),
+    "tools": ("tools list", "tools list git log"),
+    "tools list": ("tools list git log", "tools list --schemas"),
 }
-"""By the command, without the program's name; each command line is one that can be typed."""
-
-
-# -- help ------------------------------------------------------------------------------------------------------------
+"""Examples of command lines for each command; the keys and values lack the program's name."""
 
 _MOST: Final = 100
-"""Longer lines are hard to read."""
+"""The most columns of a line of help."""
 
 _WIDEST: Final = 26
-"""A longer name stands in a line of its own."""
+"""The most columns of the names in a section of help; a longer name has its own line."""
 
 _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "help")
-"""What many commands take; listed after a command's own options."""
+"""The options of many commands, listed after a command's own options."""
 
 _REWORDED: Final = {
-    "install_completion": "Install completion for the shell you are in (bash, zsh, fish or PowerShell).",
-    "show_completion": "Print the completion script of the shell you are in, to install it yourself.",
+    "install_completion": "Install completion for your shell (bash, zsh, fish or PowerShell).",
+    "show_completion": "Print the completion script for your shell, to install it yourself.",
     "help": "Show this help.",
 }
-
-_Row = tuple[str, str]
 
 
 class Command(TyperCommand):
@@ -173,15 +140,14 @@ class CommandGroup(TyperGroup):
         formatter.write(_help(self, ctx))
 
 
-def use_plain_help(app: typer.Typer) -> None:
-    """Give the application, and every command in it, this help."""
+def _use_plain_help(app: typer.Typer) -> None:
     app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:
         group.cls = CommandGroup
         if group.typer_instance is not None:
-            use_plain_help(group.typer_instance)
+            _use_plain_help(group.typer_instance)
 
 
 def _help(command: Any, ctx: Any) -> str:
@@ -190,13 +156,13 @@ def _help(command: Any, ctx: Any) -> str:
     shown = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument"]
     options = [one for one in shown if one.param_type_name == "option"]
-    words = [ctx.command_path, *map(_place, arguments), "[OPTIONS]", *(["COMMAND ..."] if commands else [])]
+    words = [ctx.command_path, *map(_argument_usage, arguments), "[OPTIONS]", *(["COMMAND ..."] if commands else [])]
     parts = [_wrapped(f"Usage: {' '.join(words)}", width, "       ")]
     parts += [_wrapped(" ".join(text.split()), width) for text in (command.help or "").split("\n\n") if text.strip()]
     examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
     if examples:
-        parts.append("\n".join(["Examples:", *(f"  {line}" for line in examples)]))
-    parts += _section("Arguments:", [(_named(one), _said(one)) for one in arguments], width)
+        parts.append("\n".join(["Examples:", *(f"  ideabridge {line}" for line in examples)]))
+    parts += _section("Arguments:", [(_argument_name(one), _description(one)) for one in arguments], width)
     parts += _section("Commands:", [(name, _first(one)) for name, one in commands.items()], width)
     own = [one for one in options if one.name not in _SHARED]
     shared = sorted((one for one in options if one.name in _SHARED), key=lambda one: _SHARED.index(one.name))
@@ -211,7 +177,7 @@ def _help(command: Any, ctx: Any) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _section(title: str, rows: Sequence[_Row], width: int) -> list[str]:
+def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     if not rows:
         return []
     lines = [title]
@@ -231,28 +197,26 @@ def _wrapped(text: str, width: int, indent: str = "") -> str:
     return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
-def _named(argument: Any) -> str:
-    """What an argument is called: its metavar without the signs for optional and repeated."""
+def _argument_name(argument: Any) -> str:
+    """The metavar without the marks for optional and repeated."""
     return str(argument.metavar or argument.name.upper()).strip("[]").removesuffix("...").rstrip("]")
 
 
-def _place(argument: Any) -> str:
-    """An argument in the usage line."""
-    name = _named(argument)
-    repeated = "..." if argument.nargs == -1 else ""
-    return f"{name}{repeated}" if argument.required else f"[{name}{repeated}]"
+def _argument_usage(argument: Any) -> str:
+    name = f"{_argument_name(argument)}{'...' if argument.nargs == -1 else ''}"
+    return name if argument.required else f"[{name}]"
 
 
-def _option(option: Any) -> _Row:
-    """An option with its value, and what it does."""
+def _option(option: Any) -> tuple[str, str]:
+    """(names and value of an option, its description)."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")]
     names = ", ".join([*short, " / ".join([*long, *option.secondary_opts])])
     value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
-    return f"{names if short else f'    {names}'}{value}", _said(option)
+    return f"{names if short else f'    {names}'}{value}", _description(option)
 
 
-def _said(parameter: Any) -> str:
+def _description(parameter: Any) -> str:
     text = _REWORDED.get(parameter.name, parameter.help or "")
     default = getattr(parameter, "default", None)
     if isinstance(default, str | int) and not isinstance(default, bool) and "Default" not in text:
@@ -268,13 +232,11 @@ def _first(command: Any) -> str:
     return text.partition(". ")[0].rstrip(".")
 
 
-# -- app -------------------------------------------------------------------------------------------------------------
-
 app = typer.Typer(
     name="ideabridge",
     help="One MCP server between your assistants and all their tools: plans run by data flow, runs become tools.",
-    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store, 4 a run waits, "
-    "130 stopped by Ctrl-C.",
+    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store error, 4 a run "
+    "waits, 130 stopped by Ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -290,7 +252,7 @@ def root(
     allow_all: AllowAllOption = False,
     version: bool = typer.Option(False, "--version", "-V", help="Print the version and exit."),
 ) -> None:
-    """Take the options that stand before the command."""
+    """Read the options before the command."""
     if version:
         from importlib.metadata import version as installed_version
 
@@ -320,15 +282,15 @@ app.command("install")(serve.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
-use_plain_help(app)
+_use_plain_help(app)
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line; every error is one line on standard error, and an exit code."""
+    """Run the command line and return its exit code. Each error is one line on standard error."""
     clean_logs()
     sys.excepthook = _excepthook
-    # `--http=HOST:PORT` is what people write; the address is an argument, so that it may be left out.
-    arguments = [part for word in arguments for part in (_split(word) if word.startswith("--http=") else [word])]
+    # People write `--http=HOST:PORT`, but the address is an argument, because it is optional.
+    arguments = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--http=") else [word])]
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     try:
@@ -346,24 +308,19 @@ def run(arguments: list[str]) -> int:
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A traceback, where one is wanted (IDEABRIDGE_TRACEBACK), holds what modules said."""
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain texts of modules."""
     sys.stderr.write(clean(everywhere_masked("".join(traceback.format_exception(kind, error, trace)))))
 
 
-def _split(word: str) -> list[str]:
-    option, _, value = word.partition("=")
-    return [option, value]
-
-
 def _misused(error: Exception, message: str) -> int:
-    """A usage error of Typer's: its line, and where help is."""
+    """Report a usage error of Typer, and the command that prints help."""
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "ideabridge")
     if type(error).__name__ == "NoArgsIsHelpError":
         if message:
             echo(message)
         return ExitCode.DONE
-    # What pydantic says of a value is put as everywhere else.
-    told = " ".join(message.split()).replace("Value error, ", "").replace("Input should be ", "expected ")
-    report(f"{told.removesuffix('.')} (see `{path} --help`)")
+    # Typer's messages may contain messages of pydantic.
+    text = " ".join(message.split()).replace("Value error, ", "").replace("Input should be ", "expected ")
+    report(f"{text.removesuffix('.')} (see `{path} --help`)")
     return ExitCode.USAGE
