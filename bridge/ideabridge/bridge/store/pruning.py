@@ -615,7 +615,6 @@ _LEASE: Final = 600.0
 """Seconds for which a server claims a round; it renews the claim while it works."""
 
 _KEY: Final = "retention"
-_CANDIDATES: Final = 64
 _AT_ONCE: Final = 8
 """Families deleted in one transaction, which takes a few milliseconds."""
 
@@ -711,7 +710,7 @@ class Retention:
             state = self._state()
             if 0 <= now - state.get("at", 0.0) < EVERY:
                 return None
-            if state.get("by") != who and 0 < state.get("until", 0.0) - now <= _LEASE:
+            if state.get("by") != who and 0 < state.get("until", 0.0) - now <= 2 * _LEASE:
                 return None
             self._note(by=who, until=now + _LEASE)
             return self._clock(state, now), state.get("told") is True
@@ -748,69 +747,22 @@ class Retention:
         with self._database.guard:
             return self._database.number(f"SELECT count(*) FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
 
-    def _delete(self, clock: float, going_on: Callable[[], None]) -> int:
-        """Delete the runs that are due; returns how many."""
+    def _delete(self, clock: float, renew: Callable[[], None]) -> int:
+        """Delete the families whose runs are all due, and call `renew` after each step; returns the number of runs."""
         database = self._database
         with database.snapshot():
-            before = self._before(clock)
+            rows = database.execute(f"SELECT id FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
+            due: set[Key] = {run for (run,) in rows}
+            families = [one for one in Families(database) if not one.why and due.issuperset(one.members)]
             top = database.number("SELECT max(number) FROM ideas")
             published = database.number("SELECT max(number) FROM publications")
-            held: set[Key] = {key for key, _ in holders(database)}
-            # The newest rows stay: their numbers must not be used again.
-            held |= {row[0] for row in database.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 1")}
-            held |= {row[0] for row in database.execute("SELECT run FROM ideas ORDER BY number DESC LIMIT 1")}
-        removed, last = 0, 0
-        while True:
-            with database.snapshot():
-                rows = database.execute(
-                    f"SELECT number, id FROM runs WHERE number > ?4 AND {_DUE} ORDER BY number LIMIT ?5",  # noqa: S608
-                    (*before, last, _CANDIDATES),
-                ).fetchall()
-                families = self._families([row[1] for row in rows], before, held)
-            for start in range(0, len(families), _AT_ONCE):
-                removed += self._pruning.remove(families[start : start + _AT_ONCE], top, published)[0]
-            if len(rows) < _CANDIDATES:
-                break
-            last = rows[-1][0]
-            going_on()
+        removed = 0
+        for start in range(0, len(families), _AT_ONCE):
+            removed += self._pruning.remove(families[start : start + _AT_ONCE], top, published)[0]
+            renew()
         if removed:
             self._pruning.clear()
         return removed
-
-    def _families(self, runs: list[str], before: tuple[str, int, str], held: set[Key]) -> list[Family]:
-        """The families of some runs in which every run is due and none is held."""
-        found: list[Family] = []
-        seen: set[str] = set()
-        for run in runs:
-            if run in seen:
-                continue
-            family = self._family(run)
-            seen |= family
-            if family & held:
-                continue
-            (left,) = self._database.execute(
-                f"SELECT count(*) FROM json_each(?4) JOIN runs ON runs.id = value WHERE NOT ({_DUE})",  # noqa: S608
-                (*before, encode_text([*family])),
-            ).fetchone()
-            if not left:
-                found.append(Family([*family]))
-        return found
-
-    def _family(self, run: str) -> set[str]:
-        """A run with all runs that are connected to it as rooms or forks."""
-        family = {run}
-        waiting = [run]
-        while waiting:
-            rows = self._database.execute(
-                "SELECT id FROM runs WHERE parent = ?1 UNION SELECT id FROM runs WHERE forked_from = ?1 UNION "
-                "SELECT other.id FROM runs AS one JOIN runs AS other ON other.id IN (one.parent, one.forked_from) "
-                "WHERE one.id = ?1",
-                (waiting.pop(),),
-            ).fetchall()
-            new = {row[0] for row in rows} - family
-            family |= new
-            waiting += new
-        return family
 
 
 def told_of(done: tuple[str, int]) -> str:
