@@ -1,13 +1,14 @@
 """Composes the schema of a Solution from the tools and the schema of the output.
 
-`Admitter` widens the schema of a tool, because a reference may replace any part of a call; `solution_schema` combines
-the schemas of the calls with meta-properties and the output.
+`Admitter` widens a schema, because a reference may replace any part of a call. `solution_schema` combines the widened
+schemas of the calls with the meta-properties and the output.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -15,15 +16,17 @@ from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.keywords import (
     REFERENCE_PATTERN,
     REFERRING,
+    add_to_all_of,
     check_size,
     children,
     describe,
+    draft_of,
     move_refs,
     resolve,
     schemas_in,
 )
 from ideabridge.tools.names import safe_name
-from ideabridge.tools.rename import matches_meta, rename_meta_parameters, room_for_meta
+from ideabridge.tools.rename import matches_meta, room_for_meta
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool, ToolKey
 
 REFERENCE: Final = "reference"
@@ -32,102 +35,115 @@ REFERENCE: Final = "reference"
 _DROPPED: Final = frozenset(
     {
         *("$id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment"),
-        # Definitions are hoisted when something refers to them.
+        # A definition is written anew when something refers to it.
         *("$defs", "definitions"),
-        # Not to be judged while a part is a reference; `then` and `else` go with `if`, `additionalItems` with `items`.
+        # They cannot be judged while a part is a reference, or (`then`, `else`, `additionalItems`) go with another one.
         *("not", "uniqueItems", "maxContains", "contentSchema", "then", "else", "additionalItems"),
     }
 )
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
 _BESIDE_TEXT: Final = frozenset({*_ANNOTATIONS, "type", "minLength", "readOnly", "writeOnly"})
-_OLD: Final = re.compile(r"https?://json-schema\.org/draft-0[3-7]/schema#?")
-# Deeper parts become definitions: a composed schema stays within what a validator takes.
-_HOISTED_BELOW: Final = 12
-# References to references can multiply without end.
+_OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in range(3, 8))
+"""The drafts in which the keywords beside a `$ref` do not count."""
+
+_INLINE_DEPTH: Final = 12
+"""Deeper parts become definitions, so that a validator accepts the depth of the composed schema."""
+
 _COPIES: Final = 1000
+"""Copies of referenced schemas at the top of one schema. References to references can multiply without end."""
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
-    """A schema that also admits a reference string wherever `schema` wants a value.
+    """Return a schema that also admits a reference string in place of any value.
 
-    It admits every value that becomes valid once its references are read, and still refuses what is wrong outside
-    them. What cannot be judged while a part is a reference is not judged: `oneOf` becomes `anyOf`; `not`,
-    `uniqueItems` and `maxContains` go. Local `$ref`s, recursive ones too, live on in `$defs`; keywords of older drafts
+    It admits every value that satisfies `schema` once its references are replaced, and still refuses what is wrong
+    outside them. What cannot be judged while a part is a reference is not judged: `oneOf` becomes `anyOf`; `not`,
+    `uniqueItems` and `maxContains` are left out. Targets of local `$ref`s move to `$defs`, and keywords of older drafts
     are written as 2020-12.
 
     Args:
         schema: the exact schema.
-        top: whether a reference may also stand for the whole value (for an output; never for parameters).
+        top: admit a reference also for the whole value, as for an output; never for parameters.
 
     Raises:
         LimitExceededError: the schema is too large or too deep.
     """
     admitter = Admitter()
     result = admitter.admit(schema) if top else admitter.within(schema)
-    whole = dict(result) if isinstance(result, dict) else _as_object(result)
-    return admitter.finish(whole)
-
-
-def _as_object(schema: JSON) -> JSONObject:
-    return {} if schema is True else {"not": {}}
+    return admitter.finish(dict(result) if isinstance(result, dict) else {} if result is True else {"not": {}})
 
 
 class Admitter:
-    """Admits references in several schemas that will share one document and its `$defs`."""
+    """Admits references in several schemas of one document with common `$defs`."""
 
     def __init__(self) -> None:
         self.defs: JSONObject = {}
-        # Targets of `$ref` by their identity and their root's; both are kept, so that no identity is used twice.
+        # The name in `$defs` of each target of a `$ref`, by the identities of the target and of its root. Both are kept
+        # here so that no other object gets their identities.
         self._names: dict[tuple[int, int], tuple[str, JSON, JSON]] = {}
 
     def reference(self) -> JSONObject:
-        """A `$ref` to the schema of a reference string."""
-        self.defs.setdefault(
-            REFERENCE,
-            {
-                "type": "string",
-                "pattern": REFERENCE_PATTERN,
-                "description": "A reference to a value, read when the call runs: †state.x, †input.x, †results.0.x",
-            },
-        )
-        return {"$ref": f"#/$defs/{REFERENCE}"}
+        """Return a `$ref` to the schema of a reference string."""
+        description = "A reference to a value, read when the call runs: †state.x, †input.x, †results.0.x"
+        return self.define(REFERENCE, {"type": "string", "pattern": REFERENCE_PATTERN, "description": description})
 
     def define(self, name: str, schema: JSONObject) -> JSONObject:
-        """A `$ref` to `schema`, kept once under `name`."""
+        """Return a `$ref` to `schema`, which is kept once under `name`."""
         self.defs.setdefault(name, schema)
         return {"$ref": f"#/$defs/{name}"}
 
     def admit(self, schema: JSONObject, label: str = "") -> JSON:
-        """`schema` or a reference in its place."""
+        """Return `schema` with references admitted, also in place of the whole."""
         admission = _Admission(self, schema, label)
         return admission.finished(admission.admit(schema, schema, 0))
 
-    def within(self, schema: JSONObject, label: str = "") -> JSON:
-        """`schema` with references admitted below the top."""
-        admission = _Admission(self, schema, label)
-        return admission.finished(admission.within(schema, schema, 0))
+    def within(self, schema: JSONObject, label: str = "", *, top: bool = False) -> JSON:
+        """Return `schema` with references admitted below the top.
 
-    def parameters(self, schema: JSONObject, label: str) -> JSONObject:
-        """As `within`, for an object that will hold the meta-properties of a call too."""
+        Args:
+            schema: the exact schema.
+            label: the beginning of the names of its definitions.
+            top: `schema` is of an object that will also contain the meta-properties of a call.
+        """
         admission = _Admission(self, schema, label)
-        result = admission.finished(admission.within(schema, schema, 0, top=True))
-        return result if isinstance(result, dict) else {}
+        return admission.finished(admission.within(schema, schema, 0, top=top))
 
     def finish(self, schema: JSONObject) -> JSONObject:
-        """The document: `schema` and the definitions it refers to."""
+        """Return the document: `schema` with the definitions to which it refers."""
         if self.defs:
             schema["$defs"] = {**self.defs}
         return schema
 
-    def hoist(self, target: JSON, root: JSON, wanted: str) -> tuple[str, bool]:
-        """(name in `$defs` of the definition made of `target`, whether it is new)."""
+    def name_of(self, target: JSON, root: JSON, wanted: str) -> tuple[str, bool]:
+        """Return (the name in `$defs` of the definition made of `target`, True if the definition must be written)."""
         known = self._names.get((id(target), id(root)))
         if known is not None:
             return known[0], False
         name = safe_name(wanted, self.defs)
-        self.defs[name] = True  # holds the name while the definition, maybe recursive, is made
+        self.defs[name] = True  # reserves the name until the definition, which may be recursive, is written
         self._names[id(target), id(root)] = (name, target, root)
         return name, True
+
+
+@dataclass(slots=True)
+class _Part:
+    """A schema while references are admitted in it.
+
+    Attributes:
+        schema: the exact schema.
+        root: the document to which its `$ref`s refer.
+        depth: how deep it is nested.
+        top: it is of an object that will also contain the meta-properties of a call.
+        out: the keywords written so far.
+        also: schemas that become part of `allOf`.
+    """
+
+    schema: JSONObject
+    root: JSONObject
+    depth: int
+    top: bool
+    out: JSONObject = field(default_factory=dict[str, JSON])
+    also: list[JSON] = field(default_factory=list[JSON])
 
 
 class _Admission:
@@ -142,8 +158,7 @@ class _Admission:
         self._pending: list[tuple[str, JSONObject, JSONObject]] = []
         self._named: dict[str, JSONObject] = {}
         self._unevaluated = False
-        declared = root.get("$schema")
-        self._old = isinstance(declared, str) and _OLD.fullmatch(declared) is not None
+        self._old = draft_of(root) in _OLD
         for _, part in schemas_in(root):
             for keyword in ("$anchor", "$dynamicAnchor"):
                 if isinstance(anchor := part.get(keyword), str):
@@ -153,14 +168,14 @@ class _Admission:
             self._unevaluated |= "unevaluatedProperties" in part or "unevaluatedItems" in part
 
     def finished(self, result: JSON) -> JSON:
-        """`result`, once the definitions it refers to are made, one after the other: chains of them can be long."""
+        """Return `result` after writing the definitions to which it refers. This is a loop: chains can be long."""
         while self._pending:
             name, target, root = self._pending.pop()
             self._admitter.defs[name] = self.within(target, root, 0)
         return result
 
     def admit(self, schema: JSON, root: JSONObject, depth: int) -> JSON:
-        """`schema` or a reference; its annotations stay outside the alternatives."""
+        """Admit `schema` or a reference; annotations stay outside the alternatives."""
         inner = self.within(schema, root, depth)
         if not isinstance(inner, dict) or _takes_references(inner):
             return inner
@@ -171,115 +186,103 @@ class _Admission:
         return {**outer, "anyOf": [inner, self._admitter.reference()]}
 
     def within(self, schema: JSON, root: JSONObject, depth: int, *, top: bool = False) -> JSON:
-        """`schema` for a value that is itself no reference but may hold some."""
+        """Admit references inside a value of `schema`, which is itself not a reference."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
-        if depth > _HOISTED_BELOW and not top:
+        if depth > _INLINE_DEPTH and not top:
             return self._refer(schema, root, "part")
         if schema is not root and isinstance(schema.get("$id"), str):
             root = schema
-        out: JSONObject = {}
-        parts: list[JSON] = []
+        part = _Part(schema, root, depth, top)
         for keyword, value in schema.items():
             if keyword in REFERRING:
-                self._reference(value, root, depth, out, parts, top=top)
-            elif self._old and "$ref" in schema:
-                continue  # draft 7 and older: what stands beside `$ref` does not count
-            elif keyword not in _DROPPED:
-                self._keyword(keyword, value, schema, root, depth, out, parts, top=top)
-        if parts:
-            before = out.get("allOf")
-            out["allOf"] = [*(before if isinstance(before, list) else []), *parts]
-        return room_for_meta(out) if top else out
+                self._reference(part, value)
+            elif keyword not in _DROPPED and not (self._old and "$ref" in schema):
+                self._keyword(part, keyword, value)
+        if part.also:
+            add_to_all_of(part.out, *part.also)
+        return room_for_meta(part.out) if top else part.out
 
-    def _reference(
-        self, value: JSON, root: JSONObject, depth: int, out: JSONObject, parts: list[JSON], *, top: bool
-    ) -> None:
+    def _reference(self, part: _Part, value: JSON) -> None:
         if not isinstance(value, str):
             return
         if value.startswith(("https://json-schema.org/", "http://json-schema.org/")):
-            parts.append({"$ref": value})
+            part.also.append({"$ref": value})
             return
-        found = resolve(root, value)
-        target_root = root
-        if found is None:
-            found = self._named.get(value.rstrip("#"))
-            if found is not None and not value.startswith("#"):
-                target_root = found
-        if not isinstance(found, dict):
-            # What leads nowhere is not judged here; the exact schema reports it.
-            if found is False:
-                parts.append(False)
-            return
-        if not top:
-            reference = self._refer(found, target_root, value.rsplit("/", 1)[-1])
-            if "$ref" in out:
-                parts.append(reference)
+        root = part.root
+        target = resolve(root, value)
+        if target is None:
+            target = self._named.get(value.rstrip("#"))
+            if target is not None and not value.startswith("#"):
+                root = target
+        if not isinstance(target, dict):
+            # The check of the exact schema reports a reference that leads nowhere.
+            if target is False:
+                part.also.append(False)
+        elif not part.top:
+            reference = self._refer(target, root, value.rsplit("/", 1)[-1])
+            if "$ref" in part.out:
+                part.also.append(reference)
             else:
-                out.update(reference)
-        elif id(found) not in self._inlined and self._copies < _COPIES:
-            # The parameters of a call share its object with the meta-properties: a copy that makes room for them.
+                part.out.update(reference)
+        elif id(target) not in self._inlined and self._copies < _COPIES:
+            # The parameters of a call share its object with the meta-properties: a copy makes room for them.
             self._copies += 1
-            self._inlined.add(id(found))
-            parts.append(self.within(found, target_root, depth, top=True))
-            self._inlined.discard(id(found))
+            self._inlined.add(id(target))
+            part.also.append(self.within(target, root, part.depth, top=True))
+            self._inlined.discard(id(target))
 
     def _refer(self, target: JSONObject, root: JSONObject, name: str) -> JSONObject:
         wanted = f"{self._label}_{name.lstrip('#')}" if self._label else name.lstrip("#") or "root"
-        found, new = self._admitter.hoist(target, root, wanted)
-        if new:
-            self._pending.append((found, target, root))
-        return {"$ref": f"#/$defs/{found}"}
+        name, is_new = self._admitter.name_of(target, root, wanted)
+        if is_new:
+            self._pending.append((name, target, root))
+        return {"$ref": f"#/$defs/{name}"}
 
-    def _keyword(
-        self,
-        keyword: str,
-        value: JSON,
-        schema: JSONObject,
-        root: JSONObject,
-        depth: int,
-        out: JSONObject,
-        parts: list[JSON],
-        *,
-        top: bool,
-    ) -> None:
-        below = depth + 1
+    def _keyword(self, part: _Part, keyword: str, value: JSON) -> None:
+        schema, top, out = part.schema, part.top, part.out
+        admit = partial(self.admit, root=part.root, depth=part.depth + 1)
+        within = partial(self.within, root=part.root, depth=part.depth + 1)
         match keyword, value:
             case "properties", dict():
-                out[keyword] = {name: self.admit(item, root, below) for name, item in value.items()}
+                out[keyword] = {name: admit(item) for name, item in value.items()}
             case "patternProperties", dict():
                 out[keyword] = {
-                    name: True if top and matches_meta(name) else self.admit(item, root, below)
-                    for name, item in value.items()
+                    name: True if top and matches_meta(name) else admit(item) for name, item in value.items()
                 }
             case ("items", list()) | ("prefixItems", list()):
-                out["prefixItems"] = [self.admit(item, root, below) for item in value]
+                out["prefixItems"] = [admit(item) for item in value]
                 if keyword == "items" and "additionalItems" in schema:
-                    out["items"] = self.admit(schema["additionalItems"], root, below)
+                    out["items"] = admit(schema["additionalItems"])
             case (("items" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems" | "contains"), _):
-                out[keyword] = self.admit(value, root, below)
+                out[keyword] = admit(value)
             case "propertyNames", _:
-                names = self.within(value, root, below)
+                names = within(value)
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
-                branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
-                if keyword == "oneOf":
-                    # Two may fit while what tells them apart is a reference.
-                    if "anyOf" in schema:
-                        parts.append({"anyOf": branches})
-                    else:
-                        out["anyOf"] = branches
+                branches: list[JSON] = [within(item, top=top) for item in value]
+                # Several alternatives of `oneOf` may fit while what distinguishes them is a reference.
+                if keyword == "oneOf" and "anyOf" in schema:
+                    part.also.append({"anyOf": branches})
                 else:
-                    out[keyword] = branches
+                    out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                self._condition(schema, root, below, parts, top=top)
+                # `if` holds and `then`, or `else`: one of them, whichever it is once references are replaced.
+                if self._unevaluated or ("then" in schema and "else" in schema):
+                    test, then, other = (within(schema.get(word, True), top=top) for word in ("if", "then", "else"))
+                    part.also.append({"anyOf": [{"allOf": [test, then]}, other]})
             case "dependentSchemas", dict():
-                out[keyword] = {name: self.within(item, root, below, top=top) for name, item in value.items()}
+                out[keyword] = {name: within(item, top=top) for name, item in value.items()}
             case "dependencies", dict():
-                self._dependencies(value, root, below, out, top=top)
+                names_of: JSONObject = {name: item for name, item in value.items() if isinstance(item, list)}
+                schemas: JSONObject = {
+                    name: within(item, top=top) for name, item in value.items() if name not in names_of
+                }
+                out |= {"dependentRequired": names_of} if names_of else {}
+                out |= {"dependentSchemas": schemas} if schemas else {}
             case (("const" | "enum"), _):
                 if not top:
-                    self._constant(value if isinstance(value, list) and keyword == "enum" else [value], out, parts)
+                    self._constant(part, value if isinstance(value, list) and keyword == "enum" else [value])
             case (("exclusiveMinimum" | "exclusiveMaximum"), bool()):
                 bound = schema.get(keyword.replace("exclusiveM", "m"))
                 if value and bound is not None:
@@ -289,39 +292,21 @@ class _Admission:
             case _:
                 out[keyword] = value
 
-    def _condition(self, schema: JSONObject, root: JSONObject, depth: int, parts: list[JSON], *, top: bool) -> None:
-        """`if` holds and `then`, or `else`: one of the two, whichever it is once references are read."""
-        if not self._unevaluated and not ("then" in schema and "else" in schema):
-            return
-        words = ("if", "then", "else")
-        test, then, other = (self.within(schema.get(word, True), root, depth, top=top) for word in words)
-        parts.append({"anyOf": [{"allOf": [test, then]}, other]})
-
-    def _dependencies(self, value: JSONObject, root: JSONObject, depth: int, out: JSONObject, *, top: bool) -> None:
-        needed: JSONObject = {name: item for name, item in value.items() if isinstance(item, list)}
-        if needed:
-            out["dependentRequired"] = needed
-        schemas: JSONObject = {
-            name: self.within(item, root, depth, top=top) for name, item in value.items() if not isinstance(item, list)
-        }
-        if schemas:
-            out["dependentSchemas"] = schemas
-
-    def _constant(self, values: list[JSON], out: JSONObject, parts: list[JSON]) -> None:
+    def _constant(self, part: _Part, values: list[JSON]) -> None:
         plain: list[JSON] = [value for value in values if not isinstance(value, dict | list)]
         if len(plain) == len(values):
-            if len(values) == 1 and "const" not in out:
-                out["const"] = values[0]
+            if len(values) == 1 and "const" not in part.out:
+                part.out["const"] = values[0]
             else:
-                out["enum"] = values
+                part.out["enum"] = values
             return
         branches: list[JSON] = [self._exactly(value) for value in values if isinstance(value, dict | list)]
         if plain:
             branches.append({"enum": plain})
-        parts.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
+        part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
 
     def _exactly(self, value: JSON, *, below: bool = False) -> JSON:
-        """The schema of one value, any part of which may be a reference."""
+        """Return the schema of one constant, any part of which may be a reference."""
         if isinstance(value, list):
             items: list[JSON] = [self._exactly(item, below=True) for item in value]
             schema: JSONObject = {"type": "array", "minItems": len(items), "maxItems": len(items)}
@@ -336,22 +321,21 @@ class _Admission:
 
 
 def _takes_references(schema: JSONObject) -> bool:
-    """Whether a composed schema takes any reference string without saying so."""
+    """Return True if a composed schema accepts any reference string anyway."""
     if not schema.keys() - set(_ANNOTATIONS):
         return True
     kind = schema.get("type")
-    text = kind == "string" or (isinstance(kind, list) and "string" in kind)
-    return text and not schema.keys() - _BESIDE_TEXT and schema.get("minLength", 0) in (0, 1)
+    is_text = kind == "string" or (isinstance(kind, list) and "string" in kind)
+    return is_text and not schema.keys() - _BESIDE_TEXT and schema.get("minLength", 0) in (0, 1)
 
 
-# -- compose ---------------------------------------------------------------------------------------------------------
-
-__all__ = ["admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"]
+# -- schemas of calls and Solutions ----------------------------------------------------------------------------------
 
 MAX_LISTED_INSTANCES: Final = 50
-"""Up to this many instances, `_instance` is an enum; more are checked when the call is read."""
+"""Up to this many instances, `_instance` is an enum. More are checked when the call is read."""
 
 _RESULT: Final = 300
+"""Characters about the shape of a result."""
 
 _ID: Final[JSONObject] = {"type": "string", "description": "A name for this call, for _after of others"}
 _AFTER: Final[JSONObject] = {
@@ -381,18 +365,19 @@ _CLEAN: Final[JSONObject] = {
     "const": ANONYMOUS,
     "description": "Have it answered in a clean room, which sees the parameters and _imports alone",
 }
+_OUTPUT: Final = "The result, once known; null while calls must run first and their results be seen"
 _RESULT_HERE: Final = (
     "The result, written now. Left out where it must be written once the values the parameters refer to are known"
 )
 
 
 def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> JSONObject:
-    """The schema of one Call of `tool`: a document by itself, a closed object.
+    """Return the schema of one Call of `tool`: a closed object, as a complete document.
 
     Args:
-        tool: the tool called.
-        latent: no activity stands behind it, so the mind writes `_output`.
-        instances: the ids `_instance` may name; none: the call has no `_instance`.
+        tool: the tool.
+        latent: no activity runs the tool, so the mind writes `_output`.
+        instances: the ids that `_instance` may have. Without them the call has no `_instance`.
 
     Raises:
         ToolDefinitionError: a parameter has the name of a meta-property (see `rename_meta_parameters`).
@@ -410,13 +395,13 @@ def solution_schema(
     instances: Sequence[str] = (),
     extra: Mapping[str, JSONObject] | None = None,
 ) -> JSONObject:
-    """The schema a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in this order.
+    """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in this order.
 
     Args:
-        tools: what may be called, in the order shown; with none, `calls` is an empty array.
-        output: schema of the wanted output; None: text. One that allows null is wrapped (see `wrap_output`).
+        tools: what may be called, in the order shown. Without tools, `calls` is an empty array.
+        output: schema of the output; None: text. One that allows null is wrapped (see `wrap_output`).
         latent: keys of the tools without an activity.
-        instances: the ids `_instance` may name, where there are any.
+        instances: the ids that `_instance` may have.
         extra: properties before `calls`, such as a `thought_process`.
 
     Raises:
@@ -446,9 +431,10 @@ def solution_schema(
 
 
 def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
-    """The schema of the output as the mind answers it, and whether it is wrapped as `{"value": ...}`.
+    """Return the schema of the output as the mind answers it, and True if it is wrapped as `{"value": ...}`.
 
-    Null means "no output yet", so a schema that allows null is wrapped; None means text. Wrapping twice does nothing.
+    Null means "no output yet", so a schema that allows null is wrapped. None means text. A wrapped schema is not
+    wrapped again.
 
     Raises:
         SchemaError, LimitExceededError: the schema cannot be used.
@@ -469,30 +455,29 @@ def _output(schema: JSONObject | None, admitter: Admitter) -> JSON:
     wanted, _ = wrap_output(schema)
     found = admitter.admit(wanted, "output")
     admitted: JSONObject = found if isinstance(found, dict) else {}
-    told = admitted.pop("description", None)
-    notes = "The result, once known; null while calls must run first and their results be seen"
+    description = _with_note(admitted.pop("description", None), _OUTPUT)
     branches = admitted.get("anyOf") if len(admitted) == 1 else None
     whole: list[JSON] = [*branches] if isinstance(branches, list) else [admitted]
-    description = f"{told}\n{notes}" if isinstance(told, str) and told else notes
     return {"description": description, "anyOf": [*whole, {"type": "null"}]}
 
 
 def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter) -> JSONObject:
     label = tool.name if tool.module is None else f"{tool.module}_{tool.name}"
-    parameters = admitter.parameters(tool.parameters, label)
-    own = parameters.pop("properties", {})
-    if not isinstance(own, dict):
-        own = {}
+    composed = admitter.within(tool.parameters, label, top=True)
+    parameters = composed if isinstance(composed, dict) else {}
     declared = tool.parameters.get("properties")
-    taken = [name for name in declared if name in META_PROPERTIES] if isinstance(declared, dict) else []
-    if taken:
-        raise ToolDefinitionError(f"tool {tool.name!r}: parameter {taken[0]!r} has the name of a meta-property")
-    own = {name: schema for name, schema in own.items() if name not in META_PROPERTIES}
+    for name in declared if isinstance(declared, dict) else ():
+        if name in META_PROPERTIES:
+            raise ToolDefinitionError(f"tool {tool.name!r}: parameter {name!r} has the name of a meta-property")
+    properties = parameters.pop("properties", {})
+    own: JSONObject = {}
+    if isinstance(properties, dict):
+        own = {name: schema for name, schema in properties.items() if name not in META_PROPERTIES}
     before, needed = _meta_before(tool, latent, instances, admitter)
     after = _meta_after(tool, latent, admitter)
     names, opened = _inside(parameters)
     rest: JSONObject = {name: True for name in names if name not in own and name not in META_PROPERTIES}
-    # A schema that does not speak of properties takes any.
+    # A schema that lists no properties takes any.
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
     known = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
@@ -513,18 +498,16 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """(meta-properties before the parameters, those that are required)."""
+    """Return (the meta-properties before the parameters, those that are required)."""
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
+    is_constant = _is_constant(tool, latent)
     if tool.module is not None:
         meta["_module"] = {"const": tool.module}
         needed.append("_module")
-    elif tool.clean or _gives_constant(tool, latent):
-        # What its definition fixes is not offered again.
-        pass
-    elif latent:
+    elif latent and not tool.clean and not is_constant:
         meta["_module"] = admitter.define("_module", _CLEAN)
-    elif tool.activity is None:
+    elif not latent and not tool.clean and tool.activity is None:
         meta["_activity"] = admitter.define("_activity", _ACTIVITY)
     if instances:
         listed: JSONObject = {"description": "Which instance the call is for"}
@@ -538,19 +521,19 @@ def _meta_before(
             }
         meta["_instance"] = admitter.define("_instance", listed)
         needed.append("_instance")
-    if tool.in_room or tool.clean or (latent and not _gives_constant(tool, latent)):
+    if tool.in_room or tool.clean or (latent and not is_constant):
         meta["_imports"] = admitter.define("_imports", _IMPORTS)
     return meta, needed
 
 
-def _gives_constant(tool: Tool, latent: bool) -> bool:
-    """Whether the definition of the tool fixes the result."""
+def _is_constant(tool: Tool, latent: bool) -> bool:
+    """Return True if the definition of the tool fixes the result."""
     return latent and tool.output is not None and "const" in tool.output
 
 
 def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta: JSONObject = {}
-    if latent and not tool.clean and not _gives_constant(tool, latent):
+    if latent and not tool.clean and not _is_constant(tool, latent):
         meta["_output"] = _described(
             True if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
         )
@@ -567,14 +550,17 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
 
 
 def _described(result: JSON) -> JSON:
-    """The schema of `_output`, saying when it is written."""
-    told = result.get("description") if isinstance(result, dict) else None
-    description = f"{told}\n{_RESULT_HERE}" if isinstance(told, str) and told else _RESULT_HERE
-    return {**result, "description": description} if isinstance(result, dict) else {"description": description}
+    """Return the schema of `_output` with a description that says when it is written."""
+    schema: JSONObject = result if isinstance(result, dict) else {}
+    return {**schema, "description": _with_note(schema.get("description"), _RESULT_HERE)}
+
+
+def _with_note(description: JSON, note: str) -> str:
+    return f"{description}\n{note}" if isinstance(description, str) and description else note
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """(properties that alternatives inside a call's schema name, whether any of it admits names of its own)."""
+    """Return (the properties in the alternatives of a call's schema, True if some part admits further names)."""
     names: dict[str, None] = {}
     opened = False
     stack: list[tuple[JSONObject, bool]] = [(schema, True)]
@@ -592,21 +578,20 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """What the tool does and what comes back: a plan refers to parts of results nobody has seen yet."""
+    """Return what the tool does and the shape of its result: plans refer to parts of results that do not exist yet."""
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":
         return tool.description
-    told = f"Result: {result if len(result) <= _RESULT else result[:_RESULT] + '…'}"
-    return f"{tool.description.rstrip()}\n{told}" if tool.description.strip() else told
+    line = f"Result: {result if len(result) <= _RESULT else result[:_RESULT] + '…'}"
+    return f"{tool.description.rstrip()}\n{line}" if tool.description.strip() else line
 
 
 def _shape(schema: JSON, root: JSON, depth: int) -> str:
     if isinstance(schema, dict) and depth > 0:
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
-            return (
-                "{" + ", ".join(f"{name}: {_shape(item, root, depth - 1)}" for name, item in properties.items()) + "}"
-            )
+            members = ", ".join(f"{name}: {_shape(item, root, depth - 1)}" for name, item in properties.items())
+            return f"{{{members}}}"
         items = schema.get("items")
         if isinstance(items, dict):
             return f"array of {_shape(items, root, depth)}"

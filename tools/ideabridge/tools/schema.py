@@ -36,6 +36,7 @@ from ideabridge.tools.keywords import (
     children,
     draft_of,
     map_children,
+    references_in,
     resolve,
     schemas_in,
     show,
@@ -61,7 +62,8 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     Raises:
         LimitExceededError: the schema nests too deep.
     """
-    if not any(isinstance(part, dict) and part.keys() & {*DEFINITIONS, *REFERRING} for part in values_in(schema)):
+    has_definitions = any(isinstance(part, dict) and part.keys() & DEFINITIONS for part in values_in(schema))
+    if not has_definitions and next(references_in(schema), None) is None:
         return schema
     try:
         result = _Inliner(schema).write(schema, ())
