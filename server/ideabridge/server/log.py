@@ -1,7 +1,7 @@
 """The log of a server on standard error, bounded so that clients cannot flood it.
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client controls the number of
-records. Only a few similar records are written in each period, followed by the number of omitted ones.
+records. In each period only a few similar records are written, followed by the number of omitted ones.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import Final
 
 STRETCH_SECONDS: Final = 10.0
 """The length of a period."""
@@ -27,17 +27,10 @@ MOST_CHARACTERS: Final = 4000
 
 
 class BoundedLog(logging.Handler):
-    """A handler that writes a bounded number of bounded records.
+    """A handler that writes a bounded number of bounded records to `sys.stderr`."""
 
-    Args:
-        stream: the output; None for the current `sys.stderr`.
-        clock: a monotonic clock in seconds.
-    """
-
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._stream = stream
-        self._clock = clock
         self._since = -STRETCH_SECONDS
         self._alike: dict[tuple[str, str], int] = {}
         self._count = 0
@@ -45,7 +38,7 @@ class BoundedLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or count it."""
-        now = self._clock()
+        now = time.monotonic()
         if now - self._since >= STRETCH_SECONDS:
             self._sum_up()
             self._since, self._count = now, 0
@@ -59,7 +52,7 @@ class BoundedLog(logging.Handler):
         self._alike[key] = alike + 1
         self._count += 1
         try:
-            self._write(_bounded(self.format(record)))
+            _write(_bounded(self.format(record)))
         except Exception:  # noqa: BLE001 - as logging handles a record that cannot be formatted
             self.handleError(record)
 
@@ -70,13 +63,12 @@ class BoundedLog(logging.Handler):
 
     def _sum_up(self) -> None:
         if self._left_out:
-            self._write(f"... {self._left_out:,} more lines like these were left out")
+            _write(f"... {self._left_out:,} more lines like these were left out")
             self._left_out = 0
 
-    def _write(self, text: str) -> None:
-        stream = self._stream or sys.stderr
-        stream.write(text + "\n")
-        stream.flush()
+
+def _write(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _bounded(text: str) -> str:
@@ -87,14 +79,14 @@ def _bounded(text: str) -> str:
 
 
 @contextmanager
-def bounded_log() -> Generator[BoundedLog]:
+def bounded_log() -> Generator[None]:
     """A scope in which the log goes to standard error, unless the program that embeds ideabridge has set up logging."""
     root, handler = logging.getLogger(), BoundedLog()
     ours = not root.handlers
     if ours:
         root.addHandler(handler)
     try:
-        yield handler
+        yield
     finally:
         if ours:
             root.removeHandler(handler)

@@ -2,27 +2,28 @@
 
 A host sends these definitions to its model with every request, so they are few and short. `handling` implements them.
 
-Hosts rewrite schemas on the way to their models. These forms survive in all hosts that were tried (docs/hosts.md):
+Hosts rewrite schemas for their models. These forms survive in all hosts that were tested (docs/hosts.md):
 
-- Every schema has a `type` or an `anyOf`. Of a schema with neither, Codex and the OpenAI provider of opencode send only
-  `{}`: its description is lost.
-- A value of any type is an `anyOf` with one entry per type, and its array has `items`. From a list of types Codex makes
-  an array of strings, and opencode makes an array without `items`, which the Gemini API refuses with the whole request.
-- An `enum` has a `type`, which the Gemini API asks for.
-- An object with any properties has `additionalProperties`: without it Codex tells its model of an object with no
-  properties, and pydantic-ai tells OpenAI's models that there may be none.
-- There is no `$ref`, and nothing is combined at the top.
+- Every schema has a `type` or an `anyOf`. Codex and the OpenAI provider of opencode replace a schema with neither by
+  `{}` and lose its description.
+- A value of any type is an `anyOf` with one entry per type, and its array has `items`. Codex turns a list of types into
+  an array of strings. opencode turns it into an array without `items`, for which the Gemini API refuses the request.
+- An `enum` has a `type`, which the Gemini API requires.
+- An object with any properties has `additionalProperties`. Without it Codex shows its model an object without
+  properties, and pydantic-ai forbids OpenAI's models all properties.
+- There is no `$ref`, and there are no combining keywords at the top.
+
+Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from contextlib import suppress
+from typing import Any, Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
-
-# -- own tools -------------------------------------------------------------------------------------------------------
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OPEN: Final[JSONObject] = {"type": "object", "additionalProperties": True}
@@ -35,7 +36,6 @@ _ANY: Final[list[JSON]] = [
     {"type": "null"},
 ]
 """The `anyOf` of a value that may be any JSON."""
-
 
 _WAIT: Final[JSONObject] = {"type": "number", "minimum": 0, "maximum": 600}
 
@@ -57,20 +57,13 @@ def _closed(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObje
     return schema
 
 
-def _hints(*, read_only: bool, destructive: bool = False, idempotent: bool = False, open_world: bool) -> JSONObject:
-    """Annotations, without `idempotentHint` and `openWorldHint` where they are what clients assume."""
-    hints: JSONObject = {"readOnlyHint": read_only}
-    if not read_only:
-        hints["destructiveHint"] = destructive
-    if idempotent:
-        hints["idempotentHint"] = True
-    if not open_world:
-        hints["openWorldHint"] = False
-    return hints
-
-
 def _tool(name: str, description: str, parameters: JSONObject, hints: JSONObject) -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": parameters, "annotations": hints}
+
+
+_READS: Final[JSONObject] = {"readOnlyHint": True, "openWorldHint": False}
+_CHANGES: Final[JSONObject] = {"readOnlyHint": False, "destructiveHint": True}
+_ADDS: Final[JSONObject] = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 
 
 _CALL: Final[JSONObject] = {
@@ -107,7 +100,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             ["words"],
         ),
-        _hints(read_only=True, open_world=False),
+        _READS,
     ),
     _tool(
         "run_plan",
@@ -135,7 +128,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             ["calls"],
         ),
-        _hints(read_only=False, destructive=True, open_world=True),
+        _CHANGES,
     ),
     _tool(
         "solve",
@@ -160,7 +153,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             ["task"],
         ),
         # By a model, or by sampling, calls run within the call of this tool.
-        _hints(read_only=False, destructive=True, open_world=True),
+        _CHANGES,
     ),
     _tool(
         "submit_solution",
@@ -174,7 +167,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             ["run", "turn", "solution"],
         ),
-        _hints(read_only=False, destructive=True, idempotent=True, open_world=True),
+        {**_CHANGES, "idempotentHint": True},
     ),
     _tool(
         "check_run",
@@ -193,7 +186,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             [],
         ),
-        _hints(read_only=False, idempotent=True, open_world=False),
+        {**_ADDS, "idempotentHint": True},
     ),
     _tool(
         "decide_approval",
@@ -225,7 +218,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             ["run", "decisions"],
         ),
-        _hints(read_only=False, destructive=True, open_world=True),
+        _CHANGES,
     ),
     _tool(
         "search_ideas",
@@ -244,7 +237,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             [],
         ),
-        _hints(read_only=True, open_world=False),
+        _READS,
     ),
     _tool(
         "publish_idea",
@@ -266,75 +259,56 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             ["idea", "name"],
         ),
-        _hints(read_only=False, open_world=False),
+        _ADDS,
     ),
 )
 """The definitions, in their wire form."""
 
 OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
-"""Names no idea and no module's tool may take."""
+"""Names that no idea and no module's tool may have."""
 
 STARTING_RUNS: Final = frozenset({"run_plan", "solve"})
-"""Those that begin a run."""
+"""The tools that start a run."""
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------
-#
-# Reading is lenient about frequent mistakes of models. Then the arguments are checked.
 
-# These have rules of their own, which read more than one shape and say more.
 _READ_ELSEWHERE: Final = ("solution", "calls")
+"""Parameters with their own checks, which accept more than one form and have better messages."""
 
 _TYPES: Final[dict[str, type[Any]]] = {"object": dict, "array": list}
-
-
-def _lenient(schema: JSONObject) -> JSONObject:
-    properties = dict(cast("JSONObject", schema["properties"]))
-    for name in _READ_ELSEWHERE:
-        if name in properties:
-            properties[name] = {}
-    return {**schema, "properties": properties}
-
-
-_VALIDATORS: Final = {
-    str(tool["name"]): Validator(_lenient(tool["inputSchema"]), what=f"arguments of {tool['name']}")
-    for tool in OWN_TOOLS
-}
-
-_STRUCTURED: Final = {
+_PROPERTIES: Final[dict[str, dict[str, Any]]] = {
     str(tool["name"]): {
-        key: _TYPES[schema["type"]]
-        for key, schema in tool["inputSchema"]["properties"].items()
-        if schema.get("type") in _TYPES and key not in _READ_ELSEWHERE
+        name: {} if name in _READ_ELSEWHERE else schema for name, schema in tool["inputSchema"]["properties"].items()
     }
     for tool in OWN_TOOLS
 }
-"""Tool -> the parameters that are objects or arrays."""
+_VALIDATORS: Final = {
+    str(tool["name"]): Validator(
+        {**tool["inputSchema"], "properties": _PROPERTIES[tool["name"]]}, what=f"arguments of {tool['name']}"
+    )
+    for tool in OWN_TOOLS
+}
 
 
 def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
-    """The arguments of a call of an own tool.
+    """The checked arguments of a call of an own tool.
 
-    Objects and arrays that a model wrote as JSON text are parsed; a null stands for an absent argument.
+    Models often write objects and arrays as JSON text, which is parsed, and null for an absent argument.
 
     Raises:
         ValueMismatchError: they do not satisfy the tool's parameters; path, found and expected of every problem.
     """
-    structured = _STRUCTURED[name]
-    result: JSONObject = {}
+    result: dict[str, Any] = {}
     for key, value in arguments.items():
         if value is None:
             continue
-        kind = structured.get(key)
-        if kind is not None and isinstance(value, str):
-            try:
-                parsed = decode(value, what=key)
-            except IdeabridgeError:
-                # The check tells what was expected.
-                parsed = None
-            if isinstance(parsed, kind):
-                result[key] = parsed
-                continue
         result[key] = value
+        expected = _TYPES.get(_PROPERTIES[name].get(key, {}).get("type", ""))
+        if expected is not None and isinstance(value, str):
+            # If it is not JSON, the check reports what was expected.
+            with suppress(IdeabridgeError):
+                parsed = decode(value, what=key)
+                result[key] = parsed if isinstance(parsed, expected) else value
     _VALIDATORS[name].check(result)
     return result
