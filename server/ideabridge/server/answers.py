@@ -40,24 +40,16 @@ def answer(structured: JSONObject, text: str) -> ToolAnswer:
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
     """A tool error with a text."""
-    result: ToolAnswer = {
-        "content": [{"type": "text", "text": text}],
-        "isError": True,
-        "resultType": "complete",
-    }
-    if structured is not None:
-        result["structuredContent"] = structured
-    return result
+    result: ToolAnswer = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    return result if structured is None else {**result, "structuredContent": structured}
 
 
 def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
     """The result of a tool that returned `value`, or an error if the value is too large.
 
-    Args:
-        value: the value.
-        wrapped: whether the output schema is that of `{"result": value}`, because the protocol requires an object.
+    `wrapped`: the output schema is that of `{"result": value}`, because the protocol requires an object.
     """
-    structured: JSONObject = cast("JSONObject", value) if not wrapped and isinstance(value, dict) else {"result": value}
+    structured: JSONObject = value if not wrapped and isinstance(value, dict) else {"result": value}
     text = value if isinstance(value, str) else encode_text(value)
     result = answer(structured, text)
     if len(text) <= _SURELY_FITS or size_of(result) <= MAX_DIRECT:
@@ -65,8 +57,9 @@ def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
     # The value may fit once; then the text does not repeat it.
     note = (
         f"The result has {len(text):,} characters. The structured content has all of it; it is too large to repeat as"
+        f" text. If you see this text only: {_IN_A_RUN}"
     )
-    return bounded(answer(structured, f"{note} text. If you see this text only: {_IN_A_RUN}"))
+    return bounded(answer(structured, note))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
@@ -93,16 +86,16 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
     size = len(encode(value))
     if size <= left:
         return value
-    told = reference_to(value, ("state",))
-    told["reference"] = reference
+    shown = reference_to(value, ("state",))
+    shown["reference"] = reference
     if isinstance(value, dict):
         narrower = f'{reference}["KEY"], keys: {", ".join(list(value)[:20])[:400]}'
     elif isinstance(value, list):
         narrower = f"{reference}.0 to {reference}.{len(value) - 1}"
     else:
         narrower = "a smaller part: a plan's call can cut it"
-    told["note"] = f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
-    return told
+    shown["note"] = f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
+    return shown
 
 
 def fitting_list(values: list[JSON], most: int) -> list[JSON]:
@@ -118,101 +111,80 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
-def run_text(told: JSONObject) -> str:
+_HINTS: Final = {
+    "running": 'It goes on; ask check_run {{"run": "{}"}} for the rest.',
+    "interrupted": "Nothing more happens to it here.",
+}
+
+
+def run_text(result: dict[str, Any]) -> str:
     """The answer about a run as text, complete without the structured content."""
-    lines = [f"run {told.get('run')}: {told.get('status')}{_because(told)}"]
-    mind = told.get("mind")
-    if isinstance(mind, dict):
-        lines.append(f"mind: {mind.get('name')}" + (f" ({mind['why']})" if "why" in mind else ""))
-    hint = _HINTS.get(str(told.get("status")))
-    if hint:
-        lines.append(hint.replace("RUN", str(told.get("run"))))
+    reason = f" ({result['reason']})" if "reason" in result else ""
+    lines = [f"run {result['run']}: {result['status']}{reason}"]
+    mind = result.get("mind")
+    if mind is not None:
+        lines.append(f"mind: {mind['name']}" + (f" ({mind['why']})" if "why" in mind else ""))
+    if result["status"] in _HINTS:
+        lines.append(_HINTS[result["status"]].format(result["run"]))
     for key in ("output", "state", "results", "values"):
-        value = told.get(key)
-        if key in told and (value or key == "output"):
-            lines.append(f"{key}: {_short(value)}")
-    errors = told.get("errors")
-    if isinstance(errors, list) and errors:
+        if key in result and (result[key] or key == "output"):
+            lines.append(f"{key}: {_short(result[key])}")
+    errors = result["errors"]
+    if errors:
         lines.append("errors:")
         lines.extend(f"- {error_line(error)}" for error in errors[:_TEXT_ERRORS])
         if len(errors) > _TEXT_ERRORS:
             lines.append(f"- ... and {len(errors) - _TEXT_ERRORS} more")
     for key in ("missing", "saved", "decided", "notes", "progress"):
-        if told.get(key):
-            lines.append(f"{key}: {_short(told[key])}")
-    approvals = told.get("approvals")
-    if isinstance(approvals, list) and approvals:
-        lines.append(f"waiting for a decision or an answer; {told.get('decides')}:")
+        if result.get(key):
+            lines.append(f"{key}: {_short(result[key])}")
+    approvals = result.get("approvals")
+    if approvals:
+        lines.append(f"waiting for a decision or an answer; {result.get('decides')}:")
         lines.extend(f"- {_approval_line(one)}" for one in approvals)
-        if told.get("more_approvals"):
-            lines.append(f"- ... and {told['more_approvals']} more, which are shown once these are decided")
-    requests = told.get("requests")
-    if isinstance(requests, list):
-        for request in requests:
-            if isinstance(request, dict):
-                lines.extend(_request_lines(request, told.get("turn")))
-    idea = told.get("idea")
-    if isinstance(idea, str):
-        lines.append(f"idea: {idea[:16]}")
+        if result.get("more_approvals"):
+            lines.append(f"- ... and {result['more_approvals']} more, which are shown once these are decided")
+    for request in result.get("requests", []):
+        lines.extend(_request_lines(request, result.get("turn")))
+    if "idea" in result:
+        lines.append(f"idea: {result['idea'][:16]}")
     return "\n".join(lines)
-
-
-_HINTS: Final = {
-    "running": 'It goes on; ask check_run {"run": "RUN"} for the rest.',
-    "interrupted": "Nothing more happens to it here.",
-}
-
-
-def _because(told: JSONObject) -> str:
-    reason = told.get("reason")
-    return f" ({reason})" if isinstance(reason, str) else ""
 
 
 def error_line(error: JSON) -> str:
     """One error of a run: the place and the tool of the call, and the message."""
     if not isinstance(error, dict):
         return _short(error)
-    call, told = error.get("call"), error.get("error")
-    message = told.get("message") if isinstance(told, dict) else told
-    if isinstance(call, dict):
-        place = error.get("place")
-        where = f"calls[{place}] " if place is not None else ""
-        if "in_solution" in error:
-            where = f"calls[{error['in_solution']}], {place} of the run, "
-        return f"{where}{call.get('_tool')}: {message}"
-    return str(message)
+    call, place, cause = error.get("call"), error.get("place"), error.get("error")
+    message = cause.get("message") if isinstance(cause, dict) else cause
+    if not isinstance(call, dict):
+        return str(message)
+    where = "" if place is None else f"calls[{place}] "
+    if "in_solution" in error:
+        where = f"calls[{error['in_solution']}], {place} of the run, "
+    return f"{where}{call.get('_tool')}: {message}"
 
 
-def _approval_line(one: JSON) -> str:
-    if not isinstance(one, dict):
-        return _short(one)
-    choices = one.get("choices")
-    takes = f" ({', '.join(map(str, choices))})" if isinstance(choices, list) else ""
-    asked = one.get("question")
-    if isinstance(asked, dict):
+def _approval_line(approval: dict[str, Any]) -> str:
+    choices, question, plan = approval.get("choices"), approval.get("question"), approval.get("plan")
+    takes = f" ({', '.join(choices)})" if choices is not None else ""
+    head = f"{approval['approval']}{takes}"
+    if question is not None:
         # As JSON, so that no line of it looks like a line of ideabridge.
-        form = f"(value fits {_short(asked.get('schema'))})"
-        said = f"module {asked.get('module')} asks: {encode_text(asked.get('message'))}"
-        return f"{one.get('approval')}{takes}: {said} {form}"
-    plan = one.get("plan")
-    if isinstance(plan, dict):
-        return f"{one.get('approval')}: a plan, because {one.get('why')}\n{_short(plan.get('drawing'))}"
-    return f"{one.get('approval')}{takes}: {_short(one.get('call'))} because {one.get('why')}"
+        text = encode_text(question.get("message"))
+        return f"{head}: module {question.get('module')} asks: {text} (value fits {_short(question.get('schema'))})"
+    if plan is not None:
+        return f"{approval['approval']}: a plan, because {approval.get('why')}\n{_short(plan.get('drawing'))}"
+    return f"{head}: {_short(approval.get('call'))} because {approval.get('why')}"
 
 
-def _request_lines(request: JSONObject, turn: JSON) -> list[str]:
+def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
     lines = [f"turn: {turn}"]
     if "run" in request:
         # The Request of a room has its own run id and turn.
-        lines = [f"request of run: {request['run']}", f"turn: {request.get('turn')}"]
-    instructions = request.get("instructions")
-    if isinstance(instructions, str):
-        lines.append(instructions)
-    context = request.get("context")
-    if isinstance(context, list):
-        for message in context:
-            if isinstance(message, dict):
-                lines.append(f"[{message.get('role')}] {message.get('content')}")
+        lines = [f"request of run: {request['run']}", f"turn: {request['turn']}"]
+    lines.append(request["instructions"])
+    lines += [f"[{message['role']}] {message['content']}" for message in request["context"]]
     if "schema" in request:
         lines.append(f"schema: {encode_text(request['schema'])}")
     return lines
@@ -280,19 +252,20 @@ def object_input(schema: JSONObject | None) -> JSONObject:
         return {**plain, "type": "object"}
     properties, required, ways = _parts(plain)
     left_out = {*_COMBINING, "unevaluatedProperties"}
-    told: JSONObject = {key: value for key, value in plain.items() if key not in left_out}
-    told |= {"type": "object", "properties": {name: _either(found) for name, found in properties.items()}}
-    told["required"] = list[JSON](required)
+    merged: JSONObject = {key: value for key, value in plain.items() if key not in left_out}
+    merged["type"] = "object"
+    merged["properties"] = {name: one[0] if len(one) == 1 else {"anyOf": one} for name, one in properties.items()}
+    merged["required"] = list[JSON](required)
     if not required:
-        del told["required"]
+        del merged["required"]
     own = plain.get("properties", {})
     if isinstance(own, dict) and properties.keys() - own.keys():
-        told.pop("additionalProperties", None)
+        merged.pop("additionalProperties", None)
     if ways:
-        words = f"Give {' or '.join(ways)}."
-        said = plain.get("description")
-        told["description"] = f"{said.rstrip()} {words}" if isinstance(said, str) and said.strip() else words
-    return told
+        words, description = f"Give {' or '.join(ways)}.", plain.get("description")
+        has_text = isinstance(description, str) and description.strip()
+        merged["description"] = f"{str(description).rstrip()} {words}" if has_text else words
+    return merged
 
 
 def _plain(schema: JSONObject) -> JSONObject:
@@ -318,24 +291,24 @@ def _part(schema: JSON) -> JSON:
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict):
         return schema
-    told: JSONObject = {}
+    changed: JSONObject = {}
     for keyword, value in schema.items():
         if keyword in NAMED and isinstance(value, dict):
-            told[keyword] = {name: _part(one) for name, one in value.items()}
+            changed[keyword] = {name: _part(one) for name, one in value.items()}
         elif (keyword in MANY or keyword == "items") and isinstance(value, list):
-            told[keyword] = [_part(one) for one in value]
+            changed[keyword] = [_part(one) for one in value]
         elif keyword in ONE and not (keyword in _FLAGS and isinstance(value, bool)):
-            told[keyword] = _part(value)
+            changed[keyword] = _part(value)
         else:
-            told[keyword] = value
-    types = told.get("type")
+            changed[keyword] = value
+    types = changed.get("type")
     if types in ("array", ["array"]):
-        told |= {"type": "array", "items": told.get("items", {})}
-    elif types == "object" and not any(keyword in told for keyword in (*_OF_OBJECTS, *_COMBINING)):
-        told["additionalProperties"] = True
-    elif isinstance(types, list) and "array" in types and not any(keyword in told for keyword in _COMBINING):
-        return _split(told, types)
-    return told
+        changed |= {"type": "array", "items": changed.get("items", {})}
+    elif types == "object" and not any(keyword in changed for keyword in (*_OF_OBJECTS, *_COMBINING)):
+        changed["additionalProperties"] = True
+    elif isinstance(types, list) and "array" in types and not any(keyword in changed for keyword in _COMBINING):
+        return _split(changed, types)
+    return changed
 
 
 def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
@@ -343,11 +316,11 @@ def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
     others = [one for one in types if one != "array"]
     array: JSONObject = {"type": "array", "items": {}}
     rest: JSONObject = {"type": others[0] if len(others) == 1 else others}
-    told: JSONObject = {}
+    changed: JSONObject = {}
     for keyword, value in schema.items():
         if keyword != "type":
-            (array if keyword in _OF_ARRAYS else told if keyword in _NOTES else rest)[keyword] = value
-    return {**told, "anyOf": [array, rest]}
+            (array if keyword in _OF_ARRAYS else changed if keyword in _NOTES else rest)[keyword] = value
+    return {**changed, "anyOf": [array, rest]}
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
@@ -381,7 +354,3 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
             if all(rest):
                 ways += list(dict.fromkeys(" with ".join(names) for names in rest))[:_WAYS]
     return properties, required, ways
-
-
-def _either(parts: list[JSON]) -> JSON:
-    return parts[0] if len(parts) == 1 else {"anyOf": parts}

@@ -18,7 +18,7 @@ from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import MAX_NAME
+from ideabridge.tools.names import MAX_NAME, is_safe_name
 
 PAGE: Final = 100
 """Entries in one page."""
@@ -30,6 +30,11 @@ _URI: Final = re.compile(rf"idea://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})(?:/([0-9
 _MIME: Final = "application/json"
 _COMPLETIONS: Final = 100
 
+
+def _refusal(why: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, why)
+
+
 Entry = TypeVar("Entry", types.Resource, types.Prompt)
 
 
@@ -39,13 +44,8 @@ def published_page(
     caller: str,
     entry_of: Callable[[Publication], Entry | None],
 ) -> tuple[list[Entry], str | None]:
-    """One page of the ideas that a caller sees, and the cursor of the next page.
-
-    Args:
-        bridge: its store has the ideas.
-        params: the cursor.
-        caller: the caller.
-        entry_of: makes the entry of an idea; None omits the idea.
+    """One page of the ideas that a caller sees, and the cursor of the next page. `entry_of` makes the entry of an idea,
+    or omits it with None.
 
     Raises:
         MCPError: the cursor is not one of this list.
@@ -53,18 +53,20 @@ def published_page(
     cursor = params.cursor if params else None
     try:
         page = bridge.store.publications.page(PAGE, cursor, caller=caller)
-        shown: list[Entry] = []
-        room = PAGE_BYTES
-        for count, one in enumerate(page.items):
-            entry = entry_of(one)
-            if entry is None:
-                continue
-            room -= len(entry.model_dump_json())
-            if room < 0 and count:
-                return shown, bridge.store.publications.page(count, cursor, caller=caller).next
-            shown.append(entry)
     except CursorError as error:
-        raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+        raise _refusal(f"cursor: {error}") from None
+    shown: list[Entry] = []
+    room = PAGE_BYTES
+    before = cursor
+    for one in page.items:
+        entry = entry_of(one)
+        if entry is not None:
+            room -= len(entry.model_dump_json())
+            if room < 0 and shown:
+                # The cursor of a page is the last name before it.
+                return shown, before
+            shown.append(entry)
+        before = one.name
     return shown, page.next
 
 
@@ -117,37 +119,34 @@ class IdeaResources:
         uri = str(params.uri)
         match = _URI.match(uri)
         if match is None:
-            raise MCPError(
-                types.INVALID_PARAMS, f"unknown resource {uri[:120]!r}: expected idea://NAME or idea://NAME/VERSION"
-            )
+            raise _refusal(f"unknown resource {uri[:120]!r}: expected idea://NAME or idea://NAME/VERSION")
         name, version = match[1], match[2]
         try:
             number = int(version) if version else None
             publication = self._bridge.store.publications.get(name, number, caller=caller_of(context))
             document = self._bridge.export_idea(f"{name}@{publication.version}")
         except SecretInIdeaError as error:
-            raise MCPError(types.INVALID_PARAMS, f"{uri} is not shown: {error}") from None
+            raise _refusal(f"{uri} is not shown: {error}") from None
         except (UnknownPublicationError, UnknownIdeaError) as error:
-            raise MCPError(types.INVALID_PARAMS, f"unknown resource {uri!r}: {error}") from None
+            raise _refusal(f"unknown resource {uri!r}: {error}") from None
         text = encode_text(document)
         if len(text) > MAX_RESULT:
-            raise MCPError(
-                types.INVALID_PARAMS,
+            raise _refusal(
                 f"{uri} has {len(text):,} characters, at most {MAX_RESULT:,} fit into one answer;"
-                " `ideabridge ideas export` writes it into a file",
+                " `ideabridge ideas export` writes it into a file"
             )
         content = types.TextResourceContents(uri=uri, mime_type=_MIME, text=text)
         return types.ReadResourceResult(contents=[content])
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Names of ideas, and versions of one."""
-        argument, given = params.argument, (params.context.arguments if params.context else None) or {}
+        argument, others = params.argument, (params.context.arguments if params.context else None) or {}
         values: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference):
             if argument.name == "name":
                 values = self._names(argument.value, caller_of(context))
             elif argument.name == "version":
-                values = self._versions(given.get("name", ""), argument.value, caller_of(context))
+                values = self._versions(others.get("name", ""), argument.value, caller_of(context))
         return types.CompleteResult(
             completion=types.Completion(
                 values=values[:_COMPLETIONS], total=len(values), has_more=len(values) > _COMPLETIONS
@@ -156,23 +155,15 @@ class IdeaResources:
 
     def _names(self, start: str, caller: str) -> list[str]:
         # The list is ordered by name, so names with the same start are neighbours.
-        found: list[str] = []
-        after = _before(start)
-        while len(found) <= _COMPLETIONS:
-            try:
-                page = self._bridge.store.publications.page(PAGE, after, caller=caller)
-            except CursorError:
-                return []
-            for one in page.items:
-                if not one.name.startswith(start):
-                    if one.name > start:
-                        return found
-                    continue
-                found.append(one.name)
-            if page.next is None:
-                break
+        names: list[str] = []
+        after = start[:-1] if is_safe_name(start[:-1]) else None
+        while len(names) <= _COMPLETIONS:
+            page = self._bridge.store.publications.page(PAGE, after, caller=caller)
+            names += [one.name for one in page.items if one.name.startswith(start)]
             after = page.next
-        return found
+            if after is None or (after > start and not after.startswith(start)):
+                break
+        return names
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
         try:
@@ -186,11 +177,6 @@ class IdeaResources:
             for one in store.publications.versions(name)
             if str(one.version).startswith(start) and store.publications.sees(one, caller)
         ]
-
-
-def _before(start: str) -> str | None:
-    """A cursor before all names with this start; None for the beginning of the list."""
-    return start[:-1] if re.fullmatch(r"[a-z][a-z0-9_]+", start) else None
 
 
 class IdeaPrompts:
@@ -219,14 +205,14 @@ class IdeaPrompts:
         try:
             publication = self._bridge.store.publications.get(params.name, caller=caller_of(context))
         except UnknownPublicationError as error:
-            raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: {error}") from None
+            raise _refusal(f"unknown prompt {params.name[:64]!r}: {error}") from None
         words = self._words(publication)
         if not words:
-            raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: prompts/list lists them")
+            raise _refusal(f"unknown prompt {params.name[:64]!r}: prompts/list lists them")
         messages = [_prompt_message(message.role, str(message.value)) for message in words]
-        given = _input(publication, params.arguments or {})
-        if given:
-            messages.append(_prompt_message("user", f"Input: {encode_text(given)}"))
+        value = _input(publication, params.arguments or {})
+        if value:
+            messages.append(_prompt_message("user", f"Input: {encode_text(value)}"))
         return types.GetPromptResult(description=publication.description, messages=messages)
 
     def _words(self, publication: Publication) -> list[Message]:
@@ -260,8 +246,8 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
     arguments: list[types.PromptArgument] = []
     for name, schema in _properties(publication).items():
         description = schema.get("description") if isinstance(schema, dict) else None
-        told = cut_description(description) if isinstance(description, str) else None
-        arguments.append(types.PromptArgument(name=name, description=told, required=name in required))
+        short = cut_description(description) if isinstance(description, str) else None
+        arguments.append(types.PromptArgument(name=name, description=short, required=name in required))
     return arguments
 
 
@@ -273,7 +259,7 @@ def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
     if missing or unknown:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
         problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
-        raise MCPError(types.INVALID_PARAMS, f"arguments of prompt {publication.name!r}: {'; '.join(problems)}")
+        raise _refusal(f"arguments of prompt {publication.name!r}: {'; '.join(problems)}")
     return {name: _value(properties[name], text) for name, text in arguments.items()}
 
 
