@@ -325,7 +325,7 @@ async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
     async with Bridge(configured({"timeout_seconds": 0.05}), toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, message("ada", _outputPath="sent || refused"))
         with anyio.fail_after(5):
-            while run.machine.phase != "ended":
+            while not run.machine.ended:
                 await run.runner.wait_changed()
         assert await run.wait(5) == "done"
         state: Any = run.answer()["state"]

@@ -265,7 +265,7 @@ async def test_a_question_nobody_answers_in_time_is_cancelled(era: str) -> None:
     async with Bridge(configured(era, {"default": "allow", "timeout_seconds": 0.05})) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [{"_tool": "book", "who": "ann", "_outputPath": "got"}]}))
         with anyio.fail_after(20):
-            while run.machine.phase != "ended":
+            while not run.machine.ended:
                 await run.runner.wait_changed()
             await run.wait()
         assert got(run) == ("ann", [{"action": "cancel", "content": None}])
@@ -416,7 +416,7 @@ async def test_questions_that_a_module_takes_back_are_not_counted_as_unanswered(
         for _ in range(7):
             run = await start(bridge, "takes_back")
             with anyio.fail_after(20):
-                while run.machine.phase != "ended":
+                while not run.machine.ended:
                     await run.runner.wait_changed()
                 await run.wait()
             assert run.given() == {"got": "done"}, run.errors()

@@ -157,7 +157,7 @@ async def test_nobody_who_decides_in_time_denies_a_call_in_a_room(tmp_path: Path
     async with Bridge(configuration, toolbox=Payments(open=True).toolbox) as bridge:
         publish(bridge, "paying", PAYING, "†state.p", TO)
         run = await bridge.run_plan(read_plan(PAY_IN_ROOM))
-        await until(run, lambda: run.machine.phase == "ended")
+        await until(run, lambda: run.machine.ended)
         assert "nobody decided within" in json.dumps(run.errors())
 
 

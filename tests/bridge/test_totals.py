@@ -165,7 +165,7 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
         run = await bridge.run_plan(read_plan({"calls": opening(roots)}))
         with anyio.fail_after(20):
             await ended(run, tree)
-        assert run.machine.phase == "ended"
+        assert run.machine.ended
         assert told(run) == journaled(bridge.store, run.id)
         given_before = told(run)
     async with Bridge(configuration, store=path, mind=Tree(roots)) as bridge:

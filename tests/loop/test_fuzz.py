@@ -389,7 +389,7 @@ def run_case(number: int) -> int:
         fuzzed.perform()
         given.append(0)
         for value, data in texts:
-            if fuzzed.machine.phase == "ended":
+            if fuzzed.machine.ended:
                 break
             given[-1] += 1
             if streamed:
@@ -397,7 +397,7 @@ def run_case(number: int) -> int:
             else:
                 fuzzed.whole(value if value is not None and chosen.random() < 0.5 else data)
         machine = fuzzed.machine
-        assert machine.phase == "ended", machine.phase
+        assert machine.ended, machine.phase
         assert machine.due() == []
         assert all(one.settled for one in machine.history)
     return min(given)

@@ -64,7 +64,7 @@ def waves(driven: Driven) -> str:
         told.append(" ".join(str(place) for place in sorted(effect.call.index for effect in driven.running)))
         for _ in range(len(driven.running)):
             driven.finish_one(0)
-    assert driven.machine.phase == "ended"
+    assert driven.machine.ended
     return ", ".join(told)
 
 

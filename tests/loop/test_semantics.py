@@ -210,7 +210,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
 def check_invariants(driven: Driven) -> None:
     machine = driven.machine
-    assert machine.phase == "ended"
+    assert machine.ended
     assert not driven.running
     assert machine.due() == []
     assert len(driven.executions) == len(set(driven.executions)), "a call ran twice"
@@ -260,7 +260,7 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
         same_meaning(whole, streamed)
     cut = random.Random(scenario.seed).randrange(3, len(whole.journal) + 1)
     resumed = resumed_after(whole, cut, scenario, scenario.seed + 2)
-    assert resumed.machine.phase == "ended"
+    assert resumed.machine.ended
     assert not {*finished(whole, cut)} & set(resumed.executions), "a finished call ran again"
     if scenario.disjoint:
         same_meaning(whole, resumed)

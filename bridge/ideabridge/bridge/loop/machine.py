@@ -190,6 +190,11 @@ class Machine:
         """The errors of the last Solution: `{"call", "place", "error"}`."""
         return self.feedback.errors
 
+    @property
+    def ended(self) -> bool:
+        """True once `RunEnded` was received: no other event fits."""
+        return self.phase == "ended"
+
     def due(self) -> list[Effect]:
         """The effects nobody has acknowledged yet, oldest first."""
         effects: list[Effect] = [AskMind(self.step)] if self._mind_due else []
@@ -307,7 +312,7 @@ class Machine:
             JournalError: it does not fit the state of the run.
             MessageError: `RunStarted` has a malformed context message.
         """
-        if self.phase == "ended":
+        if self.ended:
             raise JournalError(f"the run has ended; it cannot take {event.name}")
         match event:
             case events.CallFinished():

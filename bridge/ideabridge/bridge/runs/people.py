@@ -441,7 +441,7 @@ class People:
     def _pending(self) -> dict[str, Question]:
         run = self._run
         # Not from all calls: this is read at every event.
-        return {} if run.runner.machine.phase == "ended" or run.runner.lost is not None else self._open
+        return {} if run.runner.machine.ended or run.runner.lost is not None else self._open
 
     def _request(self, one: Question) -> ApprovalRequest:
         run = self._run

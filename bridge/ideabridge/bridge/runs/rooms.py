@@ -119,7 +119,7 @@ class Rooms:
             self._cancel(run, found, _ORPHANED)
             return
         run.rooms[key] = found
-        if found.machine.phase == "ended" and not found.runner.is_behind:
+        if found.machine.ended and not found.runner.is_behind:
             self._answer(run, found.as_call())
         run.moved()
 
@@ -270,7 +270,7 @@ class Rooms:
             if run.machine.open_rooms:
                 self.reopen(run)
                 for room in list(run.rooms.values()):
-                    if room.machine.phase == "ended" and not room.runner.is_behind:
+                    if room.machine.ended and not room.runner.is_behind:
                         self._answer(run, room.as_call())
                 run.moved()
 

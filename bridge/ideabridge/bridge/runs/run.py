@@ -234,7 +234,7 @@ class Run:
             return "interrupted"
         if self.is_behind:
             return "running"
-        if machine.phase == "ended":
+        if machine.ended:
             return cast("RunStatus", machine.status or "failed")
         # Rooms that are about to open are waited for, so that all their Requests are reported together.
         opened = len(self.rooms) >= len(machine.open_rooms)
@@ -261,7 +261,7 @@ class Run:
     def is_elsewhere(self) -> bool:
         """True if another process drives the run, or none does."""
         here = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
-        return not here and self.runner.lost is None and self.machine.phase != "ended"
+        return not here and self.runner.lost is None and not self.machine.ended
 
     @property
     def waits_in_journal(self) -> bool:
@@ -276,7 +276,7 @@ class Run:
         machine = self.machine
         if self.runner.is_behind:
             return False
-        if machine.phase == "ended" or self.runner.lost is not None:
+        if machine.ended or self.runner.lost is not None:
             # The result of an ended room has still to be handed to its run. A lost room is at work elsewhere.
             return self.runner.lost is not None
         if machine.awaits_solution or machine.waits_for_people:
@@ -307,7 +307,7 @@ class Run:
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
             return False
-        return parent.machine.phase == "ended" or self.key not in parent.machine.open_rooms or parent.is_orphan
+        return parent.machine.ended or self.key not in parent.machine.open_rooms or parent.is_orphan
 
     async def open_room(self, effect: Execute) -> None:
         """Open the room of a call that was started, and post its result."""
@@ -394,7 +394,7 @@ class Run:
                 yield self._with_tool_name(event)
                 if isinstance(event, RunEnded):
                     return
-            if (self.machine.phase == "ended" and not self.runner.is_behind) or self.runner.lost is not None:
+            if (self.machine.ended and not self.runner.is_behind) or self.runner.lost is not None:
                 return
             await self.runner.wait_changed()
 
@@ -507,7 +507,7 @@ class Run:
     def hold(self) -> None:
         """Take the lease, if nobody has it, because a room of the run is at work here."""
         with contextlib.suppress(InterruptedRunError):
-            if self.machine.phase != "ended" and self.runner.lost is None and self.driver.epoch is None:
+            if not self.machine.ended and self.runner.lost is None and self.driver.epoch is None:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
@@ -554,7 +554,7 @@ class Run:
     def _expect_alive(self) -> None:
         if self.runner.lost is not None:
             raise InterruptedRunError(f"run {self.id} cannot go on here: {self.runner.lost}")
-        if self.machine.phase == "ended":
+        if self.machine.ended:
             raise FinishedRunError(f"run {self.id} has ended ({self.status}); nothing more can be handed in")
 
     @property
@@ -562,7 +562,7 @@ class Run:
         """The number of Requests that minds have answered."""
         if self.machine.mode == "plan":
             return 0
-        return max(len(self.turns.settled), self.machine.step + (1 if self.machine.phase == "ended" else 0))
+        return max(len(self.turns.settled), self.machine.step + (1 if self.machine.ended else 0))
 
     # -- people ------------------------------------------------------------------------------------------------
 
@@ -614,7 +614,7 @@ class Run:
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
         """End the run and its calls; what was done stays. Raises `InterruptedRunError` if another process drives it."""
-        if self.machine.phase == "ended":
+        if self.machine.ended:
             return
         self._expect_alive()
         self._take()

@@ -182,7 +182,7 @@ class Runner:
     @property
     def wanted(self) -> bool:
         """True while the run can still take events here."""
-        return self.lost is None and self.machine.phase != "ended" and not self._run.is_orphan
+        return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
         """Do not continue a run of which nothing is at work here; `abandon` is for the others."""
@@ -359,7 +359,7 @@ class Runner:
 
     def _take_end(self, status: EndStatus, reason: str | None) -> None:
         self._ending = None
-        if self.machine.phase == "ended":
+        if self.machine.ended:
             return
         if self.machine.phase == "solving":
             self._finish_step(status)
@@ -488,7 +488,7 @@ class Runner:
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
         """End the run early, with everything done so far, and cancel its calls, remote ones too."""
-        if self.machine.phase == "ended" or self._ending is not None:
+        if self.machine.ended or self._ending is not None:
             return
         # The answer under way is interrupted; its usage must be journaled before the run ends.
         self._take(self._usage_so_far())

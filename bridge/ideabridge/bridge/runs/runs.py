@@ -330,7 +330,7 @@ class Runs:
                 await run.runner.wait_written()
             if run.unwritten is not None:
                 raise InterruptedRunError(f"run {run_id}: {run.unwritten}; it is cancelled then")
-            if record.parent or run.machine.phase == "ended":
+            if record.parent or run.machine.ended:
                 return run
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
@@ -432,7 +432,7 @@ class Runs:
         run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
         if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
             run.cancel(reason)
-        if record.parent or run.machine.phase == "ended":
+        if record.parent or run.machine.ended:
             self.store.requests.forget_cancel(run_id)
         elif not run.runner.is_behind:
             self.store.requests.ask_cancel(run_id, reason)
@@ -470,7 +470,7 @@ class Runs:
             return False
         # Another process may have continued one of its rooms, which the journal of the run does not record.
         self.rooms.reopen(run)
-        if driver.epoch is not None or run.machine.phase == "ended":
+        if driver.epoch is not None or run.machine.ended:
             return True
         # Otherwise another process drives it, or none: only its lease shows which.
         return run.may_rest
@@ -576,7 +576,7 @@ class Runs:
                     steps = self.store.ideas.of_run(run.id)
                     run.idea = steps[-1].id if steps else None
                 run.runner.follow([event for _, event in numbered])
-            if run.machine.phase != "ended":
+            if not run.machine.ended:
                 self.rooms.reopen(run)
                 for room in list(run.rooms.values()):
                     if room.is_elsewhere:
@@ -683,7 +683,7 @@ class Runs:
         run.driver.seen = numbered[-1][0] if numbered else 0
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
-        if events and run.machine.phase != "ended":
+        if events and not run.machine.ended:
             run.runner.kept.note(self.store.runs.journal_bytes(record.id))
         return self._go_on(run, record, events, parent, anyway=anyway, end=end)
 
@@ -708,7 +708,7 @@ class Runs:
             end: end the run for this reason instead.
         """
         driver = run.driver
-        if run.machine.phase == "ended" or not driver.seen:
+        if run.machine.ended or not driver.seen:
             if driver.seen and record.status != run.machine.status:
                 self._settle(run)
             return run

@@ -172,9 +172,7 @@ class Session:
 
     async def _end_of(self, turn: int) -> None:
         run = self.underlying
-        while run.runner.is_behind or (
-            run.runner.lost is None and run.machine.phase != "ended" and run.machine.step <= turn
-        ):
+        while run.runner.is_behind or (run.runner.lost is None and not run.machine.ended and run.machine.step <= turn):
             await run.runner.wait_changed()
 
     # -- results ---------------------------------------------------------------------------------------------

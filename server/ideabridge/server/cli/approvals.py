@@ -176,7 +176,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
 
     history = read_history(list(store.runs.events(record.id)), {})
     machine = history.machine
-    if history.broken or machine.phase == "ended":
+    if history.broken or machine.ended:
         return
     asked = _asked(history)
     seconds = approval_timeout(machine.settings.approval)
