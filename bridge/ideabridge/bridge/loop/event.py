@@ -60,18 +60,15 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
 
 # -- who decided -----------------------------------------------------------------------------------------------------
 
-DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody", "unknown"]
+DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
 """`person`: a person was shown the question and answered; `assistant`: the model of a client, with `decide_approval`;
-`approver`: the code of a program that embeds ideabridge; `nobody`: a time-out, or the question lapsed; `unknown`: a
-journal of an earlier version, which kept a text only.
+`approver`: the code of a program that embeds ideabridge; `nobody`: a time-out, or the question lapsed.
 """
 
-Via: TypeAlias = Literal[
-    "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module", "text"
-]
+Via: TypeAlias = Literal["form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"]
 """The way an answer came. `command`: a command line that nobody typed at a prompt, such as a script; `tool`:
 `decide_approval`; `code`: an approver or `Run.decide`; `fork`: it had run before the fork; `bridge`: the process in
-which the call waited has died; `module`: the module took its question back; `text`: an earlier version's journal.
+which the call waited has died; `module`: the module took its question back.
 """
 
 LOCAL_USER: Final = "local"
@@ -90,9 +87,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the module",
 }
-"""The text of each. Journals of earlier versions contain these texts, and `read_decider` recognises them."""
-
-_BY_TEXT: Final = {text: key for key, text in reversed(_TEXTS.items()) if key != ("assistant", "tool")}
+"""How messages name each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +97,7 @@ class Decider:
     Attributes:
         kind: who it was; see `DeciderKind`.
         via: the way the answer came; see `Via`.
-        user: of a person or an assistant the user of the server (`local`, or a name); of an approver its name; of an
-            earlier journal its text.
+        user: of a person or an assistant the user of the server (`local`, or a name); of an approver its name.
     """
 
     kind: DeciderKind
@@ -111,8 +105,8 @@ class Decider:
     user: str | None = None
 
     def __str__(self) -> str:
-        if self.kind == "unknown" or (self.kind == "approver" and self.user):
-            return self.user or "somebody"
+        if self.kind == "approver" and self.user:
+            return self.user
         text = _TEXTS.get((self.kind, self.via), f"{self.kind}, {self.via}")
         return text if self.user in (None, LOCAL_USER) else f"{text} ({self.user})"
 
@@ -130,20 +124,17 @@ def decider_of(by: str | Decider) -> Decider:
 
 
 def read_decider(value: JSON) -> Decider:
-    """Read a decider from a journal; journals of earlier versions have a text.
+    """Read a decider from a journal.
 
     Raises:
-        JournalError: it is neither.
+        JournalError: the value is not one.
     """
-    if isinstance(value, str):
-        known = _BY_TEXT.get(value)
-        return Decider("unknown", "text", value) if known is None else Decider(*known)
     if isinstance(value, dict):
         kind, via, user = value.get("kind"), value.get("via"), value.get("user")
         if kind in get_args(DeciderKind) and via in get_args(Via) and (user is None or isinstance(user, str)):
             held: tuple[Any, Any] = kind, via
             return Decider(cast("DeciderKind", held[0]), cast("Via", held[1]), user)
-    raise JournalError(f"by: expected who decided, as {{kind, via, user?}} or a text, found {str(value)[:100]!r}")
+    raise JournalError(f"by: expected who decided, as {{kind, via, user?}}, found {str(value)[:100]!r}")
 
 
 APPROVER: Final = Decider("approver", "code")
