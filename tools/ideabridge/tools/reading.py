@@ -1,4 +1,4 @@
-"""Reads a Solution as models write it: accepts common deviations, and reports them."""
+"""Reads a Solution as models write it. Accepts common deviations and reports them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,23 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
-    """Read a Solution `{"calls": [...], "output": ...}`.
+    """Read a Solution `{"calls": [...], "output": ...}` and return it with a note, one sentence, on each deviation.
 
-    Taken, each with a note: the whole solution or its `calls` as JSON text (in a Markdown fence, or with prose around
-    one JSON object), `output` as the text of one JSON object, a single call in place of an array of calls, a call as
-    JSON text. A missing `calls` is [] and a missing `output` is null. Other properties are kept as they are.
-
-    Args:
-        raw: what the mind answered.
-
-    Returns:
-        (solution, notes): `calls` and `output` first; each note is one sentence on a leniency.
+    Accepted deviations: the whole solution, its `calls` or a call as JSON text, also in a Markdown fence or with other
+    text around one JSON value; `output` as the text of one JSON object; a single call instead of an array; a bare array
+    of calls. A missing `calls` is [] and a missing `output` is null. Other properties follow `calls` and `output`.
 
     Raises:
-        ValueMismatchError: no solution can be read from it; the message has path, found and expected.
+        ValueMismatchError: it cannot be read as a solution; the message has path, found and expected.
         LimitExceededError: it is too large or too deep.
     """
     notes: list[str] = []
     value: JSON = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-    for _ in range(2):  # text of text is seen too
+    for _ in range(2):  # the JSON text of a JSON text is read too
         if isinstance(value, str):
             value = _read_text(value, _WHAT, notes)
     if isinstance(raw, bytes) and notes[:1] == [_AS_TEXT]:
-        del notes[0]  # bytes are how an answer arrives: that they are JSON text is no leniency
+        del notes[0]  # an answer arrives as bytes, so this is no deviation
     if isinstance(value, list) and value and all(isinstance(item, dict) and "_tool" in item for item in value):
         notes.append('the solution was a bare array of calls; write {"calls": [...], "output": null}')
         value = {"calls": value}
@@ -55,11 +49,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
-    """The `calls` of a Solution, as `read_solution` reads them. What is no call stays as it is: it fails alone.
-
-    Raises:
-        ValueMismatchError, LimitExceededError: as `read_solution`.
-    """
+    """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call is kept, and fails alone."""
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
     if calls is None or calls == "":
@@ -73,7 +63,7 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """One call, read where it is the JSON text of one."""
+    """Return a call that may be given as JSON text. Anything else is returned unchanged."""
     if not isinstance(call, str) or "{" not in call:
         return call
     try:
@@ -83,10 +73,7 @@ def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
 
 
 def read_output(output: JSON, notes: list[str]) -> JSON:
-    """The `output` of a Solution, as `read_solution` reads it.
-
-    Only the text of exactly one object is parsed: any other text may be the output that was asked for.
-    """
+    """Read the `output` of a Solution. Only the text of one object is parsed, because other text may be the output."""
     if not isinstance(output, str):
         return output
     body = _unfenced(output) or output
@@ -110,45 +97,36 @@ def _unfenced(text: str) -> str | None:
 
 
 def _read_text(text: str, what: str, notes: list[str]) -> JSON:
-    """The JSON in a text: the text itself, what a fence holds, or the one object (array) prose stands around."""
-    try:
-        value = decode(text, what=what)
-    except InvalidJSONError as error:
-        first = error
-    else:
-        notes.append(f"{what} was JSON in a string" if what != _WHAT else _AS_TEXT)
-        return value
-    fenced = _unfenced(text)
-    if fenced is not None:
-        try:
-            value = decode(fenced, what=what)
-        except InvalidJSONError as error:
-            first = error
-        else:
-            notes.append(f"{what} stood in a Markdown fence; write bare JSON")
-            return value
-    found = _embedded(text)
-    if found is None:
-        raise ValueMismatchError(f"{what}: found the text {show(text)}, expected JSON ({first})")
-    # Decoded again by the strict reader: unique keys, depth, exact numbers.
-    try:
-        value = decode(found, what=what)
-    except InvalidJSONError as error:
-        raise ValueMismatchError(f"{what}: found the text {show(found)}, expected JSON ({error})") from None
-    notes.append(f"{what} had other text around the JSON; write JSON only")
-    return value
+    """Return the JSON in a text: the text itself, the text in a fence, or the only JSON value in prose."""
+    readings = (
+        (text, f"{what} was JSON in a string" if what != _WHAT else _AS_TEXT),
+        (_unfenced(text), f"{what} stood in a Markdown fence; write bare JSON"),
+        (_embedded(text), f"{what} had other text around the JSON; write JSON only"),
+    )
+    fault = ""
+    for found, note in readings:
+        if found is not None:
+            try:
+                # Strict, also for embedded JSON: unique keys, depth, exact numbers.
+                value = decode(found, what=what)
+            except InvalidJSONError as error:
+                fault = f"found the text {show(found)}, expected JSON ({error})"
+            else:
+                notes.append(note)
+                return value
+    raise ValueMismatchError(f"{what}: {fault}")
 
 
 def _embedded(text: str) -> str | None:
-    """The text of the single JSON object (or array of objects) in prose; None where there is none or more than one."""
+    """Return the text of the only JSON object or array of objects in prose; None if there is none or several."""
     decoder = json.JSONDecoder()
     found: list[str] = []
     position = 0
     for _ in range(_STARTS):
-        starts = [at for at in (text.find("{", position), text.find("[", position)) if at >= 0]
-        if not starts:
+        bracket = re.compile(r"[{\[]").search(text, position)
+        if bracket is None:
             break
-        start = min(starts)
+        start = bracket.start()
         try:
             value, end = cast("tuple[JSON, int]", decoder.raw_decode(text, start))
         except (ValueError, RecursionError):
@@ -173,7 +151,7 @@ _WRONG: Final = tuple(
         rf"‡\s*{_REFERENCE}",  # ‡state.x
         rf"†\s*[$@]{_REFERENCE}",  # †$state.x
         rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
-        # Of JSONPath only what names a place of a run: `$.data.items` is a path into any document.
+        # JSONPath only if it names a place of a run: `$.data.items` may be a path into any document.
         rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}",  # $.state.x
         rf"\{{\s*[†$]?{_REFERENCE}\s*\}}",  # {state.x}
     )
@@ -184,14 +162,11 @@ _MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
 def wrong_reference_hint(text: str) -> str | None:
-    """The right form of a whole string that looks like a reference in another notation; None where it does not.
+    """Return the right form of a string that is a reference in another notation; None for any other string.
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`, `†{state.x}`,
-    `$ref:state.x` -> `†state.x`. A kind without a path counts only where the marks around it are no ordinary text
+    `$ref:state.x` -> `†state.x`. A kind without a path counts only between marks that are rare in ordinary text
     (`<input>` is HTML, `{item}` a placeholder, `@data` a name).
-
-    Args:
-        text: a string of a call or an output.
     """
     if len(text) > 500:
         return None
@@ -231,9 +206,7 @@ _KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]
 
 
 def wrong_target_hint(text: str) -> str | None:
-    """The right form of an output path in another notation, or None: `$.log`, `${log}`, `{{log}}`, `$state.log` ->
-    `log`.
-    """
+    """Return the right form (`log`) of an output path in another notation (`$.log`, `${log}`, `{{log}}`), or None."""
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)
     if path is None:

@@ -1,5 +1,5 @@
-"""Parameters and meta-properties of a call share one object: renames parameters whose names collide, and finds names
-that are neither.
+"""Names of parameters. Parameters and meta-properties share the object of a call, so parameters whose names collide are
+renamed, and names that are neither are reported.
 """
 
 from __future__ import annotations
@@ -7,38 +7,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import REFERRING, children, list_names, resolve, show
+from ideabridge.tools.keywords import REFERRING, add_to_all_of, children, list_names, map_children, resolve, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
 
-_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "dependencies")
+_BY_PROPERTY: Final = ("properties", "dependentRequired", "dependentSchemas", "dependencies")
+_FURTHER: Final = ("additionalProperties", "unevaluatedProperties")
+_ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "dependencies")
 
 
 def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, str]]:
-    """Give every parameter with a meta-property's name another one: `_output` becomes `output_`.
+    """Rename every parameter that has the name of a meta-property: `_output` becomes `output_`.
 
     Args:
         schema: the parameters of a remote tool.
 
+    Returns:
+        (the renamed schema, the module's names by the new names); the same schema and {} if no name collides.
+
     Raises:
         LimitExceededError: the schema nests or refers too deep.
-
-    Returns:
-        (the schema by our names, our name -> the module's name); the schema itself and {} where nothing was taken.
     """
     parts = _parts(schema)
-    found = {name for part in parts.values() for name in _names(part.schema)}
-    theirs = [name for name in META_PROPERTIES if name in found]
-    if not theirs:
+    taken = {name for part in parts.values() for name in _names(part.schema)}
+    colliding = [name for name in META_PROPERTIES if name in taken]
+    if not colliding:
         return schema, {}
-    taken = found
     ours: dict[str, str] = {}
-    for name in theirs:
+    for name in colliding:
         wanted = f"{name.lstrip('_')}_"
         candidate = wanted
         number = 1
@@ -56,7 +57,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
 
 
 class _Part:
-    """A schema that says something of the object itself, and the alternatives and definitions it says it by."""
+    """A schema that applies to the object itself, with the alternatives and definitions that apply to it too."""
 
     def __init__(self, schema: JSONObject, root: JSONObject) -> None:
         self.schema = schema
@@ -68,7 +69,7 @@ class _Part:
 
 
 def _parts(root: JSONObject) -> dict[int, _Part]:
-    """The schema and all parts it says something of the object by, by identity."""
+    """Return the schema and all parts of it that apply to the object itself, by identity."""
     parts: dict[int, _Part] = {}
     stack = [root]
     while stack:
@@ -80,8 +81,8 @@ def _parts(root: JSONObject) -> dict[int, _Part]:
 
 
 def _names(schema: JSONObject) -> Iterator[str]:
-    """Every property one part names."""
-    for keyword in ("properties", "dependentRequired", "dependentSchemas", "dependencies"):
+    """Yield the properties that one part names."""
+    for keyword in _BY_PROPERTY:
         members = schema.get(keyword)
         if isinstance(members, dict):
             yield from members
@@ -91,7 +92,7 @@ def _names(schema: JSONObject) -> Iterator[str]:
 
 
 def _naming(parts: dict[int, _Part], ours: dict[str, str]) -> set[int]:
-    """The parts that name a property of `ours`, or lead to one that does."""
+    """Return the identities of the parts that name a property of `ours`, or lead to such a part."""
     leading: dict[int, list[int]] = {}
     for key, part in parts.items():
         for item in part.onward:
@@ -109,45 +110,34 @@ def _naming(parts: dict[int, _Part], ours: dict[str, str]) -> set[int]:
 def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], naming: set[int], open_now: frozenset[int]) -> JSON:
     if not isinstance(schema, dict):
         return schema
-    result: JSONObject = {}
-    for keyword, value in schema.items():
-        if keyword == "properties" and isinstance(value, dict):
-            result[keyword] = {ours.get(name, name): item for name, item in value.items()}
-        elif keyword == "required" and isinstance(value, list):
-            result[keyword] = _renamed_list(value, ours)
-        elif keyword in ("dependentRequired", "dependentSchemas", "dependencies") and isinstance(value, dict):
-            result[keyword] = {
-                ours.get(name, name): _renamed_list(item, ours)
-                if isinstance(item, list)
-                else _rename(item, root, ours, naming, open_now)
-                for name, item in value.items()
-            }
-        elif keyword in _ALTERNATIVES:
-            if isinstance(value, list):
-                result[keyword] = [_rename(item, root, ours, naming, open_now) for item in value]
-            else:
-                result[keyword] = _rename(value, root, ours, naming, open_now)
-        else:
-            result[keyword] = value
+    inside: JSONObject = {keyword: value for keyword, value in schema.items() if keyword in _ALTERNATIVES}
+    rename = partial(_rename, root=root, ours=ours, naming=naming, open_now=open_now)
+    result: JSONObject = {**schema, **map_children(inside, rename)}
+    for keyword in _BY_PROPERTY:
+        members = result.get(keyword)
+        if isinstance(members, dict):
+            result[keyword] = {ours.get(name, name): _renamed(item, ours) for name, item in members.items()}
+    result |= {"required": _renamed(schema["required"], ours)} if "required" in schema else {}
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Others may refer to the target for values that are no parameters: only this use of it is renamed.
+        # Only this use of the target is renamed: others may refer to it for values that are no parameters.
         del result["$ref"]
         if id(target) not in open_now:
-            parts = result.get("allOf")
-            inner = _rename(target, root, ours, naming, open_now | {id(target)})
-            result["allOf"] = [*(parts if isinstance(parts, list) else []), inner]
+            add_to_all_of(result, _rename(target, root, ours, naming, open_now | {id(target)}))
     return result
 
 
-def _renamed_list(names: list[JSON], ours: dict[str, str]) -> list[JSON]:
+def _renamed(names: JSON, ours: dict[str, str]) -> JSON:
+    """Return a list of names with new names; a schema unchanged."""
+    if not isinstance(names, list):
+        return names
     return [ours.get(name, name) if isinstance(name, str) else name for name in names]
 
 
 def matches_meta(pattern: str) -> bool:
-    """Whether a `patternProperties` pattern may match the name of a meta-property."""
-    # The names are short and ours: a pattern cannot be made to run away on them.
+    """Return True if a `patternProperties` pattern may match the name of a meta-property."""
+    # On these short names no pattern takes long.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
     except re.error:
@@ -155,20 +145,18 @@ def matches_meta(pattern: str) -> bool:
 
 
 def room_for_meta(schema: JSONObject) -> JSONObject:
-    """Let a closed object that will be a call also hold the meta-properties."""
-    closed = any(schema.get(word, True) is not True for word in ("additionalProperties", "unevaluatedProperties"))
-    if closed:
+    """Add the meta-properties to a closed object that becomes a call."""
+    if any(schema.get(word, True) is not True for word in _FURTHER):
         properties = schema.get("properties")
         names: JSONObject = dict.fromkeys(META_PROPERTIES, True)
         schema["properties"] = {**(properties if isinstance(properties, dict) else {}), **names}
     return schema
 
 
-_NAMING: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies")
-_FURTHER: Final = ("additionalProperties", "unevaluatedProperties")
+_NAMING: Final = frozenset(_ALTERNATIVES) - {"not"}
 _BARE: Final = frozenset({"type", "title", "description"})
 _WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "input"})
-"""Names under which other protocols put the parameters of a call together."""
+"""Names of the object that contains the parameters in other protocols."""
 
 _HINTS: Final = 10
 _SURELY: Final = 0.85
@@ -176,15 +164,11 @@ _LONG: Final = ("_outputPath", "_outputMethod")
 
 
 class ParameterNames:
-    """The names that the parameters of a tool have.
+    """The names of the parameters of a tool.
 
-    They are *known* where the schema lists them in `properties`, directly or through `$ref`, `allOf`, `anyOf`, `oneOf`
-    and conditions, and says nothing of further names (`additionalProperties`, `patternProperties`). A schema without
+    They are *known* if the schema lists them in `properties`, directly or through `$ref`, `allOf`, `anyOf`, `oneOf` and
+    conditions, and does not mention further names (`additionalProperties`, `patternProperties`). A schema without
     properties takes any name.
-
-    Args:
-        tool: the name of the tool, for messages.
-        schema: of its parameters.
     """
 
     def __init__(self, tool: str, schema: JSONObject) -> None:
@@ -193,11 +177,9 @@ class ParameterNames:
         self._names = frozenset(self._listed)
 
     def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
-        """What is wrong with the names in a call: by name, a message that says what was probably meant.
+        """Return a message for each wrong name in a call, by name, with the name that was probably meant.
 
-        Args:
-            call: the parameters; meta-properties may stand beside them.
-            briefly: do not look for the nearest names; it is not done for more than a few names either.
+        The meta-properties may be in `call` too. With `briefly`, and after a few names, the nearest names are omitted.
         """
         if self.known and call.keys() <= self._names:
             return {}
@@ -225,7 +207,7 @@ class ParameterNames:
 
 
 def _wrapped(value: JSON) -> JSONObject | None:
-    """The parameters in a wrapper: an object, or the text of one."""
+    """Return the parameters in a wrapper, which is an object or its text; {} if the text is not JSON."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = decode(value)
@@ -236,9 +218,7 @@ def _wrapped(value: JSON) -> JSONObject | None:
 
 @lru_cache(maxsize=1024)
 def meant_meta(name: str) -> str | None:
-    """The meta-property somebody meant who wrote `name`: `_outputpath`, `outputPath`, `_ouputPath` -> `_outputPath`.
-    None: none.
-    """
+    """Return the meta-property that `name` resembles (`outputPath`, `_ouputPath` -> `_outputPath`), or None."""
     if name in META_PROPERTIES or len(name) > 40:
         return None
     plain = _plain(name)
@@ -256,7 +236,7 @@ def _plain(name: str) -> str:
 
 
 def _is_surely(name: str, meta: str) -> bool:
-    """Whether a tool that takes any name hardly has this one."""
+    """Return True if even a tool that takes any name hardly has this one."""
     if not name.startswith("_"):
         return False
     plain, other = _plain(name), _plain(meta)
@@ -264,7 +244,7 @@ def _is_surely(name: str, meta: str) -> bool:
 
 
 def _collect(schema: JSONObject) -> tuple[tuple[str, ...], bool]:
-    """(names of the parameters, whether there are no others)."""
+    """Return (the names of the parameters, True if there are no others)."""
     names: dict[str, None] = {}
     properties, known = False, True
     seen: set[int] = set()
@@ -279,13 +259,13 @@ def _collect(schema: JSONObject) -> tuple[tuple[str, ...], bool]:
         known &= "patternProperties" not in part and all(part.get(word, False) is False for word in _FURTHER)
         for keyword in (word for word in REFERRING if word in part):
             target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
-            # What leads elsewhere may name any property.
+            # A schema elsewhere may name any property.
             known &= isinstance(target, dict)
             if isinstance(target, dict):
                 stack.append(target)
         for place, child in children(part):
             if place[0] in _NAMING:
-                # An alternative that asks for nothing takes any name.
+                # An alternative without constraints takes any name.
                 known &= place[0] not in ("anyOf", "oneOf") or (isinstance(child, dict) and not child.keys() <= _BARE)
                 if isinstance(child, dict):
                     stack.append(child)
