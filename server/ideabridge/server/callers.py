@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -77,39 +76,27 @@ class Credentials:
         self._token = None if token is None else token.encode()
         self._caller = None if token is None else token_caller(token)
         self._provider = provider
-        self._have_users = False
-        # Until this time the absence of users is assumed without asking the store.
-        self._checked_until = 0.0
 
     @property
-    def asked_for(self) -> bool:
-        """Whether requests need a token: one is set, or there is a provider, or there ever was a named user.
-
-        The first user counts after at most half a second, because asking the store on each request would be slow.
-        """
-        if self._token is not None or self._provider is not None or self._have_users:
-            return True
-        now = time.monotonic()
-        if now >= self._checked_until:
-            self._have_users = self._users.exist()
-            self._checked_until = now + _CHECK_SECONDS
-        return self._have_users
+    def are_required(self) -> bool:
+        """Whether requests need a token: one is set, or there is a provider, or there ever was a named user."""
+        return self._token is not None or self._provider is not None or self._users.exist()
 
     @property
     def scopes(self) -> tuple[str, ...]:
         """The scopes that every token must have."""
         return () if self._provider is None else self._provider.settings.scopes
 
-    async def verify(self, given: bytes) -> AccessToken | None:
+    async def verify(self, token: bytes) -> AccessToken | None:
         """The user of a token; None if the token is unknown or no longer valid.
 
         Raises:
             ProviderError: the identity provider's keys are not available.
             StoreError: the users cannot be read.
         """
-        if self._token is not None and self._caller is not None and hmac.compare_digest(given, self._token):
+        if self._token is not None and self._caller is not None and hmac.compare_digest(token, self._token):
             return AccessToken(token="", client_id=self._caller, scopes=list(self.scopes))
-        text = given.decode("latin-1")
+        text = token.decode("latin-1")
         known = self._users.verify(text)
         if known is not None:
             return AccessToken(token="", client_id=known[0].caller, scopes=list(self.scopes))
@@ -128,8 +115,6 @@ class Credentials:
             claims={"iss": identity.issuer},
         )
 
-
-_CHECK_SECONDS: Final = 0.5
 
 WATCH_SECONDS: Final = 1.0
 """Seconds between two checks of the tokens of requests in progress."""
@@ -175,49 +160,53 @@ class BearerGate:
             await self._metadata[0].handle(scope, receive, send)
             return
         try:
-            given = _bearer(scope)
-            access = None if given is None else await self._credentials.verify(given)
-            free = access is None and not self._credentials.asked_for
+            token = _bearer(scope)
+            access = None if token is None else await self._credentials.verify(token)
+            is_open = access is None and not self._credentials.are_required
         except IdeabridgeError as error:
             # The users or the provider's keys are not available: nobody gets access.
             logger.error("ideabridge: a request is refused: %s", error)
             response = _refusal(503, "temporarily_unavailable", "tokens cannot be checked now", {"Retry-After": "30"})
             await response(scope, receive, send)
             return
-        missing = [one for one in self._credentials.scopes if access is not None and one not in access.scopes]
-        if free:
+        if is_open:
             await self._app(scope, receive, send)
-        elif given is None or access is None:
+        elif token is None or access is None:
             await self._unknown()(scope, receive, send)
-        elif missing:
-            why = f"the token lacks the scope {missing[0]}"
-            challenge = self._challenge("insufficient_scope", f' scope="{" ".join(self._credentials.scopes)}",')
-            await _refusal(403, "insufficient_scope", why, challenge)(scope, receive, send)
+        elif (refusal := self._refusal_of(access)) is not None:
+            await refusal(scope, receive, send)
         else:
-            try:
-                self._spend(access.client_id)
-            except QuotaError as error:
-                later = {"Retry-After": str(math.ceil(error.retry_after))}
-                await _refusal(429, "too_many_requests", str(error), later)(scope, receive, send)
-                return
             # The SDK binds a session to the user that opened it.
             scope["user"] = AuthenticatedUser(access)
-            await self._serve(given, scope, receive, send)
+            await self._serve(token, scope, receive, send)
 
-    async def _serve(self, given: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    def _refusal_of(self, access: AccessToken) -> JSONResponse | None:
+        """The answer to a request with a valid token that lacks a scope, or whose caller sends too many requests."""
+        for scope in self._credentials.scopes:
+            if scope not in access.scopes:
+                challenge = self._challenge("insufficient_scope", f' scope="{" ".join(self._credentials.scopes)}",')
+                return _refusal(403, "insufficient_scope", f"the token lacks the scope {scope}", challenge)
+        try:
+            self._spend(access.client_id)
+        except QuotaError as error:
+            later = {"Retry-After": str(math.ceil(error.retry_after))}
+            return _refusal(429, "too_many_requests", str(error), later)
+        return None
+
+    async def _serve(self, token: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         begun = ended = False
 
-        async def noting(message: Message) -> None:
+        async def watched_send(message: Message) -> None:
             nonlocal begun, ended
             begun = True
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
         with anyio.CancelScope() as limit:
-            served = _Served(given, limit)
+            served = _Served(token, limit)
             self._served.add(served)
             try:
-                await self._app(scope, receive, noting)
+                await self._app(scope, receive, watched_send)
             finally:
                 self._served.discard(served)
         if limit.cancelled_caught and not begun:
@@ -243,14 +232,15 @@ class BearerGate:
                 except IdeabridgeError:
                     # The token cannot be checked now; it is checked again later.
                     continue
-                for one in [] if valid else [one for one in self._served if one.token == token]:
-                    one.scope.cancel()
+                for one in self._served:
+                    if one.token == token and not valid:
+                        one.scope.cancel()
 
 
 def _bearer(scope: Scope) -> bytes | None:
     """The bearer token of a request; None if there is none or more than one."""
-    given = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
-    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    values = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
+    scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
     return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
 
 

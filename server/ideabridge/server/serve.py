@@ -225,7 +225,7 @@ async def serve_http(
             path = store or configuration.store or ":memory:"
             store = stack.enter_context(Store.open(path, durability=configuration.durability))
         credentials = Credentials(store, token=token, provider=_provider(configuration))
-        listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.asked_for))
+        listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.are_required))
         url = url_of(listening)
         async with _front(configuration, toolbox, store, on_status) as front:
             if token is not None:
@@ -254,7 +254,7 @@ async def serve_http(
             async def serve() -> None:
                 _report(f"serving on {url}")
                 if ready is not None:
-                    ready(url, credentials.asked_for)
+                    ready(url, credentials.are_required)
                 async with anyio.create_task_group() as group:
                     group.start_soon(gate.watch)
                     await server.serve(sockets=[listening])

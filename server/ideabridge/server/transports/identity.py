@@ -1,8 +1,8 @@
-"""Identity: whose an access token (JWT) of the configured identity provider is.
+"""Identity: the user of an access token (JWT) of the configured identity provider.
 
-A token is taken where it is signed by a key of the provider, with an asymmetric algorithm of the allow-list, and says
-this issuer and this audience. Nothing in a token is followed: keys come from the address of the configuration, or from
-the one that the issuer's own metadata names.
+A token is accepted if it names this issuer and this audience, and is signed by a key of the provider with an allowed
+asymmetric algorithm. No address in a token is used: keys come from the configured address, or from the one in the
+issuer's own metadata.
 """
 
 from __future__ import annotations
@@ -25,40 +25,41 @@ from ideabridge.tools.errors import IdeabridgeError
 logger = logging.getLogger(__name__)
 
 MAX_TOKEN: Final = 16 * 1024
-"""Characters a token may have."""
+"""The largest number of characters of a token."""
 
 FRESH_SECONDS: Final = 3600.0
-"""How long keys are used before they are fetched again: a key that the provider withdrew ends by then."""
+"""The time after which keys are fetched again. A key that the provider has withdrawn is accepted until then."""
 
 STALE_SECONDS: Final = 86_400.0
-"""How long keys are used while the provider cannot be reached."""
+"""The time for which keys are used while the provider cannot be reached."""
 
 PAUSE_SECONDS: Final = 30.0
-"""At least so long between two fetches: tokens with made-up key ids do not reach the provider."""
+"""The least time between two fetches, so that tokens with invented key ids cause no requests to the provider."""
 
 _TIMEOUT: Final = 10.0
 _MOST_BYTES: Final = 256 * 1024
 _MOST_KEYS: Final = 64
 _LEEWAY: Final = 30
-"""Seconds that the clocks of the provider and of this machine may differ."""
+"""Seconds by which the clocks of the provider and of this machine may differ."""
+
 _MOST_TEXT: Final = 255
 _KINDS: Final = {"RS": ("RSA", None), "PS": ("RSA", None), "ES256": ("EC", "P-256"), "ES384": ("EC", "P-384")}
 
 
 class ProviderError(IdeabridgeError):
-    """The identity provider's keys cannot be had now."""
+    """The identity provider's keys are not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a token says that its bearer is.
+    """The bearer of a token.
 
     Attributes:
         issuer: the provider.
-        subject: who, at the provider; with the issuer, the identity.
-        shown: what people call them there.
-        scopes: what the token is for.
-        expires: when the token ends, in seconds since 1970.
+        subject: the user's id at the provider. Together with the issuer it identifies the user.
+        shown: the user's name at the provider, for display.
+        scopes: the scopes of the token.
+        expires: the end of the token, in seconds since 1970.
     """
 
     issuer: str
@@ -69,11 +70,8 @@ class Identity:
 
 
 class IdentityProvider:
-    """The provider of a configuration, and its keys.
-
-    Args:
-        settings: the configuration's `auth`.
-        clock: seconds since any moment, for the age of keys.
+    """The identity provider of a configuration (`auth`), and its keys. The age of keys is measured by `clock`, a
+    monotonic clock in seconds.
     """
 
     def __init__(self, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,10 +84,10 @@ class IdentityProvider:
         self._lock = anyio.Lock()
 
     async def identify(self, token: str) -> Identity | None:
-        """Who bears a token; None: it is none of this provider's for this server, or not valid now.
+        """The bearer of a token; None if the token is invalid, or for another issuer or audience.
 
         Raises:
-            ProviderError: its keys cannot be had.
+            ProviderError: the provider's keys are not available.
         """
         if len(token) > MAX_TOKEN or token.count(".") != 2:
             return None
@@ -98,7 +96,7 @@ class IdentityProvider:
         except jwt.PyJWTError:
             return None
         algorithm, kid = header.get("alg"), header.get("kid")
-        # `crit` names extensions that whoever takes the token must know; none is known here.
+        # `crit` names extensions that a recipient must know; none is known here.
         if algorithm not in self.settings.algorithms or "crit" in header or not isinstance(kid, str | None):
             return None
         key = await self._key(kid, algorithm)
@@ -123,7 +121,7 @@ class IdentityProvider:
         if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_TEXT:
             return None
         shown = claims.get(self.settings.name_claim)
-        # `scope` is of RFC 9068, `scp` what Microsoft and Okta write.
+        # `scope` is the claim of RFC 9068; Microsoft and Okta use `scp`.
         scopes: object = claims.get("scope", claims.get("scp", ""))
         listed = cast("list[object]", scopes) if isinstance(scopes, list) else []
         words = scopes.split() if isinstance(scopes, str) else listed
@@ -138,7 +136,7 @@ class IdentityProvider:
     # -- keys --------------------------------------------------------------------------------------------------
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
-        """The key of an id; without an id, the only one that fits."""
+        """The key with an id; without an id, the only suitable key."""
         age = None if self._fetched is None else self._clock() - self._fetched
         found = self._fitting(kid, algorithm)
         if age is None or age > FRESH_SECONDS or len(found) != 1:
@@ -185,7 +183,7 @@ class IdentityProvider:
         return [key for key in held[:_MOST_KEYS] if isinstance(key, dict)]
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """Where the keys are, as the issuer's metadata says (OpenID Connect Discovery, else RFC 8414)."""
+        """The address of the keys in the issuer's metadata (OpenID Connect Discovery, otherwise RFC 8414)."""
         parts = urlsplit(self.settings.issuer)
         path = parts.path.rstrip("/")
         wanted = (f"{path}/.well-known/openid-configuration", f"/.well-known/oauth-authorization-server{path}")
@@ -201,7 +199,7 @@ class IdentityProvider:
                 raise ProviderError(f"{url}: it is the metadata of {str(metadata.get('issuer'))[:200]!r}")
             keys = metadata.get("jwks_uri")
             try:
-                # The same demands as on an address in the configuration.
+                # The same rules as for an address in the configuration.
                 return AuthSettings(issuer=self.settings.issuer, audience="any", jwks_url=str(keys)).jwks_url or ""
             except ValueError:
                 raise ProviderError(f"{url}: jwks_uri: expected an https address, found {str(keys)[:200]!r}") from None
@@ -212,7 +210,7 @@ async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
     """The JSON object at an address.
 
     Raises:
-        ProviderError: there is none, or it is too large.
+        ProviderError: the answer is not a JSON object, or it is too large.
     """
     async with client.stream("GET", url, headers={"accept": "application/json"}) as answer:
         if answer.status_code != 200:
