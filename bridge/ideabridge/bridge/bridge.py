@@ -1,7 +1,7 @@
 """Bridge: runs plans and the agent loop over a toolbox and the configured modules.
 
-An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and passes each call to the
-part that does the work: `Offer` (the tools), `Runs`, `Publisher`, `Ways` (calls of published ideas).
+An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and passes each call to
+`Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls of published ideas).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
 from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.pins import ChangedTool
 from ideabridge.bridge.runs.recovery import Recovery, Tell
-from ideabridge.bridge.runs.replay import Replay, Ways
+from ideabridge.bridge.runs.replay import Replay
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import Runs, RunSummary
 from ideabridge.bridge.runs.session import Session, open_session
@@ -83,16 +83,17 @@ class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
-        configuration: what `ideabridge.json` holds; None: nothing is configured.
-        toolbox: tools of the caller's own, besides the built-in ones and the configured tool files.
-        store: a path, or an open store (which then stays open); None: the configured one, else one in memory.
-        handlers: handlers of message types of the caller's own.
-        mind: answers the Requests of `solve`; None: the configured model, else solutions are handed in, by turns.
-        approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide`.
-        lease_seconds: how long a run is held for this process once it stops answering; None: 15.
+        configuration: the content of `ideabridge.json`; None: nothing is configured.
+        toolbox: the caller's tools, in addition to the built-in ones and those of the configured tool files.
+        store: a path, or an open store, which stays open; None: the configured store, or else one in memory.
+        handlers: handlers of the caller's message types.
+        mind: answers the Requests of `solve`; None: the configured model, or else the caller, by turns.
+        approver: a coroutine function that decides on calls that ask; None: the run waits for `Run.decide`.
+        on_tools_changed: is called after the tools of a module have changed.
+        lease_seconds: how long a run stays reserved for this process after it has stopped responding; None: 15.
 
     Raises:
-        ArgumentError: an argument is of another kind.
+        ArgumentError: an argument has the wrong type.
         ToolFileError, ModelSetupError: a tool file cannot be loaded, or pydantic-ai is not installed.
     """
 
@@ -109,12 +110,7 @@ class Bridge:
         lease_seconds: float | None = None,
     ) -> None:
         check_parts(
-            configuration=configuration,
-            toolbox=toolbox,
-            store=store,
-            handlers=handlers,
-            mind=mind,
-            approver=approver,
+            configuration=configuration, toolbox=toolbox, store=store, handlers=handlers, mind=mind, approver=approver
         )
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
@@ -133,7 +129,7 @@ class Bridge:
         self._on_tools_changed, self._lease_seconds = on_tools_changed, lease_seconds
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
-        self._open: Runs | None = None
+        self._runs: Runs | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
         self.offer = Offer(self.toolbox, self.modules, self._idea_tool)
@@ -147,32 +143,25 @@ class Bridge:
         if self._store is None:
             self._store = Store.open(self._path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
-        # Before anything can be written down: modules come up while runs are at work already.
-        self.learn_secrets()
+        # First, because runs can write to the store while modules are still connecting.
+        self._learn_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
         self._lists.recall()
         self.offer.forget()
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
-        self._stack.callback(self._retire)
-        # Left after the runs' own group: what they still write is written.
+        self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
+        # The writer closes after the task group of the runs: it writes what they still hand in.
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
-        limits = self.configuration.limits
-        executor = Executor(
-            self.toolbox,
-            self.modules,
-            mask=self.secrets.mask,
-            redact=self.secrets.redact,
-            result_bytes=limits.result_bytes,
-        )
-        self._open = Runs(
+        limits, mask, redact = self.configuration.limits, self.secrets.mask, self.secrets.redact
+        self._runs = Runs(
             self._store,
             writer=self._writer,
             group=self._group,
-            executor=executor,
+            executor=Executor(self.toolbox, self.modules, mask=mask, redact=redact, result_bytes=limits.result_bytes),
             offer=self.offer,
             handlers=self.handlers,
             fingerprint=self.fingerprint,
@@ -183,39 +172,27 @@ class Bridge:
             most_of_user=self.configuration.users.runs,
             run_bytes=limits.run_bytes,
         )
-        self._group.start_soon(self._open.heartbeat)
-        self._group.start_soon(self._open.listen)
-        self._group.start_soon(self._open.follow)
+        for task in (self._runs.heartbeat, self._runs.listen, self._runs.follow):
+            self._group.start_soon(task)
         return self
 
-    def learn_secrets(self) -> None:
-        """Learn what is secret in the configuration, whether the modules run or not."""
-        token = os.environ.get(TOKEN_VARIABLE)
-        if token:
-            self.secrets.add(TOKEN_VARIABLE, token, certain=True)
-        told = self.configuration
-        learn_secrets(
-            told.modules,
-            self.secrets,
-            environ=os.environ,
-            folder_of=told.folder_of,
-            variables_of=told.variables_of,
-        )
-
-    def _retire(self) -> None:
-        if self._open is not None:
-            self._open.retire()
+    def _learn_secrets(self) -> None:
+        """Register every secret of the configuration and the token of the server, whether the modules run or not."""
+        self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
+        config, environ = self.configuration, os.environ
+        folder_of, variables_of = config.folder_of, config.variables_of
+        learn_secrets(config.modules, self.secrets, environ=environ, folder_of=folder_of, variables_of=variables_of)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        # Runs on their way end with the process; their journals stay, and they can be taken up again.
+        # Running tasks end here. The journals stay, so the runs can be resumed.
         if self._group is not None:
             self._group.cancel_scope.cancel()
-        if self._open is not None:
-            self._open.release()
+        if self._runs is not None:
+            self._runs.release()
         if isinstance(error, Exception):
-            # Told to the task group, an error of the caller's own would come back wrapped in an ExceptionGroup.
+            # The task group would wrap the caller's error in an ExceptionGroup.
             await self._stack.__aexit__(None, None, None)
             return False
         return await self._stack.__aexit__(kind, error, trace)
@@ -229,9 +206,9 @@ class Bridge:
 
     @property
     def _open_runs(self) -> Runs:
-        if self._open is None:
+        if self._runs is None:
             raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
-        return self._open
+        return self._runs
 
     @property
     def _publisher(self) -> Publisher:
@@ -244,11 +221,6 @@ class Bridge:
             screen=Screen(self.secrets),
         )
 
-    @property
-    def ways(self) -> Ways:
-        """How calls of published ideas are answered, and which tools they mean."""
-        return self._open_runs.ways
-
     # -- tools -------------------------------------------------------------------------------------------------
 
     def _on_change(self, module: str) -> None:
@@ -259,33 +231,34 @@ class Bridge:
             self._on_tools_changed()
 
     def tools(self) -> list[Tool]:
-        """Every tool there is now: of the toolbox and of the modules that are up."""
+        """Return every tool of the toolbox and of the modules that are up."""
         return self.offer.catalogue.tools
 
     def known_tools(self) -> list[Tool]:
-        """Every tool of the toolbox and of the modules, also of those that are not up, by the last list of each. The
-        same list object until something changes.
+        """Return every tool of the toolbox and of all modules: of a module that is not up, those of its last list.
+
+        The result is the same list object until something changes.
         """
         return self.offer.known
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
-        """What a published idea does, by MCP's names of hints, as the tools that it calls are now; see `hints_now`."""
+        """Return the MCP behaviour hints of a published idea, given the present tools; see `hints_now`."""
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
-        """The shape that results of a tool had in the caller's runs; see `Observed.of`."""
+        """Return the shape that the results of a tool had in the caller's runs; see `Observed.of`."""
         return self._open_runs.observed.of(caller, tool)
 
     # -- ideas and publications --------------------------------------------------------------------------------
 
     def export_idea(self, ref: str) -> JSONObject:
-        """An idea as a portable document, with its publication where `ref` is a name.
+        """Return an idea as a portable document, with its publication if `ref` is a name.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            SecretInIdeaError: it holds a secret: a configured one, or one of a well-known shape.
+            SecretInIdeaError: it contains a configured secret, or text in the form of a well-known kind of secret.
         """
-        self.learn_secrets()
+        self._learn_secrets()
         return self.store.export_idea(ref, self.secrets.found_in)
 
     async def import_idea(
@@ -297,39 +270,40 @@ class Bridge:
         edited: bool = False,
         replace: Collection[str] = (),
     ) -> ImportResult:
-        """Save an exported idea, and `publish` it as the next version of the name in it.
+        """Save an exported idea. With `publish`, publish it as the next version of its name.
 
-        What the document says of its effects is not believed: the annotations are those of the tools here. A plan whose
-        tools are all here is checked against their schemas.
+        The annotations of the publication come from the tools that are here, not from the document. If all tools of
+        its plan are here, the plan is checked against their schemas.
 
         Args:
-            document: what `export_idea` gave.
-            publish: publish it too.
+            document: a result of `export_idea`.
+            publish: also publish the idea.
             caller: who imports it.
-            edited: somebody has looked at the document, which need not be what was exported.
-            replace: the published names, each NAME or NAME@VERSION, that it may take the place of.
+            edited: a person has reviewed the document, so it may differ from what was exported.
+            replace: the published names, each NAME or NAME@VERSION, that the import may replace.
 
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
-            NameInUseError: the name stands for something else here, and `replace` does not name it.
+            NameInUseError: the name is published here with another content, and `replace` does not contain it.
             ModulesAwayError: a module that it calls is configured and not up.
-            PublicationError: its plan would call itself, or cannot run with the tools here; or no fresh run could begin
-                with what it says one begins with; or its name is a tool's here.
-            SecretGivenError: it holds a secret of the configuration.
+            PublicationError: its plan would call itself, or cannot run with the tools here; no new run can begin with
+                its guide; or its name belongs to a tool here.
+            SecretGivenError: it contains a secret of the configuration.
         """
         return await self._publisher.import_idea(
             document, publish=publish, caller=caller, edited=edited, replace=replace
         )
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
-        """Refuse a name that a publication may not have, since calls by it mean another tool: ideabridge's own, the
-        built-in ones, those of tool files and of modules by every name they are reached by, and the modules' names.
+        """Check that a publication may have a name.
 
-        A name that stands for an idea already keeps doing so: no module takes it by listing a tool of that name.
+        Names of modules are taken, and so is every name by which ideabridge's own tools, the built-in ones, or those of
+        tool files and modules are called. A name that is already published stays valid: no module takes it by listing a
+        tool of that name.
 
         Raises:
-            PublicationNameError: it is no name, or is ideabridge's own.
-            PublicationError: it is a tool's or a module's here.
+            PublicationNameError: it is not a valid name, or is reserved.
+            PublicationError: it belongs to a tool or a module here.
         """
         self._publisher.check_free(name, caller=caller)
 
@@ -375,12 +349,12 @@ class Bridge:
         )
 
     def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> PlanDraft:
-        """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
+        """Return the plan that `publish` would publish, and what a person must still decide; `report_of` describes it.
 
         Args:
-            ref: as `publish` takes it.
+            ref: as in `publish`.
             choices: what is decided already; see `read_choices`.
-            caller: whose runs are looked at.
+            caller: the owner of the run.
 
         Raises:
             PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
@@ -400,36 +374,35 @@ class Bridge:
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Answer a call of a published idea: with the recorded output, or by a run, started here, of its plan or one
-        that solves it anew. `auto` is the plan where there is one, else solving anew.
+        """Answer a call of a published idea: with the recorded output, or by starting a run of its plan or one that
+        solves it anew. An idea published with `auto` runs its plan if it has one, and is solved anew otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
-            arguments: its input.
-            mind: who answers where it is solved anew, see `choose`.
-            caller: who calls; a run is theirs.
-            version: where the name does not say it; None: the one it stands for now.
-            samples: as for `run_plan`.
+            arguments: the input of the idea.
+            mind: who answers if it is solved anew, see `choose`.
+            caller: who calls; the run belongs to them.
+            version: the version, if the name does not contain it; None: the current one.
+            samples: as in `run_plan`.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the tool's parameters.
-            PublicationError: recorded with another input, or a tool it was solved with is gone.
-            PlanError: the plan cannot run (a tool is gone, say).
-            MindUnavailableError: a mind that is not there.
+            PublicationError: the answer is recorded for another input, or a tool that the idea was solved with is gone.
+            PlanError: the plan cannot run, for example because a tool is gone.
+            MindUnavailableError: the mind does not exist.
             UnknownPublicationError: nothing is published to this caller under that name.
-            ArgumentError: the name is not text, or the arguments are no object.
+            ArgumentError: the name is not text, or the arguments are not an object.
         """
         store = self.store
         check_text("name", name)
         given = read_object("arguments", arguments) or {}
-        pinned = version is not None
-        publication = (
-            store.publications.get(name, version, caller=caller)
-            if pinned
-            else store.publications.named(name, caller=caller)
-        )
+        if version is None:
+            publication = store.publications.named(name, caller=caller)
+        else:
+            publication = store.publications.get(name, version, caller=caller)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
-        answer = await self.ways.answer(publication, given, caller=caller, settings=self.settings(), choice=choice)
+        ways, settings = self._open_runs.ways, self.settings()
+        answer = await ways.answer(publication, given, caller=caller, settings=settings, choice=choice)
         if isinstance(answer, Replay):
             return answer
         return Replay(answer.kind, run=await self._open_runs.create(answer, caller, publication.name))
@@ -437,29 +410,30 @@ class Bridge:
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
     ) -> tuple[str | None, str | None]:
-        """Run a plan with the input it was recorded with, and compare what it gives.
+        """Run a plan with the input that it was recorded with, and compare the output.
 
         Args:
-            plan: with its recorded input.
-            output: what it gave then.
-            effects: run it also where its calls may do more than read; what asks waits for approval, and is a fault.
-            caller: whose run it is.
+            plan: the plan with its recorded input.
+            output: the recorded output.
+            effects: run it even if its calls may do more than read. A call that asks for approval counts as a
+                difference.
+            caller: the owner of the run.
 
         Returns:
-            (why it is not run, what is different now); (None, None): it gives the same.
+            (why it was not run, what is different now); (None, None) if the output is the same.
         """
         return await self._publisher.drift(plan, output, effects=effects, caller=caller)
 
     async def verify(
         self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
     ) -> list[Verdict]:
-        """Look after what is published: whether its tools are there and unchanged, the plan still does what its run
-        did, and, `live`, still gives what it gave.
+        """Check published ideas: whether their tools exist unchanged, the plan still does what its run did, and, with
+        `live`, still returns the recorded output.
 
         Args:
-            names: which, each NAME or NAME@VERSION; none: all that this caller sees.
+            names: each NAME or NAME@VERSION; empty: everything that this caller sees.
             live: run plans that only read.
-            effects: run the others too.
+            effects: also run the other plans.
             caller: who asks.
 
         Raises:
@@ -468,10 +442,11 @@ class Bridge:
         return await self._publisher.verify(names, live=live, effects=effects, caller=caller)
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
-        """The tools of a module that changed since ideas that call them were published, of every version and owner.
+        """Return the tools of a module that changed since ideas that call them were published, for every version and
+        owner.
 
         Args:
-            module: the module, `idea:NAME`; "": the tools of this process.
+            module: the name of a module, or `idea:NAME`; "": the tools of this process.
 
         Raises:
             ModuleError: the module is not up.
@@ -480,11 +455,11 @@ class Bridge:
         return await self._publisher.changed_tools(module)
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
-        """Let published ideas mean what changed tools are now. Each version keeps what its tools were, when that was
-        accepted and by whom.
+        """Let published ideas call changed tools as they are now. Each version records the earlier tools, who accepted
+        the change, and when.
 
         Args:
-            changed: from `changed_tools`, as a person saw them.
+            changed: the result of `changed_tools` that a person has seen.
             by: who accepts.
         """
         self._publisher.accept(changed, by=by)
@@ -510,7 +485,7 @@ class Bridge:
         )
 
     def runs_at_work(self, caller: str = LOCAL) -> int:
-        """How many runs of a caller are at work in this process: running, not waiting for somebody."""
+        """Return how many runs of a caller this process drives now; runs that wait for somebody do not count."""
         return self._open_runs.at_work(caller)
 
     async def run_plan(
@@ -526,26 +501,26 @@ class Bridge:
         planning: Planning = "eager",
         samples: bool = False,
     ) -> Run:
-        """Start a plan; nothing of it runs if it is malformed, or (`lazy`) before somebody has accepted it.
+        """Start a plan. If it is malformed, nothing runs. A `lazy` plan runs after somebody has accepted it.
 
             run = await bridge.run_plan({"calls": [...], "output": "†state.n"})
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
 
         Args:
-            plan: a `Plan`, or what `read_plan` reads as one; None: `calls` is given.
-            calls: of the plan, where it is not given whole.
-            instances: initial states by instance, likewise.
-            output: a value with references, likewise.
-            input: of the plan; laid over the plan's own.
-            caller: who asks; others do not see the run.
-            title: one line for people; empty: the plan's.
+            plan: a `Plan`, or a mapping that `read_plan` accepts; None: the plan is given by its parts.
+            calls: the calls, without `plan`.
+            instances: initial states by instance, without `plan`.
+            output: a value with references, without `plan`.
+            input: the input; its members override those of the plan's input.
+            caller: who asks; other callers do not see the run.
+            title: one line for people; empty: the plan's title.
             planning: `lazy` or `eager`.
-            samples: whoever asks sees to it that its client's model answers where no mind is configured: in its rooms.
+            samples: the caller's client has a model, which answers in the rooms of the run if no mind is configured.
 
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
             SchemaError: its input schema is invalid.
-            ArgumentError: an argument is of another kind, or the plan is given whole and in parts.
+            ArgumentError: an argument has the wrong type, or there are both a plan and parts of one.
         """
         plan = read_given_plan(plan, calls=calls, input=input, instances=instances, output=output)
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
@@ -555,7 +530,7 @@ class Bridge:
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
-        """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only; see `dry_run`.
+        """Return what a plan would do: the order of calls, which run in parallel, reads, writes, and effects.
 
         Raises:
             PlanError: it is malformed.
@@ -563,10 +538,10 @@ class Bridge:
         return (await self._rehearse(read_given_plan(plan), caller)).told()
 
     async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
-        """A drawing of a plan: a `mermaid` flowchart, or `text`, a line for each call.
+        """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
 
         Raises:
-            PlanError: it is malformed, or there is no such form.
+            PlanError: it is malformed, or the form is unknown.
         """
         return (await self._rehearse(read_given_plan(plan), caller)).drawn(form)
 
@@ -591,26 +566,27 @@ class Bridge:
         thought_process: bool | None = None,
         caller: str = LOCAL,
     ) -> Run:
-        """Start the agent loop on a task; by turns, the caller is asked for the first solution.
+        """Start the agent loop on a task. By turns, the run then waits for the first solution of the caller.
 
         Args:
-            task: what to do, in words.
-            input: what `†input` reads.
-            output: type of the output, as `Run.result` takes it; its JSON Schema becomes the output schema.
-            output_schema: JSON Schema of the output; None: text.
+            task: the task, in words.
+            input: the value of `†input`.
+            output: the type of the output, as in `Run.result`; its JSON Schema becomes the output schema.
+            output_schema: the JSON Schema of the output; None: text.
             tools: names or patterns of the tools to offer; None: all.
-            context: more context messages, before the task. Of several states each is an instance; those without
-                `_instance` get ①, ②, ... in order.
-            limits: lower limits than the configured ones.
-            mind: who answers, see `choose`: `auto` is the bridge's mind, else the caller, by `turns`.
-            planning: `lazy`: nothing of a Solution runs before somebody has accepted it as a whole.
+            context: context messages that precede the task. If there are several states, each is an instance; those
+                without `_instance` are named ①, ②, ... in order.
+            limits: limits that are lower than the configured ones.
+            mind: who answers, see `choose`: `auto` is the bridge's mind, or else the caller, by `turns`.
+            planning: with `lazy`, somebody must accept a Solution as a whole before any of it runs.
             thought_process: whether the mind writes its reasoning before the calls; None: as configured.
-            caller: who asks; others do not see the run.
+            caller: who asks; other callers do not see the run.
 
         Raises:
-            PlanError: a pattern that names no tool, or a limit that is none.
-            MessageError, MindUnavailableError: a context message that is none, a mind that is not there.
-            ArgumentError: an argument is of another kind, or both `output` and `output_schema` are given.
+            PlanError: no tool matches a pattern, or a limit is unknown or invalid.
+            MessageError: a context message is malformed.
+            MindUnavailableError: the mind does not exist.
+            ArgumentError: an argument has the wrong type, or both `output` and `output_schema` are given.
         """
         check_text("task", task)
         check_type("output", output)
@@ -619,16 +595,18 @@ class Bridge:
         wanted = read_schema("output_schema", output_schema) if output is None else schema_of(output)
         data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
-        given: list[JSON] = [] if data is None else [{"type": "input", "input": data}]
-        lazy: list[JSON] = [{"role": "system", "content": LAZY}] if planning == "lazy" else []
-        asked: JSONObject = {"role": "user", "content": task}
-        said: list[JSON] = [*read_messages("context", context), *lazy, asked, *given]
+        messages: list[JSON] = [*read_messages("context", context)]
+        if planning == "lazy":
+            messages.append({"role": "system", "content": LAZY})
+        messages.append({"role": "user", "content": task})
+        if data is not None:
+            messages.append({"type": "input", "input": data})
         settings = self.settings(limits=limits, planning=planning, thought_process=thought_process)
-        return await self._begin(said, tools, settings, choice, caller, task, wanted)
+        return await self._begin(messages, tools, settings, choice, caller, task, wanted)
 
     async def _begin(
         self,
-        said: list[JSON],
+        context: list[JSON],
         tools: Iterable[str] | None,
         settings: Settings,
         choice: Choice,
@@ -636,7 +614,7 @@ class Bridge:
         title: str,
         output_schema: JSONObject | None = None,
     ) -> Run:
-        messages = with_instances([normalise(message, what="the context") for message in said])
+        messages = with_instances([normalise(message, what="the context") for message in context])
         wanted = read_names("tools", tools)
         if not self.offer.has_all(wanted):
             await self.offer.settled()
@@ -658,25 +636,26 @@ class Bridge:
         input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         caller: str = LOCAL,
     ) -> Run:
-        """A run that goes on from a point of another, which stays as it is.
+        """Start a run that continues from a point of another run, which does not change.
 
-        The calls started before that point keep what came of them and are not run again. What asks from now on is
-        what the configuration says now.
+        Calls that started before that point keep their results and are not run again. The present configuration decides
+        which of the following calls ask.
 
         Args:
             run_id: the parent.
-            at: after which of its events, from 1, as `Run.events` gives them.
-            solution: another answer to the Request of which that event is; the fork begins at that Request. Of a plan,
-                whose calls are the whole answer, it begins anew.
-            input: another input, whole: as if it had been this from the beginning, and the calls before had given
-                what they gave.
-            caller: whose run it is.
+            at: the number of the event, from 1 as in `Run.events`, after which the fork begins.
+            solution: another answer to the Request that the event belongs to; the fork then begins at that Request. A
+                plan is a single answer, so with another solution the fork of a plan begins at its start.
+            input: another input, which replaces the whole input from the beginning. The earlier calls keep their
+                results.
+            caller: the owner of the run.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            ForkError: no such event, an input it does not take, or one with which other calls would have run before.
+            ForkError: there is no such event, the run does not accept the input, or with it other calls would have run
+                before.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
-            SecretGivenError: the input or the solution holds a secret of the configuration.
+            SecretGivenError: the input or the solution contains a secret of the configuration.
         """
         given = read_object("input", input)
         solved = None if solution is None else normalise(solution, what="the solution")
@@ -694,28 +673,30 @@ class Bridge:
         run_id: str | None = None,
         caller: str = LOCAL,
     ) -> AbstractAsyncContextManager[Session]:
-        """A run whose steps the application answers itself, call by call or in groups; see `Session`.
+        """Open a run whose steps the application supplies, call by call or in groups; see `Session`.
 
         Args:
-            state: what `†state` reads to begin with.
-            input: what `†input` reads.
-            tools: as for `solve`. No mind is asked: of the limits, that on requests does not count.
-            run_id: a session whose process died, to be taken up again; state, input and tools are its own then.
-            caller: whose run it is; others do not see it.
+            state: the initial value of `†state`.
+            input: the value of `†input`.
+            tools: as in `solve`. No mind is asked, so the limit on requests does not apply.
+            run_id: the id of a session whose process ended, to continue it with its own state, input and tools.
+            caller: the owner of the run; other callers do not see it.
 
         Raises:
-            ArgumentError: an argument is of another kind.
+            ArgumentError: an argument has the wrong type.
         """
-        began, given = read_object("state", state) or {}, read_object("input", input) or {}
-        said: list[JSON] = [{"type": "state", "state": began}, {"type": "input", "input": given}]
+        context: list[JSON] = [
+            {"type": "state", "state": read_object("state", state) or {}},
+            {"type": "input", "input": read_object("input", input) or {}},
+        ]
         tools = read_names("tools", tools)
         settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1)
-        by = Choice(TURNS, "an application answers each step itself")
-        start = partial(self._begin, said, tools, settings, by, caller, "a session")
+        choice = Choice(TURNS, "an application answers each step itself")
+        start = partial(self._begin, context, tools, settings, choice, caller, "a session")
         return open_session(start if run_id is None else partial(self.resume, run_id, caller=caller))
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
-        """A run of this caller: the one at work here, or one taken up again from its journal.
+        """Return a run of this caller, from memory or from its journal.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
@@ -727,35 +708,35 @@ class Bridge:
         return run
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method that writes into the store; again, where another program keeps it locked or the disk fails.
+        """Call a method that writes to the store, and repeat the call while another program holds the lock or the disk
+        fails.
 
             await bridge.patiently(lambda: run.submit(0, solution))
 
-        On the event loop nothing waits for that by itself: `Run.submit`, `decide`, `cancel` and `end`, `publish` and
-        the methods of the store raise a `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once, and have done
-        nothing.
+        On the event loop, `Run.submit`, `decide`, `cancel` and `end` and the methods of the store do not wait: they
+        raise `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once, without any effect.
 
         Raises:
             StoreError: the store could not be written for 5 seconds.
-            Exception: what the call raised.
+            Exception: the call raised it.
         """
-        # The store of a bridge that is not open waits by itself.
+        # While the bridge is not open, the methods of the store wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
-        """Take a run up again whose process died, or that was set aside, and go on with it here; see `Runs.resume` and
-        what it raises. Where only a heartbeat can show whether its driver is alive, that is waited for.
+        """Continue a run here whose process ended, or that was set aside; see `Runs.resume` for what it raises. If only
+        a heartbeat can show whether its driver is alive, this waits for one.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: str | None = None) -> Run:
-        """End a run wherever it is at work; see `Runs.cancel` and what it raises."""
+        """End a run in whatever process drives it; see `Runs.cancel` for what it raises."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run as `Run.decide` does, also where another process is at work on the run:
-        that one is asked to take the decision.
+        """Settle a pending approval of a run as `Run.decide` does, also if another process drives the run. That process
+        is then asked to take the decision.
 
         Raises:
             DecisionError, FinishedRunError: see `Run.decide`.
@@ -766,15 +747,15 @@ class Bridge:
     async def recover_runs(
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
-        """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work; with
-        `keep` never: it takes up within seconds what any process leaves behind from then on.
+        """Continue every run whose process ended during it; see `Recovery`. Return when none of these runs is at work.
+        With `keep` this never returns, and continues within seconds whatever any process leaves behind.
         """
         recovery = Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up)
         await (recovery.keep() if keep else recovery.run())
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
-        """The caller's latest runs, newest first.
+        """Return the caller's latest runs, newest first.
 
-        A run whose process has ended in the middle of it is `interrupted`, with the reason; `run` takes it up.
+        A run whose process ended during it has the status `interrupted`, with the reason; `run` continues it.
         """
         return self._open_runs.latest(caller, limit)
