@@ -161,7 +161,7 @@ def inconsistency(
 
 def _run(machine: Machine, run: RecordedRun, at: dict[int, int]) -> str | None:
     """Answer every call as it was answered, in the order they ended."""
-    ended = [event for event in run.executions() if isinstance(event, CallFinished)]
+    ended = run.ends()
     order = {(event.call, event.item): number for number, event in enumerate(ended)}
     added: dict[int, list[MessageAdded]] = {}
     for event in run.events:

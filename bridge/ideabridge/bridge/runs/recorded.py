@@ -1,16 +1,15 @@
-"""Recorded: the run from which an idea is published, read from its journal."""
+"""Recorded: finished runs, read from their journals, from which ideas are published."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.call import gathered
 from ideabridge.bridge.loop.event import (
     CallDecided,
     CallFinished,
-    CallStarted,
     Event,
     OutcomeDecided,
     RunStarted,
@@ -31,10 +30,10 @@ class RecordedRun:
 
     Attributes:
         id: its id.
-        started: its first event: context, tools, settings, and the output schema its user asked for.
+        started: its first event: context, tools, settings, and the wanted output schema.
         events: its journal.
         machine: the journal, folded.
-        steps: the Request each call was listed in, from 0, in listing order.
+        steps: for each call, in listing order, the Request in which it was listed, from 0.
         proposed: the calls that a person changed, resolved, as they were before.
     """
 
@@ -42,8 +41,8 @@ class RecordedRun:
     started: RunStarted
     events: list[Event]
     machine: Machine
-    steps: tuple[int, ...] = ()
-    proposed: Mapping[int, JSONObject] = field(default_factory=dict[int, JSONObject])
+    steps: tuple[int, ...]
+    proposed: Mapping[int, JSONObject]
 
     @property
     def result(self) -> JSON:
@@ -52,35 +51,23 @@ class RecordedRun:
 
     @property
     def places(self) -> list[JSON] | None:
-        """The places of its calls in the plan, where instances share them."""
+        """The places of its calls in the plan, if instances share them."""
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
         """The calls as its plan listed them: a call that ran for every instance is listed once, without `_instance`."""
         return gathered(self.machine.solution.calls, self.places)
 
-    def executions(self) -> list[CallStarted | CallFinished]:
-        """The starts and ends of calls, in order. A result that a person supplied for a call of unknown outcome counts
-        as its own, and a call that ran again is listed once.
-        """
-        found: list[CallStarted | CallFinished] = []
-        started: set[tuple[int, int | None]] = set()
-        for event in self.events:
-            match event:
-                case CallStarted(call, item):
-                    if (call, item) not in started:
-                        found.append(event)
-                    started.add((call, item))
-                case CallFinished():
-                    found.append(event)
-                case OutcomeDecided() if event.decision != "retry":
-                    found.append(CallFinished(event.call, event.item, event.value, event.error))
-                case _:
-                    continue
-        return found
+    def ends(self) -> list[CallFinished]:
+        """The ends of calls, in order. The decision of a person on an unknown outcome counts as the end of its call."""
+        return [
+            event if isinstance(event, CallFinished) else CallFinished(event.call, event.item, event.value, event.error)
+            for event in self.events
+            if isinstance(event, CallFinished) or (isinstance(event, OutcomeDecided) and event.decision != "retry")
+        ]
 
     def not_as_listed(self) -> list[str]:
-        """The calls that did not run as the plan lists them, and why: `calls.0 (send): a person changed it`."""
+        """The calls that did not run as listed, with the reason: `calls.0 (send): a person changed it`."""
         edited = {event.call for event in self.events if isinstance(event, CallDecided) and event.decision == "edit"}
         found: list[str] = []
         for one in self.machine.history:
@@ -99,7 +86,7 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str) -> RecordedRun | None:
-    """The run from its journal; None where it has not ended well."""
+    """Read a run from its journal; None unless its status is `done`."""
     record = store.runs.get(run_id)
     if record is None or record.status != "done":
         return None
@@ -124,12 +111,12 @@ def read_run(store: Store, run_id: str) -> RecordedRun | None:
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """The idea `ref` names and the run of this caller that ended with it: that run itself where `ref` is one, else
-    the latest that ended well.
+    """Find the idea that `ref` names, and the run of this caller that ended with it: `ref` itself if it is a run,
+    otherwise the latest, preferably one whose status is `done`.
 
     Raises:
-        UnknownRunError, UnknownIdeaError: there is none, or it is another caller's alone.
-        PublicationError: no run of this store ended with it.
+        UnknownRunError, UnknownIdeaError: it does not exist, or only other callers have it.
+        PublicationError: no run in this store ended with it.
     """
     record = store.runs.get(ref)
     if record is not None:
@@ -143,7 +130,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     runs = [found for run in store.ideas.runs_of(stored.id) if (found := store.runs.get(run)) is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
-        # The same error as for an unknown idea: runs of other callers stay private.
+        # The error is that of an unknown idea, because runs of other callers are private.
         raise store.ideas.unknown(ref, caller)
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:

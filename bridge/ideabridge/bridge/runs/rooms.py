@@ -1,15 +1,15 @@
 """Rooms: runs that answer one call of another run.
 
-A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by a run of its own, its room.
+A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by another run, its room.
 
-- The room has its own journal and ideas. Its id is that of the run and of the call (`room_name`), so whoever takes the
-  run up finds the room again, and a call that a room answers never runs twice.
-- `Rooms.open` starts the room, or goes back into it. What it sees is composed here: a latent call sees the context of
-  its Request, a clean room sees the call and its imports alone.
-- Nobody waits for a room. When it ends, whoever drives it posts `CallFinished` to the run; where another process drives
-  the run, it tries again until that one has taken it, or takes it at its own next heartbeat.
-- A room whose call has ended without it (the call was cancelled, or the run has ended) is cancelled, and never goes on
-  by itself. All rooms of a run count against the run's budget.
+- The room has its own journal and ideas. Its id consists of those of the run and the call (`room_name`), so any process
+  that takes the run up finds the room, and a call that a room answers never runs twice.
+- `Rooms.open` starts the room, or enters it again. Its context is composed here: a latent call sees the context of its
+  Request, a clean room sees only the call and its imports.
+- Nobody waits for a room. When it ends, its driver posts `CallFinished` to the run. If another process drives the run,
+  the driver repeats that until the run has the result; the other process may also take it at its own next heartbeat.
+- A room whose call has ended without it (the call was cancelled, or the run has ended) is cancelled, and never
+  continues. All rooms of a run count against the run's budget.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
-"""Seconds until the result of a room is handed again to a run that another process drives."""
+"""Seconds until a room hands its result again to a run that another process drives."""
 
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
@@ -95,18 +95,18 @@ class Rooms:
     # -- opening -----------------------------------------------------------------------------------------------
 
     async def open(self, run: Run, effect: Execute) -> None:
-        """Open the room of a call that was started, or go back into it."""
+        """Open the room of a call that was started, or enter it again."""
         try:
             found = await self._enter(run, effect)
         except InterruptedRunError:
-            # Another process drives the room, and hands its result in.
+            # Another process drives the room, and posts its result.
             return
         except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone
             found = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
             await run.patiently(lambda: self._opened(run, effect.key, found))
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
-            # Whoever goes on with the run finds what stands in the journals.
+            # The process that continues the run reads the journals.
             if run.runner.lost is None:
                 run.runner.fail(error)
 
@@ -115,7 +115,7 @@ class Rooms:
             self._answer(run, found)
             return
         if found.is_orphan:
-            # Its call has ended while it was being opened.
+            # Its call ended while it was being opened.
             self._cancel(run, found, _ORPHANED)
             return
         run.rooms[key] = found
@@ -138,7 +138,7 @@ class Rooms:
         depth = machine.settings.depth
         if depth < 1:
             raise RoomError(f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}")
-        # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask like any others.
+        # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask as usual.
         settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
         if effect.call.room == "idea":
             publication = self._runs.store.publications.named(effect.tool.remote_name or effect.tool.name)
@@ -148,14 +148,16 @@ class Rooms:
                 caller=run.caller,
                 settings=settings,
                 choice=choice,
-                before=import_messages(effect.imports),
+                before=_import_messages(effect.imports),
             )
             if isinstance(answer, Replay):
                 return CallFinished(*effect.key, value=answer.output)
             start = answer
         elif effect.tool.module is None:
-            context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
-            start = start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)
+            seen: list[JSON] = []
+            if effect.call.room == "latent":
+                seen = _context_of_call(machine, run.runner.request, effect.call.instance)
+            start = start_solve(_latent_context(effect, seen), Catalogue(()), settings, effect.tool.output, choice)
         else:
             start = _start_clean_room(machine, effect, settings, choice)
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
@@ -163,8 +165,8 @@ class Rooms:
         return await self._runs.create(start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run))
 
     def _choice(self, run: Run) -> Choice:
-        """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a
-        room itself, unless that is by turns; else whoever there is.
+        """The mind of the rooms of a run: its own. For a plan that is itself a room it is that of its run, unless that
+        is by turns; for other plans, the one that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")
@@ -173,41 +175,32 @@ class Rooms:
             return above
         return choose(AUTO, self._runs.mind, samples=run.turns.mind == SAMPLING)
 
-    # -- what rooms report -------------------------------------------------------------------------------------
+    # -- events and ends ---------------------------------------------------------------------------------------
 
-    def watch(self, room: Run, event: Event) -> None:
-        """Called with every event of a run; the run that a room belongs to may end with it, or go on."""
-        parent = room.parent
+    def watch(self, run: Run, event: Event) -> None:
+        """Called with every event of a run or room. If another process drives it, only the watchers here are called."""
+        follows, parent = run.runner.follows, run.parent
+        if isinstance(event, CallFinished):
+            room = run.rooms.pop((event.call, event.item), None)
+            if room is not None and not follows:
+                self._cancel(run, room, "the call it answers was cancelled")
+        elif isinstance(event, RunEnded):
+            for room in [] if follows else list(run.rooms.values()):
+                self._cancel(run, room, "the run it belongs to has ended")
+            run.rooms.clear()
         if parent is None:
             return
-        if isinstance(event, RunEnded):
-            self._runs.group.start_soon(self._settle, room, parent)
-        elif isinstance(event, _COUNTED):
-            self._count(room)
-        for watcher in list(room.root.room_watchers):
-            watcher(room, event)
+        if isinstance(event, RunEnded) and not follows:
+            self._runs.group.start_soon(self._settle, run, parent)
+        elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
+            # In a task: the room is taking an event, and the end of the root ends the room too.
+            self._runs.group.start_soon(_end, run.root)
+        for watcher in list(run.root.room_watchers):
+            watcher(run, event)
         parent.runner.poke()
 
-    @staticmethod
-    def follow(run: Run, event: Event) -> None:
-        """Called with every event of a run or room that another process drives: only watchers here are informed."""
-        if isinstance(event, CallFinished):
-            run.rooms.pop((event.call, event.item), None)
-        elif isinstance(event, RunEnded):
-            run.rooms.clear()
-        if run.parent is not None:
-            for watcher in list(run.root.room_watchers):
-                watcher(run, event)
-            run.parent.runner.poke()
-
-    def _count(self, room: Run) -> None:
-        root = room.root
-        if root.over_budget() is not None:
-            # Not here: the room is taking an event, and ending the root ends it too.
-            self._runs.group.start_soon(_end, root)
-
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to the run it belongs to; again, for as long as another process drives that run."""
+        """Hand the result of a room to its run, and repeat that while another process drives the run."""
         key = room.key
         while True:
             try:
@@ -223,23 +216,11 @@ class Rooms:
                 parent.runner.fail(error)
                 return
 
-    def leave(self, run: Run, ended: CallFinished) -> None:
-        """End the room of a call that ended without it: it was cancelled."""
-        room = run.rooms.pop((ended.call, ended.item), None)
-        if room is not None:
-            self._cancel(run, room, "the call it answers was cancelled")
-
-    def close(self, run: Run) -> None:
-        """End the rooms of a run that has ended."""
-        for room in list(run.rooms.values()):
-            self._cancel(run, room, "the run it belongs to has ended")
-        run.rooms.clear()
-
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
-        # The run is behind until they are written too.
+        # The run counts as behind until the ends of these rooms are written.
         run.ending = [one for one in run.ending if one.runner.is_behind or one.is_being_left]
         run.ending.append(room)
-        # A room that another process drives finds out when that one hands its result in.
+        # If another process drives the room, that process notices when it hands in the result.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             try:
                 room.cancel(reason)
@@ -249,20 +230,20 @@ class Rooms:
     @staticmethod
     async def _cancel_later(room: Run, reason: str) -> None:
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # Whoever takes the room up later finds that nobody waits for it.
+            # If this fails, the process that takes the room up later ends it.
             await room.patiently(lambda: room.cancel(reason))
 
     def reopen(self, run: Run) -> None:
-        """Find the rooms that stand open in a run taken up again."""
+        """Find the open rooms of a run that was taken up."""
         for key in list(run.machine.open_rooms):
             record = self._runs.store.runs.get(room_name(run.id, key))
             if record is not None:
                 run.rooms[key] = self._runs.enter(record, run)
 
     def look(self, run: Run) -> None:
-        """One beat of a run that is driven here: what became of rooms that other processes drive, or of its own run."""
+        """At each heartbeat of a run, look at the rooms that other processes drive, and at the run it belongs to."""
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # What the store refuses now is looked at again at the next beat.
+            # If the store fails, the next heartbeat looks again.
             above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
             if above is not None and above.status in _ENDED:
                 run.cancel(_ORPHANED)
@@ -276,7 +257,7 @@ class Rooms:
 
     @staticmethod
     def end_orphan(room: Run) -> bool:
-        """End a room whose call has ended without it, where the process that was to end it died; whether it is one."""
+        """End a room whose call has ended without it, because the process that had to end it died; else False."""
         if not room.is_orphan:
             return False
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
@@ -285,7 +266,7 @@ class Rooms:
 
 
 def _nesting(run: Run, effect: Execute) -> str:
-    """What is open in what, the outermost first: `idea:a > idea:b > ...`."""
+    """The nested rooms, the outermost first: `idea:a > idea:b > ...`."""
     names = [effect.tool.module or effect.tool.name]
     while run.parent is not None:
         tool = run.parent.machine.history[run.key[0]].call.tool
@@ -295,7 +276,7 @@ def _nesting(run: Run, effect: Execute) -> str:
 
 
 def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, choice: Choice) -> Start:
-    """The start of `solve` in a clean room; its tools are at most those of the run it belongs to."""
+    """The start of `solve` in a clean room, whose tools are at most those of the run it belongs to."""
     task, given, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
     wanted = effect.parameters.get("tools")
     patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
@@ -306,39 +287,35 @@ def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, cho
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
     keys = {tool.key for tool in tools}
     catalogue = Catalogue(tools, [key for key in machine.offer.current.latent if key in keys])
-    context = [*import_messages(effect.imports), str(task)]
+    context = [*_import_messages(effect.imports), str(task)]
     if given is not None:
         context.append({"type": "input", "input": given})
     return start_solve(context, catalogue, settings, schema if isinstance(schema, dict) else None, choice)
 
 
 async def _end(run: Run) -> None:
-    # Counted again: a room that is being closed stands in the journal of its run already, and is here still.
+    # Counted again: a closing room may have been counted twice, in the journal of its run and as an open room.
     reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
             run.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
-            # The budget is counted again wherever the run goes on.
+            # The budget is counted again where the run continues.
             return
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             run.runner.fail(error)
 
 
-# -- what the run that answers a call sees ----------------------------------------------------------------------
+# -- the contexts of rooms ---------------------------------------------------------------------------------------
 
 
-def import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
-    """Context messages in which the imports are read under the paths they have here.
-
-    Args:
-        imports: (path, value), such as (`("state", "doc")`, value).
-    """
+def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
+    """Context messages in which the imports (path, value) have the paths that they have in the run."""
     messages: list[JSON] = []
     for path, value in imports:
         kind, rest = path[0], list(path[1:])
         if kind == "results":
-            # For a run that did not make them, the results of calls are data.
+            # In a run that did not make these calls, their results are data.
             kind, rest = "data", ["results", *rest]
         if kind == "data" and rest:
             messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
@@ -355,33 +332,24 @@ def _nested(path: list[str], value: JSON) -> JSON:
     return value
 
 
-def here(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """What the author of a latent call's result sees: the context of the call's Request, of its own instance.
-
-    Args:
-        machine: of the run the call is part of.
-        request: the Request it was proposed in; None: a plan, which nobody was asked for.
-        instance: of the call; inside the room it is the only one, and paths need no name.
+def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
+    """The context of the Request in which a latent call was proposed (None: in a plan), as far as its instance sees it.
+    The messages have no instance in the room.
     """
     context = request.context if request is not None else [message.to_json() for message in machine.messages]
     found: list[JSON] = []
     for raw in context:
         message = read_message(raw)
-        # Tools and plans are for authors of calls, errors for those who correct them.
+        # Tools, plans and errors are for the authors of calls.
         if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
-            # A Request of a later step holds large values by reference, and nothing reads references in here.
+            # Later Requests contain large values as references, which cannot be read in the room.
             value = machine.state_of(message.instance) if message.type == "state" else message.value
             found.append(dataclasses.replace(message, value=value, instance="").to_json())
     return found
 
 
-def latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
-    """The context in which the result of a latent call is written: parameters and imports stand there whole.
-
-    Args:
-        effect: the call, resolved.
-        before: messages to see besides.
-    """
+def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
+    """The context in which a mind writes the result of a latent call: `before`, then whole parameters and imports."""
     call: JSONObject = {"_tool": effect.tool.name}
     if effect.tool.description:
         call["description"] = effect.tool.description

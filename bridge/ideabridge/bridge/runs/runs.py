@@ -832,17 +832,14 @@ class Runs:
     def watch(self, run: Run, event: Event) -> None:
         """Called with every event of a run."""
         if run.runner.follows:
-            self.rooms.follow(run, event)
+            pass
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
-            self.rooms.close(run)
-        elif isinstance(event, CallFinished):
+        elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool
-            if event.error is None and tool is not None and tool.key not in run.machine.catalogue.latent:
+            if tool is not None and tool.key not in run.machine.catalogue.latent:
                 self.observed.note(run.caller, tool, event.value)
-            self.rooms.leave(run, event)
-        if not run.runner.follows:
-            self.rooms.watch(run, event)
+        self.rooms.watch(run, event)
 
     def _settle(self, run: Run) -> None:
         """Note the status of a run whose process died after the last event, before it noted it."""
