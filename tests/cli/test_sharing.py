@@ -163,7 +163,7 @@ def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "done 3 times: add" in out
     assert '    add {"a":2,"b":5}\n' in out
-    assert "its values stand in the calls (calls.0.a, calls.0.b)" in out
+    assert "its values are in the calls (calls.0.a, calls.0.b)" in out
     run = out.split("ideabridge ideas publish ")[1].split()[0]
     assert main(["ideas", "publish", run, "fives", "--accept", "all"]) == 0
     assert main(["ideas", "suggest"]) == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -19,7 +20,8 @@ from ideabridge.server.cli.console import (
     shortened,
     show,
 )
-from ideabridge.server.cli.options import AfterOption, LimitOption, Options, command
+from ideabridge.server.cli.inputs import as_object
+from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -35,10 +37,9 @@ app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
 
 
-# -- filters ---------------------------------------------------------------------------------------------------------
-
 _Since = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="Saved since: 2026-11-21, or how long ago: 3d, 12h.")
+    str | None,
+    typer.Option("--since", metavar="WHEN", help="Saved since a date (2026-11-21) or a duration ago (3d, 12h)."),
 ]
 _Outcome = Annotated[
     str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
@@ -49,10 +50,12 @@ _FILTERS: Final[dict[str, Any]] = {
         str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
     ],
     "since": _Since,
-    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before then.")],
+    "until": Annotated[
+        str | None, typer.Option("--until", metavar="WHEN", help="Saved before a date or a duration ago.")
+    ],
     "outcome": _Outcome,
     "mind": Annotated[
-        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas this mind answered: turns, model, ...")
+        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas that this mind answered: turns, model, ...")
     ],
     "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")],
 }
@@ -60,8 +63,8 @@ _FILTERS: Final[dict[str, Any]] = {
 
 
 def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a command the filters, as one argument `chosen`, an `IdeaFilter`."""
-    # The class itself is loaded once a command runs: starting has to be fast.
+    """Add the filters to a command, as one argument `chosen`, an `IdeaFilter`."""
+    # The class itself is imported when a command runs, because the program must start quickly.
     signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
     added = [
@@ -73,14 +76,11 @@ def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
     def wrapper(*words: Any, **arguments: Any) -> int | None:
         from ideabridge.bridge.store.ideas import IdeaFilter
 
-        given = {name: arguments.pop(name) for name in _FILTERS}
-        return function(*words, chosen=IdeaFilter(**given), **arguments)
+        chosen = IdeaFilter(**{name: arguments.pop(name) for name in _FILTERS})
+        return function(*words, chosen=chosen, **arguments)
 
     wrapper.__dict__["__signature__"] = inspect.Signature([*own, *added])
     return wrapper
-
-
-# -- finding ---------------------------------------------------------------------------------------------------------
 
 
 @app.command("list")
@@ -90,14 +90,13 @@ def list_ideas(
     options: Options,
     *,
     chosen: IdeaFilter,
-    published: Annotated[bool, typer.Option("--published", help="List what is published as a tool.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="List the published tools.")] = False,
     limit: LimitOption = 20,
     after: AfterOption = None,
 ) -> None:
-    """List the saved ideas, newest first; with --published, the tools made of them, by name."""
+    """List the saved ideas, newest first; with --published, the published tools by name."""
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
-
     items: list[JSON]
     with open_store(options) as store:
         if published:
@@ -147,7 +146,7 @@ def _idea_json(one: IdeaRecord | IdeaHit) -> JSONObject:
 
 
 def _shared(store: Store, one: Publication) -> list[str]:
-    """Who has a published tool besides its owner, by name; `all`: everybody."""
+    """The names of the users of a published tool besides its owner; `all`: everybody."""
     from ideabridge.bridge.store.users import person_of
 
     return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]
@@ -161,7 +160,7 @@ def _for(store: Store, one: Publication) -> str:
 
 
 def publication_json(one: Publication) -> JSONObject:
-    """A publication, for machines."""
+    """A publication as JSON, without its plan and recording."""
     return {
         "name": one.name,
         "version": one.version,
@@ -184,15 +183,13 @@ def search_ideas(
     options: Options,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[WORD]...", help="Words of titles, tasks, tools or names. Without any, the newest ideas."
-        ),
+        typer.Argument(metavar="[WORD]...", help="Words of titles, tasks, tools or names. Default: the newest ideas."),
     ] = None,
     *,
     chosen: IdeaFilter,
     limit: LimitOption = 20,
 ) -> int:
-    """Search ideas by words, best first. Exit code 1 if nothing is found."""
+    """Search ideas by words, best match first. Exit code 1 if nothing is found."""
     with open_store(options) as store:
         hits = store.ideas.search(" ".join(words or ()), limit, chosen)
     found: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
@@ -202,29 +199,28 @@ def search_ideas(
 
 @app.command("show")
 @command("config", "project", "store", "json")
-def show_idea(options: Options, ref: RefArgument) -> int:
-    """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
+def show_idea(options: Options, ref: RefArgument) -> None:
+    """Show an idea: its context, its plan and its result; for a published name, the plan that a call runs."""
     with open_store(options) as store:
         ref = resolve_idea(store, ref)
         stored = store.ideas.get(ref)
         result = result_of(store, stored)
         publication = _published(store, ref)
-    if options.json:
-        told: JSONObject = {"id": stored.id, "request_id": stored.request_id, "meta": stored.meta.to_json()}
-        idea: JSONObject = {
-            "context": list(stored.idea.context),
-            "schema": stored.idea.schema,
-            "solution": stored.idea.solution,
-        }
-        told = {**told, **idea, **result}
-        published: JSONObject | None = None
-        if publication is not None:
-            # What runs is the publication's own plan, not the solution of the idea.
-            published = {**publication_json(publication), "plan": publication.plan, "recorded": publication.recorded}
-        print_json({**told, "publication": published})
-    else:
-        print_lines(idea_lines(stored, result, publication))
-    return 0
+    published: JSONObject | None = None
+    if publication is not None:
+        # A call runs the publication's plan, which may differ from the solution of the idea.
+        published = {**publication_json(publication), "plan": publication.plan, "recorded": publication.recorded}
+    idea: JSONObject = {
+        "id": stored.id,
+        "request_id": stored.request_id,
+        "meta": stored.meta.to_json(),
+        "context": list(stored.idea.context),
+        "schema": stored.idea.schema,
+        "solution": stored.idea.solution,
+        **result,
+        "publication": published,
+    }
+    options.print_lines(idea, idea_lines(stored, result, publication))
 
 
 def _published(store: Store, ref: str) -> Publication | None:
@@ -237,9 +233,9 @@ def _published(store: Store, ref: str) -> Publication | None:
         return None
 
 
-# -- suggesting ------------------------------------------------------------------------------------------------------
-
 _LOOKED_AT: Final = 500
+"""The most repeated ideas that `suggest` considers."""
+
 _LITERALS_SHOWN: Final = 3
 
 
@@ -248,13 +244,16 @@ _LITERALS_SHOWN: Final = 3
 def suggest_ideas(
     options: Options,
     least: Annotated[
-        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
+        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only plans that were run at least N times.")
     ] = 3,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
 ) -> int:
-    """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
+    """Show plans that were run repeatedly with different values and are not tools yet.
+
+    Exit code 1 if there are none.
+    """
     with open_store(options) as store:
-        # What ends with errors is no tool, however often it was tried.
+        # A plan that ends with errors is not useful as a tool.
         well = [one for one in store.ideas.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
         found = [(one, store.ideas.get(one.latest.id).idea.solution) for one in well]
     if options.json:
@@ -269,7 +268,7 @@ def suggest_ideas(
         tools = ", ".join(meta.tools)
         what = f"{meta.title}: {tools}" if meta.title and meta.title != tools else tools
         show(f"done {one.times} times: {what[:100]}", "bold")
-        for line in _lines(solution):
+        for line in _call_summaries(solution):
             show(f"    {line}", "dim")
         _advise(f"ideabridge ideas publish {meta.run or one.latest.id[:12]} NAME", _literals(solution))
     if not found:
@@ -283,14 +282,11 @@ def _ended_well(store: Store, one: Repeated) -> bool:
 
 
 def _advise(publish: str, literals: list[JSON]) -> None:
-
     if not literals:
         show(f"  publish it? {publish}")
         return
-    named = ", ".join(str(one) for one in literals[:_LITERALS_SHOWN]) + (
-        ", ..." if len(literals) > _LITERALS_SHOWN else ""
-    )
-    show(f"  its values stand in the calls ({named}). Run it once with them as input, †input.KEY in their places, and")
+    places = ", ".join(map(str, literals[:_LITERALS_SHOWN])) + (", ..." if len(literals) > _LITERALS_SHOWN else "")
+    show(f"  its values are in the calls ({places}). Run it once with them as input, †input.KEY in their places, and")
     show(f"  publish that run; or publish this one as it is: {publish} --accept all")
 
 
@@ -299,19 +295,19 @@ def _calls(solution: JSON) -> list[JSONObject]:
     return [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
 
 
-def _lines(solution: JSON) -> list[str]:
-    """Each call in a line."""
+def _call_summaries(solution: JSON) -> list[str]:
+    """One line for each of the first ten calls, and the number of the others."""
     lines: list[str] = []
     for call in _calls(solution)[:10]:
-        given: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
+        parameters: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
         path = call.get("_outputPath")
-        lines.append(f"{call.get('_tool')} {shortened(given)}{f' -> {path}' if isinstance(path, str) else ''}")
+        lines.append(f"{call.get('_tool')} {shortened(parameters)}{f' -> {path}' if isinstance(path, str) else ''}")
     more = len(_calls(solution)) - len(lines)
     return [*lines, f"... and {more} more"] if more else lines
 
 
 def _literals(solution: JSON) -> list[JSON]:
-    """The places of parameters that hold no reference: what a tool would have to be given."""
+    """The places of parameters without references, which would have to become parameters of a tool."""
     from ideabridge.bridge.store.shapes import is_literal
     from ideabridge.tools.tool import META_PROPERTIES
 
@@ -323,14 +319,11 @@ def _literals(solution: JSON) -> list[JSON]:
     ]
 
 
-# -- tagging and pruning ---------------------------------------------------------------------------------------------
-
-
 @app.command("tag")
 @command("config", "project", "store", "json")
 def tag_idea(
     options: Options,
-    ref: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
+    ref: RefArgument,
     tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
     remove: Annotated[
         list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
@@ -338,8 +331,8 @@ def tag_idea(
 ) -> None:
     """Add tags to an idea, or remove them. A tagged idea is never pruned."""
     with open_store(options) as store:
-        now = store.ideas.tag(resolve_idea(store, ref), tags or (), remove or ())
-    options.print_or_say({"tags": list[JSON](now)}, f"tags: {', '.join(now) or 'none'}")
+        present = store.ideas.tag(resolve_idea(store, ref), tags or (), remove or ())
+    options.print_or_say({"tags": list[JSON](present)}, f"tags: {', '.join(present) or 'none'}")
 
 
 @app.command("prune")
@@ -347,14 +340,17 @@ def tag_idea(
 def prune_ideas(
     options: Options,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="WHEN", help="What ended before: 90d, 12h, 2w, or 2026-11-21.")
+        str,
+        typer.Option(
+            "--older-than", metavar="WHEN", help="Delete runs that ended before: 90d, 12h, 2w, or 2026-11-21."
+        ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> int:
+) -> None:
     """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and unfinished runs stay.
 
-    Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
+    Other processes may use the store meanwhile. `store vacuum` makes the file smaller afterwards.
     """
     from ideabridge.bridge.store.ideas import read_time
 
@@ -362,57 +358,43 @@ def prune_ideas(
         raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
     read_time(older_than, "--older-than")
     with open_store(options) as store:
-        found = store.prunable(before=older_than)
-        if options.json and (dry_run or not found.families):
-            print_json({"pruned": None, **_prunable_json(found)})
-        elif not options.json:
-            for line in lines_of(found):
-                say(line)
-        if dry_run or not found.families:
-            return 0
+        prunable = store.prunable(before=older_than)
+        result: JSONObject = {
+            "pruned": None,
+            "runs": prunable.runs,
+            "ideas": prunable.ideas,
+            "used": prunable.used,
+            "oldest": prunable.oldest,
+            "newest": prunable.newest,
+            "kept": dict[str, JSON](prunable.kept),
+        }
+        if not options.json:
+            _print_prunable(prunable)
+        if dry_run or not prunable.families:
+            if options.json:
+                print_json(result)
+            return
         if not yes and not typer.confirm("Delete them?", err=True):
             say("nothing was deleted", "yellow")
-            return 0
-        pruned = store.prune(found)
-    if options.json:
-        done: JSONObject = {
-            "runs": pruned.runs,
-            "ideas": pruned.ideas,
-            "contents": pruned.contents,
-            "before": pruned.before,
-            "after": pruned.after,
-        }
-        print_json({"pruned": done, **_prunable_json(found)})
-    else:
-        freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
-        say(f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {freed}", "green")
+            return
+        pruned = store.prune(prunable)
+    sizes = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
+    text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
+    options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)
+    if not options.json:
         say("the file keeps its size until `ideabridge store vacuum`", "dim")
-    return 0
 
 
-def lines_of(found: Prunable) -> list[str]:
-    """What goes and what stays, for a person."""
-    if not found.families:
-        lines = [f"nothing to delete; {_size(found.used)} are in use"]
+def _print_prunable(prunable: Prunable) -> None:
+    if not prunable.families:
+        say(f"nothing to delete; {_size(prunable.used)} are in use")
     else:
-        between = f"from {found.oldest[:10]} to {found.newest[:10]}"
-        what = f"{counted(found.runs, 'run')} and {counted(found.ideas, 'idea')}"
-        lines = [f"{what} would go, {between}; {_size(found.used)} are in use"]
-    if found.kept:
-        kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
-        lines.append(f"as old, but kept: {kept}")
-    return lines
-
-
-def _prunable_json(found: Prunable) -> JSONObject:
-    return {
-        "runs": found.runs,
-        "ideas": found.ideas,
-        "used": found.used,
-        "oldest": found.oldest,
-        "newest": found.newest,
-        "kept": dict[str, JSON](found.kept),
-    }
+        between = f"from {prunable.oldest[:10]} to {prunable.newest[:10]}"
+        what = f"{counted(prunable.runs, 'run')} and {counted(prunable.ideas, 'idea')}"
+        say(f"{what} would be deleted, {between}; {_size(prunable.used)} are in use")
+    if prunable.kept:
+        kept = ", ".join(f"{why}: {count}" for why, count in sorted(prunable.kept.items()))
+        say(f"equally old, but kept: {kept}")
 
 
 def _size(number: int) -> str:
@@ -424,46 +406,34 @@ def _size(number: int) -> str:
     return f"{size:,.1f} GB"
 
 
-# -- an idea as text -------------------------------------------------------------------------------------------------
-
-Lines = list[tuple[str, str | None]]
-"""(text, style) of each line."""
-
-LONGEST = 2000
-"""Characters shown of a message of a context and of a result; `export` has them whole. What runs is never cut."""
+_LONGEST: Final = 2000
+"""The most characters of a message or a result. `export` contains them whole. A plan is always shown whole."""
 
 
 def result_of(store: Store, stored: StoredIdea) -> JSONObject:
-    """What the run of the idea gave, if this store has the run and the idea was its last."""
-    record = store.runs.get(stored.meta.run) if stored.meta.run else None
-    if record is None or record.summary is None or record.summary.get("idea") != stored.id:
-        return {}
-    from ideabridge.bridge.loop.event import JournalError
-
-    kept: JSONObject
-    try:
-        kept = _given(store, record.id)
-    except JournalError as error:
-        kept = {"error": str(error)}
-    return {"run": record.id, "status": record.status, **kept, "reason": record.summary.get("reason")}
-
-
-def _given(store: Store, run: str) -> JSONObject:
-    """What a run that has ended gave, from its journal."""
-    from ideabridge.bridge.loop.event import event_from_json
+    """The result of the idea's run, if this store has the run and the idea was its last."""
+    from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.runs.values import given_by
 
+    record = store.runs.get(stored.meta.run) if stored.meta.run else None
+    if record is None or record.summary is None or record.summary.get("idea") != stored.id:
+        return {}
     machine = Machine()
-    for _, event in store.runs.events(run):
-        machine.receive(event_from_json(event))
-    return {"output" if machine.has_output else "state": given_by(machine)}
+    result: JSONObject
+    try:
+        for _, event in store.runs.events(record.id):
+            machine.receive(event_from_json(event))
+        result = {"output" if machine.has_output else "state": given_by(machine)}
+    except JournalError as error:
+        result = {"error": str(error)}
+    return {"run": record.id, "status": record.status, **result, "reason": record.summary.get("reason")}
 
 
-def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication | None) -> Lines:
-    """The idea, readable."""
+def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication | None) -> list[Line]:
+    """An idea as text."""
     meta = stored.meta
-    lines: Lines = [(f"idea {stored.id}", "bold")]
+    lines: list[Line] = [(f"idea {stored.id}", "bold")]
     for name, text in (
         ("title", meta.title),
         ("saved", meta.time),
@@ -475,9 +445,9 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
         if text:
             lines.append((f"  {name + ':':<11}{text}", None))
     if publication is not None:
-        state = "" if publication.live else " (not the one the name stands for now)"
-        told = f"{publication.name}, version {publication.version}, answers by {publication.answer}{state}"
-        lines.append((f"  {'published:':<11}{told}", "green"))
+        live = "" if publication.live else " (not the live version)"
+        published = f"{publication.name}, version {publication.version}, answers by {publication.answer}{live}"
+        lines.append((f"  {'published:':<11}{published}", "green"))
         lines += _indented(publication.description, 2)
         lines += _running(publication.answer, publication.plan, publication.recorded)
         lines.append(("context of its run", "bold"))
@@ -497,70 +467,68 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
     return lines
 
 
-def document_lines(document: Document) -> Lines:
-    """What an exported idea would be here, readable."""
-    lines: Lines = [(f"idea {document.idea.id}", "bold")]
+def document_lines(document: Document) -> list[Line]:
+    """An exported idea as text, as it would be imported."""
+    lines: list[Line] = [(f"idea {document.idea.id}", "bold")]
     if document.meta.title:
         lines.append((f"  {'title:':<11}{document.meta.title}", None))
     if document.publication is None:
         return [*lines, ("plan", "bold"), *_plan(document.idea.solution)]
-    told = document.publication_members()
-    lines.append((f"  {'name:':<11}{told['name']}, answers by {told['answer']}", "green"))
-    lines += _indented(told["description"], 2)
+    publication = document.publication_members()
+    lines.append((f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green"))
+    lines += _indented(publication["description"], 2)
     for what in ("input_schema", "output_schema"):
-        if told[what] is not None:
-            lines.append((f"  {what}: {json.dumps(told[what], ensure_ascii=False)}", None))
-    return [*lines, *_running(told["answer"], told["plan"], told["recorded"])]
+        if publication[what] is not None:
+            lines.append((f"  {what}: {json.dumps(publication[what], ensure_ascii=False)}", None))
+    return [*lines, *_running(publication["answer"], publication["plan"], publication["recorded"])]
 
 
-def _running(answer: str, plan: JSON, recorded: JSON) -> Lines:
-    """What a call of a publication does."""
-    kept = recorded if isinstance(recorded, dict) else {}
+def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
+    """The effect of a call of a publication."""
+    recording = as_object(recorded)
     if answer == "recorded":
-        lines: Lines = [("nothing runs; it answers, for the input it was recorded with, by", "bold")]
-        return [*lines, *_whole(kept.get("output"), 2)]
+        lines: list[Line] = [("nothing runs; for the recorded input, the answer is", "bold")]
+        return [*lines, *_value(recording.get("output"), 2, whole=True)]
     if answer != "solve" and isinstance(plan, dict):
         return [("the plan that runs", "bold"), *_plan(plan)]
-    guide = kept.get("solve")
-    body = guide if isinstance(guide, dict) else {}
-    lines = [("a mind solves it anew; its run begins with", "bold")]
-    context = body.get("context")
+    guide = as_object(recording.get("solve"))
+    lines = [("a mind solves it again; its run begins with", "bold")]
+    context = guide.get("context")
     for message in context if isinstance(context, list) else []:
         lines += _message(message, whole=True)
-    lines.append((f"  tools: {json.dumps(body.get('tools'), ensure_ascii=False)}", None))
-    return [*lines, ("guided by the plan", "bold"), *_plan(body.get("plan"))] if body.get("plan") else lines
+    lines.append((f"  tools: {json.dumps(guide.get('tools'), ensure_ascii=False)}", None))
+    return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))] if guide.get("plan") else lines
 
 
-def _plan(solution: JSON) -> Lines:
-    """Calls and output of a plan or a solution, every value whole."""
-    body = solution if isinstance(solution, dict) else {}
+def _plan(solution: JSON) -> list[Line]:
+    """The calls and the output of a plan or a Solution, with every value whole."""
+    body = as_object(solution)
     calls = body.get("calls")
-    lines: Lines = []
+    lines: list[Line] = []
     for place, call in enumerate(calls if isinstance(calls, list) else []):
         lines += _call_lines(place, call)
     for key, value in body.items():
         if key not in ("calls", "lifting") and value is not None:
-            lines += [(f"  {key}", "cyan"), *_whole(value, 4)]
+            lines += [(f"  {key}", "cyan"), *_value(value, 4, whole=True)]
     return lines
 
 
-def _message(message: JSON, *, whole: bool = False) -> Lines:
-    shown = _whole if whole else _value
+def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     if not isinstance(message, dict):
-        return shown(message, 2)
+        return _value(message, 2, whole=whole)
     kind = str(message.get("type") or message.get("role") or "message")
     instance = f" {message['_instance']}" if message.get("_instance") else ""
     content = message.get("content", message.get(kind))
-    return [(f"  {kind}{instance}", "cyan"), *shown(content, 4)]
+    return [(f"  {kind}{instance}", "cyan"), *_value(content, 4, whole=whole)]
 
 
-def _call_lines(place: int, call: JSON) -> Lines:
+def _call_lines(place: int, call: JSON) -> list[Line]:
     if not isinstance(call, dict):
-        return _whole(call, 2)
+        return _value(call, 2, whole=True)
     module = f"{call['_module']}/" if call.get("_module") else ""
     writes = f" -> {call['_outputPath']}" if call.get("_outputPath") else ""
     name = f" ({call['_id']})" if call.get("_id") else ""
-    lines: Lines = [(f"  {place}. {module}{call.get('_tool')}{name}{writes}", "cyan")]
+    lines: list[Line] = [(f"  {place}. {module}{call.get('_tool')}{name}{writes}", "cyan")]
     for key, value in call.items():
         if key in ("_tool", "_module", "_outputPath", "_id"):
             continue
@@ -572,25 +540,12 @@ def _call_lines(place: int, call: JSON) -> Lines:
     return lines
 
 
-def _value(value: JSON, indent: int) -> Lines:
+def _value(value: JSON, indent: int, *, whole: bool = False) -> list[Line]:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    return _indented(_cut(text), indent)
-
-
-def _whole(value: JSON, indent: int) -> Lines:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    if len(text) > _LONGEST and not whole:
+        text = f"{text[:_LONGEST]}... ({len(text):,} characters)"
     return _indented(text, indent)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
-
-
-def _indented(text: str, indent: int) -> Lines:
+def _indented(text: str, indent: int) -> list[Line]:
     return [(" " * indent + line, None) for line in text.split("\n")]
-
-
-def print_lines(lines: Lines) -> None:
-    """Print them on standard output."""
-    for text, style in lines:
-        show(text, style)
