@@ -81,7 +81,7 @@ async def until(bridge: Bridge, condition: Callable[[ModuleStatus], bool]) -> Mo
     """Wait for a status of the module."""
     with anyio.fail_after(20):
         # Nobody is told of a try that has failed once more.
-        while not condition(status := bridge.modules.status("bank")):  # noqa: ASYNC110
+        while not condition(status := bridge.modules["bank"].status()):  # noqa: ASYNC110
             await anyio.sleep(0.005)
     return status
 
@@ -136,7 +136,7 @@ async def test_a_plan_and_a_call_have_it_tried_and_wait(kind: str, tmp_path: Pat
         await bridge.modules.settled(10)
         with pytest.raises(ModuleConnectError, match=r"next try in|is tried now"):
             # A call outside of a run waits for one try only, where the module never was up.
-            await bridge.modules.call("bank", "pay", {"to": "Ada"})
+            await bridge.modules["bank"].call("pay", {"to": "Ada"})
 
         async def plan() -> None:
             run = await bridge.run_plan(read_plan(PAY))

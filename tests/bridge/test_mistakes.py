@@ -297,9 +297,9 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
             assert exposed["outputSchema"]["title"] == "greetOutput"
             group.cancel_scope.cancel()
         # What comes of a direct call is what the module sent.
-        assert await bridge.modules.call("sdk", "greet", {"name": "Ada"}) == {"result": "hello Ada"}
+        assert await bridge.modules["sdk"].call("greet", {"name": "Ada"}) == {"result": "hello Ada"}
         assert "Did you mean 'name'?" in await refused(bridge, {"_tool": "sdk.greet", "nam": "Ada"})
         assert "unknown tool 'git.greet'" in await refused(bridge, {"_tool": "git.greet", "name": "Ada"})
         # The tool whose schema is invalid is left out by name; the others work.
         assert "broken" not in by_name
-        assert any("'broken' is left out" in note and '"dict"' in note for note in bridge.modules.status("sdk").notes)
+        assert any("'broken' is left out" in note and '"dict"' in note for note in bridge.modules["sdk"].status().notes)

@@ -105,7 +105,7 @@ async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(era: str,
         )
         async with Bridge(configuration, approver=answer) as bridge:
             run = await start(bridge, "book", who="ann")
-            assert bridge.modules.status("asks").era == era
+            assert bridge.modules["asks"].status().era == era
             assert got(run) == (
                 "ann",
                 [{"action": "accept", "content": {"name": "Ann", "seats": 2, "meals": ["rice"]}}],
@@ -138,8 +138,8 @@ async def test_it_is_declined_or_cancelled_as_the_person_says(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_declared_capability_is_forms_and_no_addresses(era: str) -> None:
     async with Bridge(configured(era)) as bridge:
-        await bridge.modules.ready("asks", 20)
-        assert json.loads(str(await bridge.modules.call("asks", "capabilities", {}))) == {"elicitation": {"form": {}}}
+        await bridge.modules["asks"].ready(20)
+        assert json.loads(str(await bridge.modules["asks"].call("capabilities", {}))) == {"elicitation": {"form": {}}}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -235,7 +235,7 @@ async def test_sampling_is_refused_with_its_reason(era: str) -> None:
         message = str(run.errors())
         assert ("would spend the user's model" if era == "modern" else "Sampling not supported") in message
         with pytest.raises(ModuleInputRequiredError if era == "modern" else ModuleToolError):
-            await bridge.modules.call("asks", "sample", {})
+            await bridge.modules["asks"].call("sample", {})
 
 
 async def test_a_module_that_asks_without_end_fails_its_call() -> None:
@@ -280,14 +280,14 @@ async def test_the_time_a_person_takes_is_not_the_modules(era: str) -> None:
     async def answer(request: ApprovalRequest) -> Decision:
         # Longer than a call may take: another module uses all of that up meanwhile.
         with pytest.raises(ModuleTimeoutError):
-            await bridges[0].modules.call("other", "meet", {"who": "nobody"}, timeout=2.2)
+            await bridges[0].modules["other"].call("meet", {"who": "nobody"}, timeout=2.2)
         return Decision("value", value={"name": "Ann", "seats": 1})
 
     modules: dict[str, JSON] = {"asks": stdio(era, timeout=2), "other": stdio("modern")}
     configuration = parse_configuration({"mcpServers": modules}, project=Path.cwd())
     async with Bridge(configuration, approver=answer) as bridge:
         bridges.append(bridge)
-        await bridge.modules.ready("other", 20)
+        await bridge.modules["other"].ready(20)
         run = await bridge.run_plan(
             read_plan({"calls": [{"_tool": "book", "_module": "asks", "who": "ann", "_outputPath": "got"}]})
         )
@@ -420,7 +420,7 @@ async def test_questions_that_a_module_takes_back_are_not_counted_as_unanswered(
                     await run.runner.wait_changed()
                 await run.wait()
             assert run.given() == {"got": "done"}, run.errors()
-        assert bridge.modules.status("raw").state == "up"
+        assert bridge.modules["raw"].status().state == "up"
 
 
 async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
@@ -548,7 +548,7 @@ async def test_every_item_of_each_asks_for_itself() -> None:
 
 async def test_a_call_of_a_room_asks_through_the_run() -> None:
     async with Bridge(configured("modern")) as bridge:
-        await bridge.modules.ready("asks", 20)
+        await bridge.modules["asks"].ready(20)
         room: JSON = {
             "_tool": "solve",
             "_module": "anonymous",

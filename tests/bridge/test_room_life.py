@@ -78,10 +78,10 @@ async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
         run = await bridge.run_plan(read_plan({"calls": calls}))
         await until(run, lambda: len(run.rooms) == 2 and all(list(one.calls()) for one in run.rooms.values()))
         # Both are with the module before it is asked anything else.
-        assert isinstance(await bridge.modules.call("raw", "echo", {}), str)
+        assert isinstance(await bridge.modules["raw"].call("echo", {}), str)
         run.cancel("enough")
         with anyio.fail_after(10):
-            while len(json.loads(str(await bridge.modules.call("raw", "cancelled", {})))) < 2:
+            while len(json.loads(str(await bridge.modules["raw"].call("cancelled", {})))) < 2:
                 await anyio.lowlevel.checkpoint()
         assert {one.status for one in bridge.store.runs.rooms(run.id)} == {"cancelled"}
 

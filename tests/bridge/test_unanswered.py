@@ -324,7 +324,7 @@ async def test_an_activity_may_say_that_it_does_not_know() -> None:
 async def test_what_may_run_twice_is_tried_again(kind: str, tool_name: str, tmp_path: Path) -> None:
     do = "die_once" if kind == "stdio" else "close_once"
     async with opened(kind, tmp_path) as bank, Bridge(bank.configuration()) as bridge:
-        assert await bridge.modules.call("bank", tool_name, {"to": "Ada", "do": do}) == f"done: {tool_name} Ada"
+        assert await bridge.modules["bank"].call(tool_name, {"to": "Ada", "do": do}) == f"done: {tool_name} Ada"
         assert bank.ledger == [f"{tool_name} Ada"] * 2
 
 
@@ -333,19 +333,19 @@ async def test_tries_are_bounded_and_configured(retry: dict[str, int], tries: in
     told = "ended with exit code 3" + ("" if tries == 1 else rf".* \(the last of {tries} tries\)$")
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry=retry)) as bridge:
         with pytest.raises(ModuleDownError, match=told):
-            await bridge.modules.call("bank", "look", {"to": "Ada", "do": "die"})
+            await bridge.modules["bank"].call("look", {"to": "Ada", "do": "die"})
         assert bank.ledger == ["look Ada"] * tries
         # Nothing makes a payment be sent twice.
         with pytest.raises(ModuleDownError, match=r"exit code 3 while tool 'pay' was running$"):
-            await bridge.modules.call("bank", "pay", {"to": "Bob", "do": "die"})
+            await bridge.modules["bank"].call("pay", {"to": "Bob", "do": "die"})
         assert bank.ledger.count("pay Bob") == 1
 
 
 async def test_tries_end_with_the_time_of_the_call(tmp_path: Path) -> None:
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry={"*": 10})) as bridge:
-        await bridge.modules.ready("bank", 20)
+        await bridge.modules["bank"].ready(20)
         with pytest.raises(ModuleDownError, match="exit code 3"), anyio.fail_after(10):
-            await bridge.modules.call("bank", "look", {"to": "Ada", "do": "die"}, timeout=1.0)
+            await bridge.modules["bank"].call("look", {"to": "Ada", "do": "die"}, timeout=1.0)
         assert 1 <= len(bank.ledger) < 10
 
 

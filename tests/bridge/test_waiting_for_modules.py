@@ -25,7 +25,7 @@ async def test_a_task_that_names_tools_of_ours_does_not_wait_for_a_mute_module()
         with anyio.fail_after(20):
             run = await bridge.solve("Count.", tools=["count"])
         assert [tool.name for tool in run.machine.catalogue.tools] == ["count"]
-        assert bridge.modules.status("mute").state == "connecting"
+        assert bridge.modules["mute"].status().state == "connecting"
 
 
 def test_who_has_no_module_does_not_wait_for_the_sdk() -> None:

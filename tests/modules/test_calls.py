@@ -27,11 +27,11 @@ ONE: dict[str, Any] = {"raw": raw(env={"API_TOKEN": "sesame-open-now", "PLAIN": 
 
 async def test_values_of_every_kind() -> None:
     async with modules_of(ONE) as modules:
-        assert await modules.call("raw", "echo", {"a": ["b", 1, None]}) == '{"a": ["b", 1, null]}'
-        assert await modules.call("raw", "two_texts", {}) == "one\ntwo"
-        assert await modules.call("raw", "nothing", {}) is None
-        assert await modules.call("raw", "structured", {}) == {"n": 2**70}
-        assert await modules.call("raw", "blocks", {}) == [
+        assert await modules["raw"].call("echo", {"a": ["b", 1, None]}) == '{"a": ["b", 1, null]}'
+        assert await modules["raw"].call("two_texts", {}) == "one\ntwo"
+        assert await modules["raw"].call("nothing", {}) is None
+        assert await modules["raw"].call("structured", {}) == {"n": 2**70}
+        assert await modules["raw"].call("blocks", {}) == [
             {"type": "text", "text": "see"},
             {"type": "image", "data": "AA==", "mimeType": "image/png"},
         ]
@@ -39,9 +39,9 @@ async def test_values_of_every_kind() -> None:
 
 async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
     async with modules_of(ONE) as modules:
-        assert await modules.call("raw", "garbage", {}) == "after garbage"
-        assert await modules.call("raw", "latin", {}) == "caf\ufffd"
-        notes = modules.status("raw").notes
+        assert await modules["raw"].call("garbage", {}) == "after garbage"
+        assert await modules["raw"].call("latin", {}) == "caf\ufffd"
+        notes = modules["raw"].status().notes
         assert any("wrote 4 lines to its output that are no messages" in note for note in notes), notes
 
 
@@ -65,15 +65,15 @@ async def test_each_failure_has_its_class_and_the_module_lives_on(
 ) -> None:
     async with modules_of(ONE, limits={"result_bytes": 1024}) as modules:
         with pytest.raises(kind, match=words) as caught:
-            await modules.call("raw", tool, {})
+            await modules["raw"].call(tool, {})
         assert len(str(caught.value)) < 4300
-        assert await modules.call("raw", "echo", {}) == "{}"
-        assert modules.status("raw").state == "up"
+        assert await modules["raw"].call("echo", {}) == "{}"
+        assert modules["raw"].status().state == "up"
 
 
 async def test_secrets_do_not_come_back_in_results_but_plain_values_do() -> None:
     async with modules_of(ONE) as modules:
-        result = await modules.call("raw", "environment", {})
+        result = await modules["raw"].call("environment", {})
         assert isinstance(result, str)
         shown = json.loads(result)
         assert shown["API_TOKEN"] == "[secret:API_TOKEN]"
@@ -84,35 +84,35 @@ async def test_secrets_do_not_come_back_in_results_but_plain_values_do() -> None
 async def test_a_crash_fails_the_call_with_the_reason_and_the_next_call_starts_again() -> None:
     async with modules_of(ONE) as modules:
         with pytest.raises(ModuleDownError) as caught:
-            await modules.call("raw", "crash", {})
+            await modules["raw"].call("crash", {})
         assert str(caught.value) == (
             "module 'raw' ended with exit code 7 while tool 'crash' was running;"
             " its last words: last words with [secret:API_TOKEN]"
         )
         assert [tool.name for tool in modules.tools()][:2] == ["echo", "cancelled"]
-        assert await modules.call("raw", "echo", {}) == "{}"
+        assert await modules["raw"].call("echo", {}) == "{}"
         with pytest.raises(ModuleDownError, match=r"exit code 3|closed its output"):
-            await modules.call("raw", "crash_later", {})
+            await modules["raw"].call("crash_later", {})
 
 
 async def test_a_call_is_tried_however_often_the_module_has_crashed() -> None:
     async with modules_of(ONE) as modules:
         for _ in range(6):
             with pytest.raises(ModuleDownError, match="exit code 7"):
-                await modules.call("raw", "crash", {})
+                await modules["raw"].call("crash", {})
             # What has answered a call is started again at once.
-            assert await modules.call("raw", "echo", {}) == "{}"
+            assert await modules["raw"].call("echo", {}) == "{}"
         for _ in range(3):
             with pytest.raises(ModuleDownError, match="exit code 7"):
-                await modules.call("raw", "crash", {})
-        assert await modules.call("raw", "echo", {}) == "{}"
+                await modules["raw"].call("crash", {})
+        assert await modules["raw"].call("echo", {}) == "{}"
 
 
 async def test_a_line_over_the_limit_without_an_id_ends_the_connection() -> None:
     async with modules_of(ONE) as modules:
         with pytest.raises(ModuleProtocolError, match="sent a line of 17,825,792 bytes; at most 16,777,216"):
-            await modules.call("raw", "endless", {})
-        assert await modules.call("raw", "echo", {}) == "{}"
+            await modules["raw"].call("endless", {})
+        assert await modules["raw"].call("echo", {}) == "{}"
 
 
 async def test_calls_in_flight_fail_together_and_other_modules_go_on() -> None:
@@ -121,7 +121,7 @@ async def test_calls_in_flight_fail_together_and_other_modules_go_on() -> None:
 
         async def hang() -> None:
             with pytest.raises(ModuleDownError) as caught:
-                await modules.call("raw", "hang", {})
+                await modules["raw"].call("hang", {})
             failures.append(caught.value)
 
         await modules.settled()
@@ -130,19 +130,19 @@ async def test_calls_in_flight_fail_together_and_other_modules_go_on() -> None:
                 group.start_soon(hang)
             await anyio.wait_all_tasks_blocked()
             with pytest.raises(ModuleDownError):
-                await modules.call("raw", "crash", {})
+                await modules["raw"].call("crash", {})
         assert len(failures) == 3
-        assert await modules.call("other", "echo", {}) == "{}"
+        assert await modules["other"].call("echo", {}) == "{}"
 
 
 async def test_time_out_and_cancelling_cancel_the_remote_call() -> None:
     async with modules_of(ONE) as modules:
-        await modules.ready("raw", 5)
+        await modules["raw"].ready(5)
         with pytest.raises(ModuleTimeoutError, match=r"did not answer within 0\.1 s"):
-            await modules.call("raw", "hang", {}, timeout=0.1)
+            await modules["raw"].call("hang", {}, timeout=0.1)
         with anyio.move_on_after(0.1):
-            await modules.call("raw", "hang", {})
-        result = await modules.call("raw", "cancelled", {})
+            await modules["raw"].call("hang", {})
+        result = await modules["raw"].call("cancelled", {})
         assert isinstance(result, str)
         assert len(json.loads(result)) == 2
 
@@ -154,24 +154,24 @@ async def test_progress_is_passed_on() -> None:
         heard.append((done, total, message))
 
     async with modules_of(ONE) as modules:
-        assert await modules.call("raw", "progress", {}, progress=progress) == "done"
+        assert await modules["raw"].call("progress", {}, progress=progress) == "done"
         assert heard == [(1, 2, "step 1"), (2, 2, "step 2")]
 
 
 async def test_parallel_bounds_calls() -> None:
     async with modules_of({"raw": raw(parallel=1)}) as modules:
-        await modules.ready("raw", 5)
+        await modules["raw"].ready(5)
         ended: list[str] = []
         async with anyio.create_task_group() as group:
 
             async def hang() -> None:
                 with pytest.raises(ModuleTimeoutError):
-                    await modules.call("raw", "hang", {}, timeout=0.2)
+                    await modules["raw"].call("hang", {}, timeout=0.2)
                 ended.append("hang")
 
             group.start_soon(hang)
             await anyio.wait_all_tasks_blocked()
-            await modules.call("raw", "echo", {})
+            await modules["raw"].call("echo", {})
             ended.append("echo")
         assert ended == ["hang", "echo"], "the second call waits for the place of the first"
 
@@ -180,15 +180,15 @@ async def test_unknown_names_are_answered_with_the_nearest() -> None:
     async with modules_of({**ONE, "closed": raw(deny=["*crash*"], allow=["e*", "crash"])}) as modules:
         await modules.settled()
         with pytest.raises(UnknownModuleError, match="no module 'rwa' is configured; nearest: raw"):
-            await modules.call("rwa", "echo", {})
+            await modules["rwa"].call("echo", {})
         with pytest.raises(UnknownModuleToolError, match="has no tool 'ecoh'; nearest: echo"):
-            await modules.call("raw", "ecoh", {})
+            await modules["raw"].call("ecoh", {})
         with pytest.raises(UnknownModuleToolError, match="does not allow tool 'crash'"):
-            await modules.call("closed", "crash", {})
+            await modules["closed"].call("crash", {})
         names = [tool.name for tool in modules.tools() if tool.module == "closed"]
         assert names == ["echo", "environment", "endless"]
         with pytest.raises(InvalidJSONError, match="the arguments at a"):
-            await modules.call("raw", "echo", {"a": float("nan")})
+            await modules["raw"].call("echo", {"a": float("nan")})
 
 
 async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() -> None:
@@ -198,21 +198,21 @@ async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() 
         started.set()
 
     async with modules_of({"sdk": sdk()}) as modules:
-        await modules.ready("sdk", 10)
-        status = modules.status("sdk")
+        await modules["sdk"].ready(10)
+        status = modules["sdk"].status()
         assert (status.era, status.protocol_version, status.server_name) == ("modern", "2026-07-28", "sdk")
         async with anyio.create_task_group() as group:
 
             async def slow() -> None:
-                await modules.call("sdk", "slow", {}, progress=progress)
+                await modules["sdk"].call("slow", {}, progress=progress)
 
             group.start_soon(slow)
             with anyio.fail_after(5):
                 await started.wait()
             group.cancel_scope.cancel()
-        assert await modules.call("sdk", "log", {}) == '["started", "cancelled"]'
+        assert await modules["sdk"].call("log", {}) == '["started", "cancelled"]'
         with pytest.raises(ModuleInputRequiredError, match="asks the user for input, and nobody can be asked"):
-            await modules.call("sdk", "ask", {})
+            await modules["sdk"].call("ask", {})
 
 
 async def test_real_servers() -> None:
@@ -222,10 +222,10 @@ async def test_real_servers() -> None:
     }
     async with modules_of(servers) as modules:
         assert await modules.settled(20)
-        result = await modules.call("time", "get_current_time", {"timezone": "Asia/Tokyo"})
+        result = await modules["time"].call("get_current_time", {"timezone": "Asia/Tokyo"})
         value = json.loads(result) if isinstance(result, str) else result
         assert isinstance(value, dict)
         assert value["timezone"] == "Asia/Tokyo"
-        assert modules.tool("git", "git_status").parameters["type"] == "object"
+        assert modules["git"].tool("git_status").parameters["type"] == "object"
         with pytest.raises(ModuleToolError):
-            await modules.call("git", "git_status", {"repo_path": "/nowhere"})
+            await modules["git"].call("git_status", {"repo_path": "/nowhere"})

@@ -40,8 +40,8 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pyt
     }
     async with modules_of(servers) as modules:
         with anyio.fail_after(1):
-            assert modules.status("mute").state == "connecting"
-            await modules.ready("good")
+            assert modules["mute"].status().state == "connecting"
+            await modules["good"].ready()
         assert await modules.settled(5)
         told = {status.name: status.error or "" for status in modules.statuses()}
         assert told["crashes"] == (
@@ -58,35 +58,35 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pyt
         states = {status.name: status.state for status in modules.statuses()}
         assert states == dict.fromkeys(servers, "failed") | {"good": "up", "off": "disabled"}
         with pytest.raises(ModuleConnectError, match="exit code 3"):
-            await modules.call("crashes", "echo", {})
+            await modules["crashes"].call("echo", {})
         with pytest.raises(ModuleConfigurationError, match="UNSET_TOKEN"):
-            await modules.call("unset", "echo", {})
+            await modules["unset"].call("echo", {})
         with pytest.raises(ModuleDisabledError, match="is disabled"):
-            await modules.call("off", "echo", {})
-        assert await modules.call("good", "echo", {}) == "{}"
+            await modules["off"].call("echo", {})
+        assert await modules["good"].call("echo", {}) == "{}"
 
 
 async def test_calls_wait_for_a_module_that_is_connecting() -> None:
     async with modules_of({"raw": raw()}) as modules:
         assert modules.tools() == []
-        assert await modules.call("raw", "echo", {}) == "{}"
+        assert await modules["raw"].call("echo", {}) == "{}"
         with pytest.raises(ModuleTimeoutError, match="still connecting"):
             async with modules_of({"mute": raw("mute")}) as others:
-                await others.ready("mute", 0.05)
+                await others["mute"].ready(0.05)
 
 
 async def test_every_page_is_listed() -> None:
     async with modules_of({"raw": raw("pages")}) as modules:
-        await modules.ready("raw", 5)
+        await modules["raw"].ready(5)
         assert [tool.name for tool in modules.tools()] == [f"tool_{page}_{n}" for page in range(5) for n in range(3)]
-        assert modules.status("raw").tools == 15
+        assert modules["raw"].status().tools == 15
 
 
 async def test_bad_tools_are_left_out_by_name_and_clashing_parameters_renamed() -> None:
     async with modules_of({"raw": raw("bad_tools")}) as modules:
-        await modules.ready("raw", 5)
+        await modules["raw"].ready(5)
         assert [tool.name for tool in modules.tools()] == ["good", "untyped", "hints", "meta"]
-        notes = "\n".join(modules.status("raw").notes)
+        notes = "\n".join(modules["raw"].status().notes)
         for words in (
             "'array' is left out: its input schema is",
             "'broken' is left out: input schema: the schema is invalid",
@@ -98,11 +98,11 @@ async def test_bad_tools_are_left_out_by_name_and_clashing_parameters_renamed() 
             "'meta' has parameters named otherwise here: _id is ",
         ):
             assert words in notes
-        assert modules.tool("raw", "good").annotations.to_json() == {"title": "Good", "readOnlyHint": True}
-        meta = modules.tool("raw", "meta")
+        assert modules["raw"].tool("good").annotations.to_json() == {"title": "Good", "readOnlyHint": True}
+        meta = modules["raw"].tool("meta")
         (ours,) = meta.renamed
         assert meta.parameters["required"] == [ours]
-        assert await modules.call("raw", "meta", {ours: 1, "x": 2}) == '{"_id": 1, "x": 2}'
+        assert await modules["raw"].call("meta", {ours: 1, "x": 2}) == '{"_id": 1, "x": 2}'
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -111,10 +111,10 @@ async def test_changed_tools_are_listed_again(legacy: bool, changes: Changes) ->
         if legacy:
             # What the module remembers after a server of the handshake era.
             modules._modules["sdk"]._legacy = True  # pyright: ignore[reportPrivateUsage]
-        await modules.ready("sdk", 10)
-        assert modules.status("sdk").era == ("legacy" if legacy else "modern")
+        await modules["sdk"].ready(10)
+        assert modules["sdk"].status().era == ("legacy" if legacy else "modern")
         before = len(modules.tools())
-        await modules.call("sdk", "add_tool", {})
+        await modules["sdk"].call("add_tool", {})
         await changes.until(lambda: len(modules.tools()) == before + 1)
 
 
@@ -125,7 +125,7 @@ async def test_closing_is_quick_whatever_the_children_do(tmp_path: Path) -> None
     try:
         servers = {"good": raw(), "late": raw("mute"), "stubborn": raw("stubborn", str(fifo))}
         async with modules_of(servers) as modules:
-            await modules.ready("stubborn", 5)
+            await modules["stubborn"].ready(5)
             assert (await read_pipe(reader)).strip().isdigit()
             start = anyio.current_time()
         assert anyio.current_time() - start < 2

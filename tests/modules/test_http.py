@@ -41,36 +41,36 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
         refused = {"type": "http", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer wrong-and-long"}}
         async with modules_of({"web": entry, "refused": refused}, changes) as modules:
             await modules.settled(10)
-            status = modules.status("web")
+            status = modules["web"].status()
             assert status.error is None
             assert status.era == ("legacy" if legacy else "modern")
-            error = modules.status("refused").error or ""
+            error = modules["refused"].status().error or ""
             assert "answered HTTP 401 Unauthorized: no sesame" in error
             assert "wrong-and-long" not in error
 
-            assert await modules.call("web", "who", {}) == "who"
+            assert await modules["web"].call("who", {}) == "who"
             with pytest.raises(ModuleTimeoutError):
-                await modules.call("web", "slow", {}, timeout=0.3)
+                await modules["web"].call("slow", {}, timeout=0.3)
             with anyio.fail_after(5):
                 # Over HTTP the server hears of it on another connection, so a little later.
-                while await modules.call("web", "log", {}) != '["started", "cancelled"]':
+                while await modules["web"].call("log", {}) != '["started", "cancelled"]':
                     continue
             before = len(modules.tools())
-            await modules.call("web", "add_tool", {})
+            await modules["web"].call("add_tool", {})
             if not legacy:
                 await changes.until(lambda: len(modules.tools()) == before + 1)
 
             # A server that forgot our session refuses the call; it is sent again on a new one.
             async with httpx.AsyncClient() as client:
                 await client.get(f"{base}/forget")
-            assert await modules.call("web", "who", {}) == "who"
+            assert await modules["web"].call("who", {}) == "who"
 
             process.kill()
             await process.wait()
             # It may end while the call is on its way.
             with pytest.raises(ModuleDownError, match=r"cannot be reached|cut its answer off"):
-                await modules.call("web", "who", {}, timeout=1)
-            assert modules.status("web").state == "down"
+                await modules["web"].call("who", {}, timeout=1)
+            assert modules["web"].status().state == "down"
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -108,7 +108,7 @@ async def test_the_older_transport() -> None:
         entry = {"type": "sse", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
         async with modules_of({"old": entry}) as modules:
             await modules.settled(10)
-            status = modules.status("old")
+            status = modules["old"].status()
             assert status.error is None
             assert (status.kind, status.era) == ("sse", "legacy")
-            assert await modules.call("old", "who", {}) == "who"
+            assert await modules["old"].call("who", {}) == "who"

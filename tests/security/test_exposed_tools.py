@@ -129,10 +129,10 @@ async def test_hints_of_a_published_idea_are_those_of_now(tmp_path: Path) -> Non
             assert read_only(await all_tools(client), name) is True
         modules.lists("git", described("git_log", read_only=False), "refresh")
         bridge = front.catalogue.bridge
-        before = bridge.modules.tool("git", "git_log")
-        await bridge.modules.call("git", "refresh", {})
+        before = bridge.modules["git"].tool("git_log")
+        await bridge.modules["git"].call("refresh", {})
         with anyio.fail_after(20):
-            while bridge.modules.tool("git", "git_log").digest == before.digest:
+            while bridge.modules["git"].tool("git_log").digest == before.digest:
                 await anyio.lowlevel.checkpoint()
         tools = await all_tools(client)
         assert read_only(tools, "history") is False

@@ -47,18 +47,18 @@ async def test_progress_beyond_a_bound_is_left_out_and_the_answer_comes() -> Non
         heard += 1
 
     async with modules_of({"m": flooding()}) as modules:
-        assert await modules.call("m", "progress", {}, progress=told) == "done"
+        assert await modules["m"].call("progress", {}, progress=told) == "done"
         assert MOST_NOTIFICATIONS // 2 < heard < 10_000
-        assert any("notifications" in note for note in modules.status("m").notes)
+        assert any("notifications" in note for note in modules["m"].status().notes)
 
 
 async def test_a_storm_of_changes_ends_with_the_last_list() -> None:
     changes = Changes()
     async with modules_of({"m": flooding("changing")}, changes) as modules:
-        await modules.call("m", "changed", {})
+        await modules["m"].call("changed", {})
         await changes.until(lambda: "list_2" in [tool.name for tool in modules.tools()])
         before = len(changes.heard)
-        await modules.call("m", "changed", {})
+        await modules["m"].call("changed", {})
         await changes.until(lambda: len(changes.heard) > before)
         assert len(changes.heard) < 50
 
@@ -68,24 +68,24 @@ async def test_a_module_that_asks_without_end_keeps_nobody_else_waiting() -> Non
 
         async def flood() -> None:
             with pytest.raises(ModuleTimeoutError):
-                await modules.call("m", "ping", {}, timeout=2)
+                await modules["m"].call("ping", {}, timeout=2)
 
         group.start_soon(flood)
         with anyio.fail_after(2):
             for _ in range(20):
-                assert await modules.call("other", "quick", {}) == "done"
+                assert await modules["other"].call("quick", {}) == "done"
 
 
 async def test_stderr_is_read_to_its_end_and_only_its_end_is_kept() -> None:
     async with modules_of({"m": flooding()}) as modules:
         with anyio.fail_after(20):
-            assert await modules.call("m", "stderr", {}) == "done"
+            assert await modules["m"].call("stderr", {}) == "done"
 
 
 async def test_a_list_of_tools_without_end_is_given_up() -> None:
     async with modules_of({"m": flooding("pages")}) as modules:
         await modules.settled(30)
-        error = modules.status("m").error or ""
+        error = modules["m"].status().error or ""
         assert f"lists its tools in more than {MAX_LISTING_BYTES:,} bytes" in error
 
 
@@ -100,20 +100,20 @@ async def test_long_descriptions_are_cut_with_a_note() -> None:
 async def test_millions_of_values_in_an_answer_are_refused_over_stdio() -> None:
     async with modules_of({"m": flooding()}) as modules:
         with pytest.raises(LimitExceededError, match="holds more than 1,048,576 JSON values"):
-            await modules.call("m", "lists", {})
-        assert await modules.call("m", "quick", {}) == "done"
+            await modules["m"].call("lists", {})
+        assert await modules["m"].call("quick", {}) == "done"
 
 
 @pytest.mark.parametrize("path", ["/json", "/events"])
 async def test_millions_of_values_in_an_answer_are_refused_over_http(path: str) -> None:
     async with over_http(path) as entry, modules_of({"m": entry}) as modules:
         with pytest.raises(LimitExceededError, match="holds more than 1,048,576 JSON values"):
-            await modules.call("m", "lists", {})
-        assert await modules.call("m", "quick", {}) == "done"
+            await modules["m"].call("lists", {})
+        assert await modules["m"].call("quick", {}) == "done"
 
 
 async def test_millions_of_values_over_the_older_transport_end_the_connection() -> None:
     async with over_http("/sse") as entry, modules_of({"m": entry}) as modules:
-        assert await modules.call("m", "quick", {}) == "done"
+        assert await modules["m"].call("quick", {}) == "done"
         with pytest.raises(ModuleDownError, match="ended the connection"), anyio.fail_after(5):
-            await modules.call("m", "lists", {})
+            await modules["m"].call("lists", {})

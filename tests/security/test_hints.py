@@ -21,8 +21,8 @@ PUSH: JSONObject = {"calls": [{"_tool": "git_push", "repo": "r"}]}
 async def notes(modules: Modules) -> tuple[str, ...]:
     """What is reported of `git` once it is up, in a process of its own as far as the store is concerned."""
     async with Bridge(modules.configured("git"), store=modules.folder / "ideas.sqlite") as bridge:
-        await bridge.modules.ready("git", 20)
-        return bridge.modules.status("git").notes
+        await bridge.modules["git"].ready(20)
+        return bridge.modules["git"].status().notes
 
 
 async def test_a_milder_hint_of_a_known_tool_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -44,14 +44,14 @@ async def test_the_same_while_the_server_runs_and_rules_do_not_depend_on_it(tmp_
     modules.lists("git", push, "refresh")
     asking = modules.configured("git", approval={"rules": [{"module": "git", "tool": "git_push", "then": "ask"}]})
     async with Bridge(asking, store=tmp_path / "ideas.sqlite") as bridge:
-        await bridge.modules.ready("git", 20)
+        await bridge.modules["git"].ready(20)
         modules.lists("git", {**push, "annotations": {"destructiveHint": False, "readOnlyHint": False}}, "refresh")
         run = await bridge.run_plan({"calls": [{"_tool": "refresh"}]})
         assert await run.wait(20) == "done"
         with anyio.fail_after(20):
-            while not bridge.modules.status("git").notes:
+            while not bridge.modules["git"].status().notes:
                 await anyio.lowlevel.checkpoint()
-        told = bridge.modules.status("git").notes
+        told = bridge.modules["git"].status().notes
         assert told == ("git_push says now that it destroys nothing; before, it did not",)
         modules.lists("git", "git_push", "refresh")
         run = await bridge.run_plan(PUSH)

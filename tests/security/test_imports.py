@@ -287,7 +287,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
         return name
 
     async with Bridge(configuration, toolbox=Toolbox(look)) as bridge:
-        bridge.modules.recall("git-hub", [Tool("Delete_Repo", parameters={"type": "object"}, module="git-hub")])
+        bridge.modules["git-hub"].recall([Tool("Delete_Repo", parameters={"type": "object"}, module="git-hub")])
         bridge.offer.forget()
         plan: Any = {"calls": [{"_tool": "look", "name": "†input.name"}], "input": {"name": "a"}}
         run = await bridge.run_plan(plan)
@@ -299,7 +299,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
             await bridge.publish(run.id, "run_plan")
         await bridge.publish(run.id, "push_all")
         # A module that lists a tool of this name later takes nothing away.
-        bridge.modules.recall("git-hub", [Tool("push_all", parameters={"type": "object"}, module="git-hub")])
+        bridge.modules["git-hub"].recall([Tool("push_all", parameters={"type": "object"}, module="git-hub")])
         bridge.offer.forget()
         assert (await bridge.publish(run.id, "push_all")).version == 2
 

@@ -165,8 +165,8 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
         run = await bridge.run_plan(LOG)
         assert await run.wait(20) == "needs_approval"
         modules.lists("git", described("git_log", read_only=None, required=["repo"]), "refresh")
-        before = bridge.modules.tool("git", "git_log")
-        await bridge.modules.call("git", "refresh", {})
+        before = bridge.modules["git"].tool("git_log")
+        await bridge.modules["git"].call("refresh", {})
         await changed(bridge, before.digest)
         approve(run)
         await run.wait(20)
@@ -178,7 +178,7 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
 async def changed(bridge: Bridge, digest: str) -> None:
     """Wait until the module's new list is in."""
     with anyio.fail_after(20):
-        while bridge.modules.tool("git", "git_log").digest == digest:
+        while bridge.modules["git"].tool("git_log").digest == digest:
             await anyio.lowlevel.checkpoint()
 
 

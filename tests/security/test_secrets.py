@@ -169,10 +169,10 @@ def test_overlapping_encodings_leave_nothing_between() -> None:
 
 async def test_listings_names_and_notes_of_a_module_hold_no_secret() -> None:
     async with Bridge(parse_configuration({"mcpServers": {"leaky": leaking()}})) as bridge:
-        await bridge.modules.ready("leaky", 20)
+        await bridge.modules["leaky"].ready(20)
         told = json.dumps([tool.to_json() for tool in bridge.modules.tools()])
         assert "[secret:API_TOKEN]" in told
-        status = repr(bridge.modules.status("leaky"))
+        status = repr(bridge.modules["leaky"].status())
         assert status.count("[secret:API_TOKEN]") > 5
         assert held(told) == []
         assert held(status) == []
@@ -188,9 +188,9 @@ async def test_whatever_a_call_brings_holds_no_secret(name: str, tmp_path: Path)
 
     configuration = parse_configuration({"mcpServers": {"leaky": leaking()}})
     async with Bridge(configuration, store=tmp_path / "store.sqlite") as bridge:
-        await bridge.modules.ready("leaky", 20)
+        await bridge.modules["leaky"].ready(20)
         try:
-            said.append(json.dumps(await bridge.modules.call("leaky", name, {}, progress=heard)))
+            said.append(json.dumps(await bridge.modules["leaky"].call(name, {}, progress=heard)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             said.append("".join(traceback.format_exception(error)))
         run = await bridge.run_plan({"calls": [{"_tool": name}]})
@@ -214,7 +214,7 @@ async def test_what_a_module_asks_holds_no_secret(tmp_path: Path) -> None:
 
     configuration = parse_configuration({"mcpServers": {"leaky": leaking()}})
     async with Bridge(configuration, approver=approver, store=tmp_path / "store.sqlite") as bridge:
-        await bridge.modules.ready("leaky", 20)
+        await bridge.modules["leaky"].ready(20)
         run = await bridge.run_plan({"calls": [{"_tool": "ask"}]})
         assert await run.wait(20) == "done"
     (request,) = asked

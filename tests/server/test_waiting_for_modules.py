@@ -148,7 +148,7 @@ async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gat
     }
     configuration = parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=tmp_path)
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
-        await bridge.modules.ready("mail", 10)
+        await bridge.modules["mail"].ready(10)
     plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
         gate.open()
@@ -157,7 +157,7 @@ async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gat
         with anyio.fail_after(10):
             run = await bridge.run_plan(plan)
             assert '"inbox"' in str(await run.result())
-        assert bridge.modules.status("mute").state == "connecting"
+        assert bridge.modules["mute"].status().state == "connecting"
     mute.open()
     mute.close()
 
@@ -185,7 +185,7 @@ async def test_what_is_missing_is_named(tmp_path: Path, gate: Gate, monkeypatch:
         "trees": plain(tmp_path, "trees", "climb"),
     }
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
-        await front.catalogue.bridge.modules.ready("trees", 10)
+        await front.catalogue.bridge.modules["trees"].ready(10)
         assert "climb" in await all_tools(client)
         for words in ("hum a song", "climb"):
             result = await client.call_tool("search_tools", {"words": words})
@@ -210,10 +210,10 @@ async def test_a_name_goes_on_meaning_its_tool_when_another_comes(
     modules = {"mail": plain(tmp_path, "mail", "search"), "web": plain(tmp_path, "web", "search", hold=gate.path)}
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         bridge = front.catalogue.bridge
-        await bridge.modules.ready("mail", 10)
+        await bridge.modules["mail"].ready(10)
         assert "search" in text(await client.call_tool("search", {"x": "oak"}))
         gate.open()
-        await bridge.modules.ready("web", 10)
+        await bridge.modules["web"].ready(10)
         assert {"search", "web_search"} <= (await all_tools(client)).keys()
         assert '"tool": "search"' in text(await client.call_tool("search", {"x": "oak"}))
 
@@ -231,7 +231,7 @@ async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
         tools = await all_tools(client)
         assert tools["search"].description == "Search as [secret:API_TOKEN]."
         assert secret not in str(tools)
-        assert "holds a secret" in str(front.catalogue.bridge.modules.status("mail").notes)
+        assert "holds a secret" in str(front.catalogue.bridge.modules["mail"].status().notes)
     stored = [await file.read_bytes() async for file in anyio.Path(tmp_path).glob("ideas.sqlite*")]
     assert b"Search as [secret" in b"".join(stored)
     assert secret.encode() not in b"".join(stored)
@@ -284,7 +284,7 @@ async def test_the_early_publication_waits_for_the_modules_it_calls(tmp_path: Pa
         with anyio.fail_after(20):
             while not published:
                 await anyio.lowlevel.checkpoint()
-        assert bridge.modules.status("mute").state == "connecting", "it waits for no other module"
+        assert bridge.modules["mute"].status().state == "connecting", "it waits for no other module"
         [publication] = published
         assert publication.answer == "auto"
         assert publication.plan is not None
@@ -319,7 +319,7 @@ async def test_nothing_is_published_while_a_module_is_not_up(
         # What needs no module is published at once.
         assert (await bridge.publish(run, "stored", answer="recorded")).answer == "recorded"
         gate.open()
-        await bridge.modules.ready("mail", 20)
+        await bridge.modules["mail"].ready(20)
         assert (await bridge.publish(run, "early")).annotations == publication.annotations
 
 

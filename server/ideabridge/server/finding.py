@@ -166,7 +166,7 @@ class Finding:
             UnknownFilterError: `module` is not a configured server.
         """
         module, modules = arguments.get("module"), self._bridge.modules
-        if module is not None and module not in modules.names:
+        if module is not None and module not in modules:
             known = f" Known: {', '.join(modules.names)[:300]}." if modules.names else " None is configured."
             raise UnknownFilterError(
                 f"module: unknown module {module[:64]!r}.{did_you_mean(module, modules.names)}{known}"

@@ -284,7 +284,7 @@ class ExposedTool:
         tool = self.tool
         if self._activity is None:
             # As its module lists it now.
-            tool = await self._bridge.modules.current(tool.module or "", tool.remote_name or tool.name)
+            tool = await self._bridge.modules[tool.module or ""].current(tool.remote_name or tool.name)
         # Rules use the offered name of a tool, because its own name may occur in several modules.
         offered = tool
         if tool.name != self.tool.name:
@@ -335,8 +335,8 @@ class ExposedTool:
         await parameters.check_apart(arguments)
         if self._activity is None:
             progress = request.context.session.report_progress if request.wants_progress else None
-            value = await self._bridge.modules.call(
-                tool.module or "", tool.remote_name or tool.name, arguments, progress=progress, run=request.client
+            value = await self._bridge.modules[tool.module or ""].call(
+                tool.remote_name or tool.name, arguments, progress=progress, run=request.client
             )
             return self._answer(tool, value)
         try:

@@ -122,7 +122,12 @@ _RESEND_PAUSE: Final = 0.25
 
 
 class Module:
-    """One configured server. One task calls `run`; everything else may be used from any task."""
+    """One configured server. One task calls `run`; everything else may be used from any task.
+
+    Attributes:
+        reserved: the tools that a module of this name had under another configuration. Their names stay its own until
+            `known_tools` has any.
+    """
 
     def __init__(
         self,
@@ -151,6 +156,7 @@ class Module:
         self._tools: dict[str, Tool] = {}
         self._listed = False
         self._recalled: list[Tool] | None = None
+        self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
         self._failures = 0
@@ -391,13 +397,18 @@ class Module:
                 return
             await self._moved.wait()
 
-    async def ready(self) -> None:
-        """Wait until it is up.
+    async def ready(self, timeout: float | None = None) -> None:
+        """Wait until the module is up.
 
         Raises:
-            ModuleError: it is not; the message says why.
+            ModuleTimeoutError: it is still connecting after `timeout` seconds.
+            ModuleError: it failed, is down or disabled; the message says why.
         """
-        await self.settle()
+        with anyio.move_on_after(timeout) as scope:
+            await self.settle()
+        if scope.cancelled_caught:
+            what = f"module {self.name!r} is still connecting after {timeout:g} s"
+            raise ModuleTimeoutError(self.name, what, outcome="not_run")
         if self._state == "disabled":
             raise ModuleDisabledError(self.name, f"module {self.name!r} is disabled in the configuration")
         if self._state != "up":

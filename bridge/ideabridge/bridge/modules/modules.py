@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import anyio
 import anyio.abc
 
-from ideabridge.bridge.context.inquiry import Asker
-from ideabridge.bridge.modules.errors import ModuleError, ModuleTimeoutError, UnknownModuleError
+from ideabridge.bridge.modules.errors import ModuleError, UnknownModuleError
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import nearest
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ideabridge.bridge.modules.module import Module, Progress
+    from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.settings import ModuleConfiguration
     from ideabridge.bridge.trust import Variables
 
@@ -80,7 +78,6 @@ class Modules:
     ) -> None:
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
-        self._reserved: dict[str, list[str]] = {}
         if configuration.modules:
             # Importing the SDK takes longer than all the rest: who has no module need not wait for it.
             from ideabridge.bridge.modules.module import Module
@@ -136,6 +133,22 @@ class Modules:
         """Every configured module, in the order of the configuration."""
         return list(self._modules)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __getitem__(self, name: str) -> Module:
+        """The module of this name.
+
+        Raises:
+            UnknownModuleError: it is not configured; the message names the nearest ones.
+        """
+        found = self._modules.get(name)
+        if found is not None:
+            return found
+        near = nearest(name, self._modules)
+        hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(self._modules) or 'none'}"
+        raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
+
     def tools(self) -> list[Tool]:
         """The tools of every module that is or was up, by module in the order of the configuration.
 
@@ -143,32 +156,9 @@ class Modules:
         """
         return [tool for module in self._modules.values() for tool in module.tools]
 
-    def tools_of(self, name: str) -> list[Tool]:
-        """The tools of one module, as in `tools`.
-
-        Raises:
-            UnknownModuleError: no such module.
-        """
-        return self._find(name).tools
-
-    def recall(self, name: str, tools: list[Tool]) -> None:
-        """Tell what a module listed when it was last up: `known_tools` has that until it lists its tools again."""
-        self._find(name).recall(tools)
-
-    def note(self, name: str, lines: list[str]) -> None:
-        """Put lines into the notes of a module's status, for as long as this process lives."""
-        self._find(name).note(lines)
-
-    def reserve(self, name: str, tools: list[str]) -> None:
-        """Tell what tools a module of this name had under another configuration: their names stay its own for as long
-        as nothing better is known.
-        """
-        self._reserved[name] = tools
-
     def reserved(self) -> dict[str, list[str]]:
         """For each module, the names of tools that are its own though they are not in `known_tools`."""
-        known = {name: self._reserved.get(name, []) for name in self._modules}
-        return {name: [] if self._find(name).known_tools else tools for name, tools in known.items()}
+        return {name: [] if module.known_tools else module.reserved for name, module in self._modules.items()}
 
     def known_tools(self) -> list[Tool]:
         """The tools of every module by its last list, which may be from before this process, in the order of the
@@ -176,37 +166,15 @@ class Modules:
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
-    def is_listed(self, name: str) -> bool:
-        """Whether a module has listed its tools since this process began: they are in `tools`."""
-        return self._find(name).listed
-
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
         """Wait until the tools of every module (or of one) are known, or it is failed or disabled. False: not within
         `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
-            for module in self._modules.values() if name is None else [self._find(name)]:
+            for module in self._modules.values() if name is None else [self[name]]:
                 await module.know()
             return True
         return False
-
-    async def current(self, module: str, name: str) -> Tool:
-        """One tool of one module as the module lists it now; waits for a module that is still connecting.
-
-        Raises:
-            UnknownModuleError, UnknownModuleToolError: there is no such module or tool.
-            ModuleError: the module does not come up.
-        """
-        return await self._find(module).current(name)
-
-    def tool(self, module: str, name: str) -> Tool:
-        """One tool of one module.
-
-        Raises:
-            UnknownModuleError: no such module.
-            UnknownModuleToolError: no such tool there (yet, where the module is still connecting).
-        """
-        return self._find(module).tool(name)
 
     def statuses(self) -> list[ModuleStatus]:
         """How each module is, in the order of the configuration."""
@@ -216,14 +184,6 @@ class Modules:
         """The modules that have failed, and those that have not listed their tools in this process."""
         found = [(module.listed, module.status()) for module in self._modules.values()]
         return [one for listed, one in found if one.state == "failed" or (not listed and one.state != "disabled")]
-
-    def status(self, name: str) -> ModuleStatus:
-        """How one module is.
-
-        Raises:
-            UnknownModuleError: no such module.
-        """
-        return self._find(name).status()
 
     async def settled(
         self,
@@ -241,7 +201,7 @@ class Modules:
         Raises:
             UnknownModuleError: a name that no module has.
         """
-        waited = [self._find(name) for name in (self._modules if names is None else names)]
+        waited = [self[name] for name in (self._modules if names is None else names)]
 
         async def settle(module: Module) -> None:
             await module.settle()
@@ -270,7 +230,7 @@ class Modules:
         Raises:
             UnknownModuleError: a name that no module has.
         """
-        wanted = [self._find(name) for name in names]
+        wanted = [self[name] for name in names]
         up: list[bool] = []
 
         async def reach(module: Module) -> None:
@@ -287,59 +247,6 @@ class Modules:
                     group.start_soon(reach, module)
             return all(up)
         return False
-
-    async def ready(self, name: str, timeout: float | None = None) -> None:
-        """Wait until a module is up.
-
-        Raises:
-            UnknownModuleError: no such module.
-            ModuleTimeoutError: not within `timeout` seconds.
-            ModuleError: it failed, is down or disabled.
-        """
-        module = self._find(name)
-        with anyio.move_on_after(timeout) as scope:
-            await module.ready()
-        if scope.cancelled_caught:
-            what = f"module {name!r} is still connecting after {timeout:g} s"
-            raise ModuleTimeoutError(name, what, outcome="not_run")
-
-    async def call(
-        self,
-        module: str,
-        tool_name: str,
-        arguments: JSONObject,
-        *,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        run: Hashable = None,
-        asker: Asker | None = None,
-        meant: Tool | None = None,
-        patience: float | None = None,
-    ) -> JSON:
-        """Call a tool of a module; waits for one that is still connecting. See `Module.call`.
-
-        Raises:
-            UnknownModuleError: no such module; the message names the nearest ones.
-        """
-        found = self._find(module)
-        return await found.call(
-            tool_name,
-            arguments,
-            timeout=timeout,
-            progress=progress,
-            run=run,
-            asker=asker,
-            meant=meant,
-            patience=patience,
-        )
-
-    def _find(self, name: str) -> Module:
-        found = self._modules.get(name)
-        if found is not None:
-            return found
-        near = nearest(name, self._modules)
-        hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(self._modules) or 'none'}"
-        raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
 
 
 def _nobody(_name: str) -> None:

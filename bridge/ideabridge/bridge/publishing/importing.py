@@ -198,7 +198,7 @@ def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterab
 def _exists(module: str, store: Store, modules: Modules) -> bool:
     """Return whether a module is configured, or an idea of this name is published."""
     if not module.startswith(IDEA):
-        return module == ANONYMOUS or module in modules.names
+        return module == ANONYMOUS or module in modules
     try:
         store.publications.named(module.removeprefix(IDEA))
     except UnknownPublicationError:

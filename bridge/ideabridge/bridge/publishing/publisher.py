@@ -426,7 +426,7 @@ class Publisher:
     async def changed_tools(self, module: str) -> list[ChangedTool]:
         """See `Bridge.changed_tools`."""
         if module and not module.startswith(IDEA):
-            await self._modules.ready(module, SETTLE_SECONDS)
+            await self._modules[module].ready(SETTLE_SECONDS)
         found: list[ChangedTool] = []
         definition = self._store.tool_memory.definition
         for live in self._published(None):

@@ -214,8 +214,7 @@ class Executor:
                 raise ActivityError(f"not run: {error}") from None
         if tool.module is not None:
             # The module restores the names of renamed parameters.
-            value = await self._modules.call(
-                tool.module,
+            value = await self._modules[tool.module].call(
                 tool.remote_name or tool.name,
                 effect.parameters,
                 progress=context.progress,

@@ -109,7 +109,7 @@ class Offer:
     def catalogue(self) -> Catalogue:
         """The tools that runs are made with, compiled: those that modules have listed in this process."""
         if self._catalogue is None:
-            tools = [tool for tool in self.known if tool.module is None or self._modules.is_listed(tool.module)]
+            tools = [tool for tool in self.known if tool.module is None or self._modules[tool.module].listed]
             self._catalogue = self._compiled(tools)
         return self._catalogue
 
@@ -130,7 +130,7 @@ class Offer:
         `SETTLE_SECONDS` later; see `Module.reach`.
         """
         names = {*modules} & {*self._modules.names}
-        await self._modules.reach([one for one in names if one and not self._modules.is_listed(one)], SETTLE_SECONDS)
+        await self._modules.reach([one for one in names if one and not self._modules[one].listed], SETTLE_SECONDS)
         return self.catalogue
 
     async def listed(self, needed: Collection[str | None]) -> list[ModuleStatus]:
@@ -152,7 +152,7 @@ class Offer:
         return [
             one
             for one in self._modules.away()
-            if not self._modules.is_listed(one.name) and (one.name in needed or None in needed)
+            if not self._modules[one.name].listed and (one.name in needed or None in needed)
         ]
 
     def has_all(self, patterns: Iterable[str] | None) -> bool:
@@ -210,7 +210,7 @@ class Offer:
         names: list[str] = []
         for call in calls:
             tool, named = known.look_up(call), call.get("_module")
-            owner = named if isinstance(named, str) and named in self._modules.names else tool and tool.module
+            owner = named if isinstance(named, str) and named in self._modules else tool and tool.module
             if owner is None:
                 return None
             names.append(owner)
@@ -220,7 +220,7 @@ class Offer:
         """Refuse a bare name of a tool whose module is not up: it must not come to mean another tool."""
         away = {module: {*names} for module, names in self._modules.reserved().items()}
         for tool in self._modules.known_tools():
-            if tool.module is not None and not self._modules.is_listed(tool.module):
+            if tool.module is not None and not self._modules[tool.module].listed:
                 away.setdefault(tool.module, set()).add(tool.name)
         for place, call in enumerate(plan.calls):
             if isinstance(call, dict) and "_module" not in call and catalogue.look_up(call) is None:
@@ -447,16 +447,16 @@ class ModuleLists:
             # A value may have become secret after its list was stored.
             listed = self._modules.secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
-                self._modules.recall(name, [Tool.from_json(one) for one in listed if isinstance(one, dict)])
+                self._modules[name].recall([Tool.from_json(one) for one in listed if isinstance(one, dict)])
             else:
-                self._modules.reserve(name, self._memory.names(name))
+                self._modules[name].reserved = self._memory.names(name)
 
     def keep(self, name: str) -> None:
         """Store the list of a module that is up."""
         fingerprint = self._fingerprints.get(name)
-        if fingerprint is None or self._modules.status(name).state != "up":
+        if fingerprint is None or self._modules[name].status().state != "up":
             return
-        listed = self._modules.tools_of(name)
+        listed = self._modules[name].tools
         tools: list[JSON] = [tool.to_json() for tool in listed]
         try:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)
@@ -464,7 +464,7 @@ class ModuleLists:
                 # The new hints are valid. People who relied on being asked must know of them.
                 more = f"; and {len(milder) - _LOGGED_TOOLS} more" if len(milder) > _LOGGED_TOOLS else ""
                 logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
-                self._modules.note(name, milder)
+                self._modules[name].note(milder)
             self._memory.keep_tools(fingerprint, name, tools)
         except StoreError as error:
             # The store is busy or full. The module works without it; its list is stored the next time it is up.

@@ -143,8 +143,8 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
         modules = await stack.enter_async_context(Modules(configuration))
         if connecting is not None:
             await connecting.wait(modules)
-        await modules.ready(name, SETTLE_SECONDS)
-        status = modules.status(name)
+        await modules[name].ready(SETTLE_SECONDS)
+        status = modules[name].status()
         if tool is not None:
             for one in modules.tools():
                 if tool in (one.name, one.remote_name):
@@ -153,7 +153,7 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
                     if verdict.verdict == "deny":
                         raise UsageError(f"{tool} is denied by the configuration: {verdict.why}")
                     Validator(one.parameters, what=f"parameters of {tool}").check(arguments or {})
-            result = await modules.call(name, tool, arguments or {})
+            result = await modules[name].call(tool, arguments or {})
             if options.json:
                 print_json({"module": _status_json(status), "tool": tool, "result": result})
             else:
