@@ -101,7 +101,7 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreAccessError, match="cannot be read"), recording(file):
         pass
     file.write_text('[{"solution": {}}]')
-    with pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* missing: "), recording(file):
+    with pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* context: found nothing"), recording(file):
         pass
     with Store.open(":memory:") as store:
         documents = recording_of(store, await recorded(store), store.export_idea)

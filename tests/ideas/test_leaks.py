@@ -9,12 +9,11 @@ import pytest
 
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import SecretInIdeaError, TamperedIdeaError
-from ideabridge.bridge.store.portable import read_document, shapes_in
+from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA, read_document, shapes_in
 from ideabridge.bridge.store.shapes import Need, needs_of
 from ideabridge.tools import Tool
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject
-from tests.ideas.document_schema import document_schema
 from tests.ideas.values import idea_of, publish
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -83,7 +82,7 @@ def test_what_is_known_as_a_secret_is_found(store: Store) -> None:
 
 def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(store: Store) -> None:
     committed = json.loads((DOCS / "idea.schema.json").read_text(encoding="utf-8"))
-    assert committed == document_schema()
+    assert committed == DOCUMENT_SCHEMA
     validator = jsonschema_rs.Draft202012Validator(committed)
     git = Tool("git_log", parameters={"type": "object"}, module="git")
     idea = Idea([], solution_schema([git], None), {"calls": [{"_tool": "git_log"}], "output": None})

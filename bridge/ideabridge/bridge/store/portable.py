@@ -10,10 +10,13 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from ideabridge.bridge.store.errors import IdeaDocumentError, SecretInIdeaError, TamperedIdeaError
 from ideabridge.bridge.store.idea import ANSWERS, Idea, IdeaMeta, Publication, StoredIdea
+from ideabridge.bridge.store.publications import check_name
 from ideabridge.bridge.store.shapes import Need, needs_of
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, encode, normalise
-from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.schema import check_schema
+from ideabridge.tools.errors import IdeabridgeError, ValueMismatchError
+from ideabridge.tools.keywords import show
+from ideabridge.tools.names import MAX_NAME
+from ideabridge.tools.schema import Validator, check_schema
 
 # -- leaks -----------------------------------------------------------------------------------------------------------
 #
@@ -161,34 +164,79 @@ ids. nothing: it was edited; its ids are computed anew.
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 """How large a document may be, as canonical JSON."""
 
-_IDEA: Final = ("ideabridge", "id", "request", "context", "schema", "solution")
-_OPTIONAL: Final = ("meta", "publication", "needs", "digest")
-MEMBERS: Final = (*_IDEA, "meta", "publication", "needs")
-"""The members a digest is over, in their order there."""
-_KINDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
-    "text": (str, "text"),
-    "whole": (int, "a whole number below 2^31"),
-    "object": (dict, "an object"),
-    "words": (list, "a list of texts"),
+_TEXT: Final[JSONObject] = {"type": "string"}
+_OBJECT: Final[JSONObject] = {"type": "object"}
+_WHOLE: Final[JSONObject] = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+_TEXTS: Final[JSONObject] = {"type": "array", "items": _TEXT}
+
+
+def _closed(description: str, properties: JSONObject, *required: str) -> JSONObject:
+    return {
+        "description": description,
+        "type": "object",
+        "properties": properties,
+        "required": list[JSON](required),
+        "additionalProperties": False,
+    }
+
+
+def _hash(description: str) -> JSONObject:
+    return {"description": description, "type": "string", "pattern": "^[0-9a-f]{64}$"}
+
+
+_META: Final[JSONObject] = {
+    **dict.fromkeys((field.name for field in dataclasses.fields(IdeaMeta)), _TEXT),
+    "step": _WHOLE,
+    "usage": _OBJECT,
+    "tools": _TEXTS,
+    "tags": _TEXTS,
 }
-META_KINDS: Final[dict[str, str]] = {
-    **{field.name: "text" for field in dataclasses.fields(IdeaMeta)},
-    "step": "whole",
-    "usage": "object",
-    "tools": "words",
-    "tags": "words",
+_PUBLICATION: Final[JSONObject] = {
+    "name": {"type": "string", "pattern": f"^[a-z][a-z0-9_]{{0,{MAX_NAME - 1}}}$"},
+    "version": _WHOLE,
+    "description": _TEXT,
+    "answer": {"enum": list[JSON](ANSWERS)},
+    **dict.fromkeys(("input_schema", "output_schema", "annotations", "plan"), _OBJECT),
+    "recorded": {},
 }
-PUBLICATION_KINDS: Final[dict[str, str]] = {
-    "name": "text",
-    "version": "whole",
-    "description": "text",
-    "answer": "text",
-    "input_schema": "object",
-    "output_schema": "object",
-    "annotations": "object",
-    "plan": "object",
-    "recorded": "any",
+_NEED: Final[JSONObject] = {"tool": _TEXT, "module": _TEXT}
+_HASHES: Final[JSONObject] = {
+    "id": _hash("SHA-256 of {context, schema, solution} as compact UTF-8 JSON, keys in the order given."),
+    "request": _hash("SHA-256 of {context, schema}, likewise."),
+    "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
 }
+_CONTENT: Final[JSONObject] = {
+    "ideabridge": {"description": "The format.", "const": FORMAT},
+    "id": _HASHES["id"],
+    "request": _HASHES["request"],
+    "context": {"description": "The messages of the Request.", "type": "array"},
+    "schema": {"description": "JSON Schema of the Solution."},
+    "solution": {"description": 'The Solution: {"calls": [...], "output": ...}.'},
+    "meta": _closed("What is known beside the triple; in no id.", _META),
+    "publication": _closed("What the name stood for, where one was.", _PUBLICATION, "name", "answer"),
+    "needs": {
+        "description": "The tools its calls name, and the servers they belong to.",
+        "type": "array",
+        "items": _closed("A tool; without module, of no server.", _NEED, "tool"),
+    },
+}
+"""The members of a document, in the order in which the digest hashes them."""
+
+_IDEA: Final = ("ideabridge", "context", "schema", "solution")
+DOCUMENT_SCHEMA: Final[JSONObject] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "An exported idea of ideabridge",
+    **_closed(
+        "One idea: the triple (context, schema, solution), with what is known beside it.",
+        {**_CONTENT, "digest": _HASHES["digest"]},
+        *("ideabridge", "id", "request", "context", "schema", "solution", "digest"),
+    ),
+}
+"""JSON Schema (2020-12) of a document. `docs/idea.schema.json` is a copy."""
+
+_UNHASHED: Final[JSONObject] = {name: schema for name, schema in _CONTENT.items() if name not in _HASHES}
+_SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
+"""Checks a document without its ids and digest."""
 
 
 def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
@@ -204,7 +252,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     }
     if publication is not None:
         told: JSONObject = {}
-        for name in PUBLICATION_KINDS:
+        for name in _PUBLICATION:
             value: Any = getattr(publication, name, None)
             if value is not None:
                 told[name] = value
@@ -218,7 +266,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
 
 def sealed(document: JSONObject) -> JSONObject:
     """The document with the digest of its content."""
-    content: JSONObject = {name: document[name] for name in MEMBERS if name in document}
+    content: JSONObject = {name: document[name] for name in _CONTENT if name in document}
     return {**content, "digest": content_hash(content)}
 
 
@@ -254,42 +302,49 @@ class Document:
 
 
 def read_document(raw: JSON, checks: Checks = "whole") -> Document:
-    """Check a document's shape, ids and digest.
+    """Check the shape, the ids and the digest of a document.
 
     Raises:
+        PublicationNameError: its name cannot be published.
         IdeaDocumentError: the shape is wrong; the message has the place.
         InvalidJSONError, LimitExceededError: it is not JSON, or too deep.
         TamperedIdeaError: the content does not have the ids or the digest it names, or it has no digest.
     """
     document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
     if not isinstance(document, dict):
-        raise IdeaDocumentError(f"an exported idea is an object, found {_found(document)}")
+        raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")
     size = len(encode(document))
     if size > MAX_DOCUMENT_BYTES:
         raise IdeaDocumentError(f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken")
-    needed = [key for key in _IDEA if key not in ("id", "request") or checks != "nothing"]
-    missing = [key for key in needed if key not in document]
-    if missing:
-        raise IdeaDocumentError(f"an exported idea has {', '.join(needed)}; missing: {', '.join(missing)}")
-    unknown = [key for key in document if key not in _IDEA + _OPTIONAL]
-    if unknown:
-        raise IdeaDocumentError(f"unknown members of an exported idea: {', '.join(unknown)[:200]}")
-    if document["ideabridge"] != FORMAT or isinstance(document["ideabridge"], bool):
+    written = document.get("ideabridge", FORMAT)
+    if written != FORMAT or isinstance(written, bool):
         raise IdeaDocumentError(
-            f"ideabridge: expected format {FORMAT}, found {_found(document['ideabridge'])}; "
+            f"ideabridge: expected format {FORMAT}, found {show(written)}; "
             "another version of ideabridge may have written it"
         )
-    context = document["context"]
-    if not isinstance(context, list):
-        raise IdeaDocumentError(f"context: expected a list of messages, found {_found(context)}")
-    idea = Idea(context, document["schema"], document["solution"])
+    published = document.get("publication")
+    if isinstance(published, dict) and isinstance(published.get("name"), str):
+        check_name(str(published["name"]))
+    try:
+        _SHAPE.check({name: value for name, value in document.items() if name not in _HASHES})
+    except ValueMismatchError as error:
+        raise IdeaDocumentError(str(error)) from None
+    idea = Idea(cast("list[JSON]", document["context"]), document["schema"], document["solution"])
     if checks != "nothing":
-        _check_hash("request", document["request"], idea.request_id)
-        _check_hash("id", document["id"], idea.id)
-    meta = dict(_members(document.get("meta", {}), META_KINDS, "meta"))
+        _check_hash("request", document.get("request"), idea.request_id)
+        _check_hash("id", document.get("id"), idea.id)
+    meta = dict(cast("JSONObject", document.get("meta", {})))
     if meta.get("time"):
         meta["time"] = _moment(str(meta["time"]))
-    found = Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication")))
+    publication = cast("JSONObject | None", document.get("publication"))
+    for key in ("input_schema", "output_schema"):
+        schema = (publication or {}).get(key)
+        if isinstance(schema, dict):
+            try:
+                check_schema(schema, what=f"publication.{key}")
+            except IdeabridgeError as error:
+                raise IdeaDocumentError(str(error)) from None
+    found = Document(idea, IdeaMeta.from_json(meta), publication)
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
@@ -302,30 +357,11 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
 
 def _check_hash(member: str, named: JSON, real: str) -> None:
     if not isinstance(named, str):
-        raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {_found(named)}")
+        raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {show(named)}")
     if named != real:
         raise TamperedIdeaError(
             f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
         )
-
-
-def _publication(raw: JSON) -> JSONObject | None:
-    if raw is None:
-        return None
-    publication = _members(raw, PUBLICATION_KINDS, "publication")
-    for key in ("name", "answer"):
-        if key not in publication:
-            raise IdeaDocumentError(f"publication.{key}: missing")
-    if publication["answer"] not in ANSWERS:
-        raise IdeaDocumentError(f"publication.answer: expected one of {', '.join(ANSWERS)}")
-    for key in ("input_schema", "output_schema"):
-        schema = publication.get(key)
-        if isinstance(schema, dict):
-            try:
-                check_schema(schema, what=f"publication.{key}")
-            except IdeabridgeError as error:
-                raise IdeaDocumentError(str(error)) from None
-    return publication
 
 
 def _moment(text: str) -> str:
@@ -334,37 +370,5 @@ def _moment(text: str) -> str:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise IdeaDocumentError(f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {_found(text)}") from None
+        raise IdeaDocumentError(f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {show(text)}") from None
     return moment.isoformat(timespec="milliseconds")
-
-
-def _members(raw: JSON, kinds: dict[str, str], where: str) -> JSONObject:
-    if not isinstance(raw, dict):
-        raise IdeaDocumentError(f"{where}: expected an object, found {_found(raw)}")
-    for key, value in raw.items():
-        kind = kinds.get(key)
-        if kind is None:
-            raise IdeaDocumentError(f"{where}.{key[:64]}: unknown; known are {', '.join(kinds)}")
-        if kind == "any":
-            continue
-        expected, words = _KINDS[kind]
-        fits = isinstance(value, expected) and not isinstance(value, bool)
-        if kind == "words":
-            fits = fits and all(isinstance(item, str) for item in cast("list[JSON]", value))
-        if kind == "whole":
-            fits = fits and 0 <= cast("int", value) < 2**31
-        if not fits:
-            raise IdeaDocumentError(f"{where}.{key}: expected {words}, found {_found(value)}")
-    return raw
-
-
-def _found(value: JSON) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int | float):
-        return f"the number {value}"[:60]
-    if isinstance(value, str):
-        return f"the text {value[:40]!r}"
-    return "a list" if isinstance(value, list) else "an object"
