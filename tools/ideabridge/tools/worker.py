@@ -1,11 +1,11 @@
-"""Worker processes: computing over data from outside that may take long, where it can be stopped.
+"""Worker processes compute over external data if that may take long, because a process can be stopped.
 
-A job is a name and one JSON argument; `worker_process.py` holds the jobs. A worker is a process of its own with a
-lower priority, no environment, bounded memory and no way to reach anything. The deadline, cancelling and the end of
-this process kill it, whatever code it is in. A worker that has nothing to do for a minute ends by itself.
+A job is a name and one JSON argument; `worker_process.py` contains the jobs. A worker has a lower priority, an empty
+environment, bounded memory and no access to anything else. The deadline, a cancellation and the end of this process
+kill it, whatever code it executes. An idle worker ends after a minute.
 
-On Linux the system kills a worker the moment this process is gone. Elsewhere a worker that is at work then ends at
-its deadline at the latest, and an idle one at once.
+On Linux the system kills a worker as soon as this process ends. On other systems a busy worker then ends at its
+deadline at the latest, and an idle one at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 SECONDS: Final = 30.0
-"""How long one call may compute in a worker."""
+"""Seconds that one call may compute in a worker."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""How many workers are at work at once; further jobs wait for one of them."""
+"""How many workers compute at once. Further jobs wait."""
 
 MEMORY: Final = 2 * 1024**3
-"""Bytes of address space of a worker, where the system bounds it (not on macOS and Windows)."""
+"""Bytes of address space of a worker. macOS and Windows do not bound it."""
 
 if TYPE_CHECKING:
     from anyio import CapacityLimiter
@@ -48,18 +48,18 @@ _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class WorkerError(IdeabridgeError):
-    """A worker process could not be started, or ended before it had an answer."""
+    """A worker process could not start, or ended without an answer."""
 
 
 class _GoneError(Exception):
-    """The worker ended, and has not answered."""
+    """The worker ended without an answer."""
 
 
 def _folders() -> list[str]:
-    """Where the modules that a worker imports are, and nothing else: not the working directory."""
+    """Return the folders of the modules that a worker imports. The working directory is not one of them."""
     folders: dict[str, None] = {}
     for name in _NEEDED:
-        # Found, not imported: jsonschema takes longer to import than a worker to start.
+        # Not imported: jsonschema takes longer to import than a worker to start.
         spec = find_spec(name)
         places = None if spec is None else spec.submodule_search_locations or [spec.origin]
         for place in places or ():
@@ -68,7 +68,7 @@ def _folders() -> list[str]:
 
 
 class _Worker:
-    """One process. At most one thread asks it at a time; any may kill it."""
+    """One process. Only one thread at a time gives it a job; any thread may kill it."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -87,7 +87,7 @@ class _Worker:
         self.late = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """The answer to a job. Blocks; another thread kills the process at the deadline."""
+        """Return the answer to a job. Blocks until the deadline, when another thread kills the process."""
         timer = threading.Timer(seconds, self._expire)
         timer.daemon = True
         timer.start()
@@ -95,18 +95,18 @@ class _Worker:
             into, out = self.process.stdin, self.process.stdout
             assert into is not None
             assert out is not None
-            # It ends by itself soon after: also where this process is gone and could not end it.
+            # Soon after the deadline the process ends by itself, in case this process no longer exists.
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
             size = out.read(8)
-            answer = out.read(int.from_bytes(size, "big")) if len(size) == 8 else b""
+            answer = out.read(int.from_bytes(size, "big"))
+            if len(size) < 8 or len(answer) < int.from_bytes(size, "big"):
+                raise _GoneError
         except (OSError, ValueError):
-            size = answer = b""
+            raise _GoneError from None
         finally:
             timer.cancel()
-        if len(size) != 8 or len(answer) != int.from_bytes(size, "big"):
-            raise _GoneError
         return answer
 
     def _expire(self) -> None:
@@ -114,7 +114,7 @@ class _Worker:
         self.process.kill()
 
     def end(self) -> None:
-        """Kill it, and collect it."""
+        """Kill the process and wait for its end."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -134,34 +134,26 @@ class Workers:
 
     @property
     def at_work(self) -> int:
-        """How many are at work now."""
+        """How many workers are computing."""
         with self._lock:
             return len(self._all) - len(self._idle)
 
     def _take(self) -> _Worker:
         with self._lock:
             if self._owner != os.getpid():
-                # After a fork the workers are the parent's.
+                # After a fork the workers belong to the parent process.
                 self._idle, self._all = [], set()
                 if self._owner == 0:
                     atexit.register(self.close)
                 self._owner = os.getpid()
             ended = [one for one in self._all if one.process.poll() is not None]
-            idle, self._idle = [one for one in self._idle if one not in ended], []
             self._all.difference_update(ended)
-            if idle:
-                self._idle = idle[:-1]
-                worker = idle[-1]
-            else:
-                worker = _Worker()
-                self._all.add(worker)
+            self._idle = [one for one in self._idle if one in self._all]
+            worker = self._idle.pop() if self._idle else _Worker()
+            self._all.add(worker)
         for one in ended:
             one.end()
         return worker
-
-    def _give_back(self, worker: _Worker) -> None:
-        with self._lock:
-            self._idle.append(worker)
 
     def _drop(self, worker: _Worker) -> None:
         with self._lock:
@@ -169,25 +161,25 @@ class Workers:
         worker.end()
 
     def _cancel(self, worker: _Worker) -> None:
-        """Kill a worker that another thread asks; that one collects it. It may have answered in the meantime."""
+        """Kill a worker whose answer another thread awaits and that it then ends. It may already be idle again."""
         with self._lock:
             if worker in self._idle:
                 self._idle.remove(worker)
         worker.process.kill()
 
     async def run(self, job: str, argument: JSON, *, what: str, seconds: float | None = None) -> JSON:
-        """The result of a job. Cancelling this kills the worker that is at it.
+        """Return the result of a job. A cancellation kills the worker.
 
         Args:
-            job: one of the jobs of `worker_process`.
-            argument: what it is given.
-            what: what is computed, for messages: "filter over 100,000 items".
-            seconds: how long it may take; None: `SECONDS`. Waiting for a worker does not count.
+            job: the name of a job of `worker_process`.
+            argument: its argument.
+            what: the computation, for messages: "filter over 100,000 items".
+            seconds: how long it may take, without the wait for a free worker; None: `SECONDS`.
 
         Raises:
-            LimitExceededError: it takes too long, or needs too much memory.
-            WorkerError: a worker cannot be started, or crashed.
-            IdeabridgeError: what the job raised.
+            LimitExceededError: the job takes too long or needs too much memory.
+            WorkerError: a worker cannot start, or crashed.
+            IdeabridgeError: the job raised it.
         """
         import anyio
         import anyio.to_thread
@@ -196,7 +188,7 @@ class Workers:
         frame = encode([job, argument])
         async with _places():
             while True:
-                # Started by this thread, not by the one that waits: a worker ends with the thread that started it.
+                # A worker ends with the thread that started it, so the waiting thread must not start it.
                 worker = self._take()
                 try:
                     return await anyio.to_thread.run_sync(
@@ -209,14 +201,13 @@ class Workers:
                         limiter=anyio.CapacityLimiter(1),
                     )
                 except _GoneError:
-                    # It had just ended because nothing was to be done.
-                    continue
+                    continue  # it had just ended because it was idle
                 except anyio.get_cancelled_exc_class():
                     self._cancel(worker)
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """As `run`, where nothing can be awaited: it blocks, for `seconds` at most. Raises what `run` raises."""
+        """Do the same as `run`, with the same errors, but block for at most `seconds`."""
         frame = encode([job, argument])
         while True:
             try:
@@ -235,28 +226,28 @@ class Workers:
             if code == 0:
                 raise
             raise WorkerError(
-                f"{what}: the worker process that computed it ended with code {code}; it may have needed more memory "
-                f"than the {MEMORY // 1024**2:,} MB it may have"
+                f"{what}: its worker process ended with code {code}; it may have needed more than the "
+                f"{MEMORY // 1024**2:,} MB of memory that it may have"
             ) from None
         except BaseException:
             self._drop(worker)
             raise
-        self._give_back(worker)
-        told = decode_trusted(answer)
-        if not isinstance(told, dict):
-            raise WorkerError(f"{what}: the worker process answered something else than asked")
-        if "value" in told:
-            return told["value"]
-        kind, message = told.get("error"), f"{told.get('message')}"
+        with self._lock:
+            self._idle.append(worker)
+        result = decode_trusted(answer)
+        assert isinstance(result, dict)
+        if "value" in result:
+            return result["value"]
+        kind, message = result["error"], f"{result['message']}"
         if kind == "MemoryError":
             raise LimitExceededError(f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have")
-        found = getattr(errors, f"{kind}", None)
-        if isinstance(found, type) and issubclass(found, IdeabridgeError):
-            raise found(message)
+        error = getattr(errors, f"{kind}", None)
+        if isinstance(error, type) and issubclass(error, IdeabridgeError):
+            raise error(message)
         raise WorkerError(f"{what}: {kind}: {message}"[:500])
 
     def close(self) -> None:
-        """End every worker. Done at exit."""
+        """End every worker, as at the exit of this process."""
         with self._lock:
             ended = self._all if self._owner == os.getpid() else set[_Worker]()
             self._idle, self._all = [], set()
@@ -272,7 +263,7 @@ def _of_loop() -> RunVar[CapacityLimiter]:
 
 
 def _places() -> CapacityLimiter:
-    """The places for workers of this event loop."""
+    """Return the limiter of this event loop, with a token for each worker that may compute."""
     from anyio import CapacityLimiter
 
     try:

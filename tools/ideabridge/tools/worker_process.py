@@ -1,8 +1,8 @@
 """A worker process: computes one job after another (see `worker`).
 
-Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: 8 bytes with the size, 4
-with the seconds it may take, then `[job, argument]` as JSON. Standard output carries the answers: 8 bytes with the
-size, then `{"value": ...}` or `{"error": class, "message": text}`.
+Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the size in 8 bytes, the
+seconds that the job may take in 4 bytes, then `[job, argument]` as JSON. Standard output carries the answers: the size
+in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`.
 """
 
 import os
@@ -14,7 +14,7 @@ IDLE_SECONDS = 60
 
 
 def _confine(parent: int, memory: int) -> None:
-    """End with the parent, stay below a bound of memory, and let others go first."""
+    """End with the parent, bound the memory, and lower the priority."""
     if sys.platform == "win32":
         return
     import resource
@@ -32,7 +32,7 @@ def _confine(parent: int, memory: int) -> None:
 
 
 def _wait() -> bool:
-    """Whether a job comes before the worker has been idle for too long."""
+    """Wait for a job. Return False if the worker has been idle for too long."""
     if sys.platform == "win32":
         return True
     import select
@@ -48,7 +48,7 @@ def _read(size: int) -> bytes:
 
 
 def main(arguments: list[str]) -> None:
-    """Answer jobs until the input ends, or none comes for a while."""
+    """Answer jobs until the input ends or the worker has been idle for too long."""
     parent, memory, *folders = arguments
     _confine(int(parent), int(memory))
     sys.path += folders
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     while _wait():
         size, seconds = int.from_bytes(_read(8), "big"), int.from_bytes(_read(4), "big")
         if sys.platform != "win32":
-            # The system ends the process then, also where nobody is left to do it, and whatever code it is in.
+            # The system then ends this process, whatever code it executes, even if the parent no longer exists.
             signal.alarm(seconds)
         try:
             answer = encode({"value": _compute(decode_trusted(_read(size)))})
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
             answer = encode({"error": type(error).__name__, "message": str(error)})
         except MemoryError:
             answer = b'{"error":"MemoryError","message":""}'
-        except Exception as error:  # noqa: BLE001 - whatever a job raises is its answer
+        except Exception as error:  # noqa: BLE001 - any exception of a job is its answer
             answer = encode({"error": type(error).__name__, "message": ascii(str(error)[:300])})
         if sys.platform != "win32":
             signal.alarm(0)
@@ -76,8 +76,8 @@ def main(arguments: list[str]) -> None:
         sys.stdout.buffer.flush()
 
 
-def _compute(asked: Any) -> Any:
-    job, argument = asked
+def _compute(request: Any) -> Any:
+    job, argument = request
     if job == "shape":
         from ideabridge.tools.shaping import Budget, shape
 
