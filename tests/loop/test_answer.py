@@ -93,8 +93,8 @@ def test_what_breaks_off_keeps_its_prefix_and_says_so(cut: int) -> None:
     ("text", "taken", "says"),
     [
         ("no JSON at all", 0, "holds no JSON object"),
-        ('{"calls": [{"_tool": "a"}, {"_tool": "b", "_tool": "c"}]}', 1, "stands twice"),
-        ('{"calls": [{"_tool": "a"}], "calls": []}', 1, "'calls' stands twice"),
+        ('{"calls": [{"_tool": "a"}, {"_tool": "b", "_tool": "c"}]}', 1, "occurs twice"),
+        ('{"calls": [{"_tool": "a"}], "calls": []}', 1, "'calls' occurs twice"),
         ('{"calls": [{"_tool": "a"}, {"_tool": "\\ud800"}]}', 1, "half a surrogate"),
         ('{"calls": [{"_tool": "a"} {"_tool": "b"}]}', 1, "'{' after a call"),
         ('{"calls": [{"_tool": "a"}, NaN]}', 1, "NaN is not JSON"),

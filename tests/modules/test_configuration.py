@@ -108,7 +108,7 @@ def test_what_is_no_configuration_is_refused(raw: Any) -> None:
     ("text", "words"),
     [
         (b'{"mcpServers": {,}}', "line 1, column"),
-        (b'{\n "order": "all",\n "order": "none"}', "'order' stands twice"),
+        (b'{\n "order": "all",\n "order": "none"}', "'order' occurs twice"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 200, "nests deeper|not JSON"),
     ],

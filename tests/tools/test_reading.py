@@ -63,7 +63,7 @@ def test_what_models_do_is_read_and_noted(raw: JSON | bytes, calls: JSON, output
         ("I cannot.", 'the solution: found the text "I cannot.", expected JSON'),
         ('{"a": 1} {"b": 2}', "expected JSON"),
         ('{"calls": [{"_tool": "a"', "expected JSON"),
-        ('{"a": 1, "a": 2}', "'a' stands twice"),
+        ('{"a": 1, "a": 2}', "'a' occurs twice"),
         ({"calls": 3}, "calls: found 3, expected an array of calls"),
         ({"calls": "later"}, 'calls: found the text "later", expected JSON'),
     ],

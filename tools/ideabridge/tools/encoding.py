@@ -1,7 +1,7 @@
 """JSON as ideabridge stores and compares it.
 
-UTF-8, compact, with the order of keys, exact integers and shortest floats; without NaN and lone surrogates; bounded in
-depth and size. `orjson` does this fast; the standard library does it for what orjson refuses (integers past 64 bits).
+It is compact UTF-8 with the order of keys, exact integers and shortest floats, without NaN and lone surrogates, and
+bounded in depth and size. The standard library encodes what the faster `orjson` refuses: integers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ JSONObject: TypeAlias = "dict[str, JSON]"
 """A JSON object."""
 
 JSONLike: TypeAlias = "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
-"""What a program may hand over as JSON: any mapping and sequence, whatever a type checker infers of a literal."""
+"""What a program may pass as JSON: any mapping and sequence, so that type checkers accept literals."""
 
 ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
-"""What a program may hand over as a JSON object. It is checked when it is read: a checker may know less of it."""
+"""What a program may pass as a JSON object. The values are checked at run time: type checkers may not know them."""
 
 MAX_DEPTH: Final = 100
-"""How deeply arrays and objects may nest in a value from outside."""
+"""How deeply arrays and objects may nest in an external value."""
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""How many bytes of JSON text one value from outside may have."""
+"""How many bytes of JSON text an external value may have."""
 
 BYTES_PER_VALUE: Final = 8
-"""A text may hold one value (number, text, list, ...) for so many of the bytes it may have: values cost far more."""
+"""Bytes of the allowed size for each value (number, text, list, ...) in a text: in memory a value takes far more."""
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
-"""How many values one value from outside may hold."""
+"""How many values an external value may contain."""
 
-# An integer of n digits takes O(n^2) to parse; CPython itself stops at 4300 digits.
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
 
@@ -51,14 +50,11 @@ _AS_DIGITS: Final = bytes(b"0"[0] if chr(byte) in "0123456789" else b" "[0] for 
 """Translates every digit to 0 and every other byte to a space."""
 
 _LONG: Final = b"0" * 19
-"""As many digits as the smallest integers past 64 bits have."""
+"""The digits of the smallest integers beyond 64 bits."""
 
 
 def encode(value: JSON) -> bytes:
-    """Encode a JSON value to its one canonical byte form.
-
-    Args:
-        value: a value that `decode` or `normalise` gave; they are the gate, this is the hot path.
+    """Return the canonical bytes of a JSON value from `decode` or `normalise`, which check values. This is a hot path.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -68,7 +64,7 @@ def encode(value: JSON) -> bytes:
     except orjson.JSONEncodeError:
         pass
     try:
-        # orjson refuses integers past 64 bits: they are put in as text, so that everything else keeps one form.
+        # orjson refuses integers beyond 64 bits. They are inserted as text, so that all other values keep their form.
         return orjson.dumps(_with_big_integers(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"not a JSON value: {error}") from None
@@ -85,12 +81,12 @@ def _with_big_integers(value: Any) -> Any:
 
 
 def encode_text(value: JSON) -> str:
-    """Encode a JSON value as canonical text (see `encode`)."""
+    """Return the canonical text of a JSON value; see `encode`."""
     return encode(value).decode("utf-8")
 
 
 def content_hash(value: JSON) -> str:
-    """SHA-256, as 64 hex digits, of the canonical encoding of `value`."""
+    """Return the SHA-256 of the canonical bytes of `value`, as 64 hex digits."""
     return hashlib.sha256(encode(value)).hexdigest()
 
 
@@ -102,7 +98,7 @@ def _unique_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
     result: JSONObject = {}
     for key, value in pairs:
         if key in result:
-            raise InvalidJSONError(f"the key {key!r} stands twice in one object")
+            raise InvalidJSONError(f"the key {key!r} occurs twice in one object")
         result[key] = value
     return result
 
@@ -110,12 +106,12 @@ def _unique_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
 
 
-# Text is one token, so that brackets in it do not count; text that is cut off runs to the end.
+# A JSON string is one token, so that brackets in it do not count. A string without its end extends to the end.
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def nests_deeper(text: bytes, limit: int) -> bool:
-    """Whether JSON text nests deeper than `limit`: asked before a recursive parser runs."""
+    """Return True if JSON text nests deeper than `limit`. Use it before a recursive parser."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
     depth = 0
@@ -131,17 +127,16 @@ def nests_deeper(text: bytes, limit: int) -> bool:
 
 
 def count_values(text: bytes, limit: int) -> int:
-    """About how many values JSON text holds, seen without reading it: commas and opening brackets outside of texts.
-
-    Text that is no JSON has some count as well, as soon. Counting ends soon after `limit`, whatever follows.
+    """Return about how many values a JSON text contains, without parsing it: commas and opening brackets outside
+    strings. Counting stops soon after `limit`. Any other text has a count too, as fast.
     """
     most = _marks(text)
     if most <= limit:
         return most
-    # A backslash only stands in texts. Without `\\` and then without `\"`, every quote begins or ends one.
+    # Backslashes occur only in strings. Without `\\` and then without `\"`, every quote begins or ends a string.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     if plain.count(b'"') > 4 * (limit + 1):
-        # Each value has two quotes, and two more where it has a key.
+        # Each value has at most two quotes, and two more for a key.
         return limit + 1
     count = inside = 0
     for start in range(0, len(plain), _WINDOW):
@@ -158,17 +153,17 @@ def _marks(text: bytes) -> int:
 
 
 def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
-    """Decode JSON text from outside, exactly and within bounds.
+    """Decode external JSON text exactly and within bounds.
 
     Args:
-        data: JSON text, UTF-8 if bytes.
-        what: what the text is, for the error message ("the plan", "plan.json", ...).
-        max_bytes: bound on the size of the text, in bytes.
+        data: JSON text; UTF-8 if bytes.
+        what: what the text is, for errors ("the plan", "plan.json", ...).
+        max_bytes: bound on the size of the text.
         max_depth: bound on the nesting.
 
     Raises:
-        InvalidJSONError: not JSON, a key stands twice in one object, NaN, a lone surrogate.
-        LimitExceededError: larger or deeper than the bounds, or it holds more than a million values.
+        InvalidJSONError: it is not JSON, or has NaN, a lone surrogate, or a key twice in one object.
+        LimitExceededError: it is larger or deeper than the bounds, or contains more than a million values.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -185,21 +180,18 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
         raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
     try:
         value = cast("JSON", _DECODER.decode(text))
-    except InvalidJSONError as error:
-        raise InvalidJSONError(f"{what} is not JSON: {error}") from None
     except json.JSONDecodeError as error:
-        raise InvalidJSONError(
-            f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from None
-    except (ValueError, RecursionError) as error:
+        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise InvalidJSONError(f"{what} is not JSON: {reason}") from None
+    except (InvalidJSONError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"{what} is not JSON: {error}") from None
     return normalise(value, what=what, max_depth=max_depth)
 
 
 def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
-    """The value whose text begins at `position`, as exact as `decode`, and where that text ends.
+    """Return the value whose text begins at `position`, as exact as from `decode`, and the end of this text.
 
-    None where it is cut off, is no JSON, or nests too deep: `decode` of the whole text tells.
+    None: the text is incomplete, is not JSON, or nests too deep. `decode` of the whole text reports which.
     """
     try:
         value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
@@ -209,24 +201,24 @@ def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
 
 
 def decode_trusted(data: str | bytes) -> JSON:
-    """Decode text that `encode` wrote: the fast way, without bounds."""
+    """Decode text that `encode` wrote, fast and without bounds."""
     try:
         value = cast("JSON", orjson.loads(data))
     except orjson.JSONDecodeError:
-        # An integer past the largest double is no number to orjson, and one to us.
+        # orjson refuses an integer beyond the largest double.
         try:
             return cast("JSON", json.loads(data, parse_constant=_refuse_constant))
         except (ValueError, RecursionError, InvalidJSONError) as error:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
-    # orjson reads integers past 64 bits as floats; such text is rare, and then read again exactly. Most has no number
-    # that long, which is seen far faster in its bytes than by a walk through the value.
+    # orjson reads integers beyond 64 bits as floats, so a text with such an integer is read again exactly. Most texts
+    # have no number that long, and searching the bytes is far faster than walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
     return cast("JSON", json.loads(data)) if _LONG in digits and _has_big_float(value) else value
 
 
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
-        # The next integers below the least one of 64 bits round to that: a float of its size may be any of them.
+        # The integers just below the smallest one of 64 bits round to it, so a float of this size may be one of them.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
     if isinstance(value, list):
         return any(_has_big_float(item) for item in value)
@@ -236,7 +228,7 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of the offending part outwards; the path is built only when there is a fault."""
+    """Carries the path of an invalid part outwards, so that the path is built only after an error."""
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
         super().__init__(message)
@@ -246,25 +238,23 @@ class _NotJSONError(Exception):
 
 
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
-    """A fresh JSON value equal to `value`: copies containers and refuses what is not JSON.
-
-    Tuples become arrays. Every other conversion (models, dates, sets) is the caller's: a silent one would make
-    two different values equal.
+    """Return a new JSON value equal to `value`. Tuples become arrays; nothing else is converted, because a silent
+    conversion (of models, dates, sets) would make two different values equal.
 
     Raises:
-        InvalidJSONError: something in it is not JSON; the message names the path.
+        InvalidJSONError: a part is not JSON; the message names the path.
         LimitExceededError: it nests deeper than `max_depth`.
     """
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # A path as deep as the limit helps nobody: its beginning does.
+        # Of a very deep path the beginning is enough.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 
 
 def _text(value: str) -> str:
-    # `isascii` is O(1) in CPython: only text with other characters can hold a surrogate.
+    # `isascii` is O(1) in CPython. Only text with other characters can contain a surrogate.
     if not value.isascii():
         try:
             value.encode("utf-8")
@@ -291,7 +281,7 @@ def _copy(value: Any, depth: int) -> JSON:
         raise _NotJSONError(LimitExceededError, "nests deeper than the limit")
     key: Any = None
     try:
-        # Asked first, because asking for a Mapping takes longer than the copy of a small object.
+        # `isinstance(value, Mapping)` takes longer than copying a small object.
         if kind is dict or isinstance(value, Mapping):
             result: JSONObject = {}
             for key, item in cast("Mapping[Any, Any]", value).items():

@@ -1,11 +1,9 @@
-"""Explain why a value does not satisfy a schema: where, what was found, what was expected.
+"""Explains why a value does not satisfy a schema: where, what was found, what was expected.
 
-jsonschema-rs decides whether a value satisfies a schema. For a value that does not, jsonschema finds the errors, and
-this module puts them into words. Schemas and values come from outside, so some parts of jsonschema are replaced:
-
-- Python's `re` can take forever on a pattern, and jsonschema compares each item of an array with each other item. All
-  keywords that do this are replaced by ones that ask jsonschema-rs, which works within bounds.
-- Nothing is fetched: the registry of references knows only the published meta-schemas.
+jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the errors, and this module
+puts them into words. Schemas and values come from outside, so some keywords of jsonschema are replaced by ones that use
+jsonschema-rs, which works within bounds: with Python's `re` a pattern can take forever, and `uniqueItems` compares all
+pairs of items. Nothing is fetched: the registry of references contains only the published meta-schemas.
 
 If jsonschema cannot explain a schema safely or completely (references out of the schema, `unevaluatedProperties`,
 recursion deeper than Python's stack), the problems are in the words of jsonschema-rs.
@@ -47,26 +45,19 @@ _REQUIRED: Final = " (required)"
 
 
 def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> list[Problem]:
-    """The problems of a value that does not satisfy a schema.
-
-    Args:
-        valid: the compiled schema, which has refused the value.
-        schema: the schema.
-        value: the value.
-    """
+    """Return the problems of a value that `valid`, the compiled schema, has refused."""
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
         validator = _VALIDATORS[draft_of(schema)](root, registry=cast("Any", referencing).Registry())
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError):
-        # The draft is unknown, a reference leads out of the schema or nowhere, or the recursion is too deep.
-        pass
+        pass  # the draft is unknown, a reference leads out of the schema or nowhere, or the recursion is too deep
     return problems or [_plain(error) for error in valid.iter_errors(value)]
 
 
 def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> Problem:
-    """The problem of a schema that is invalid, as jsonschema-rs reports it."""
+    """Return the problem of a schema for the error that jsonschema-rs reports."""
     kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
         return replace(_plain(error), expected="a regular expression")
@@ -76,7 +67,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
     part: Any = schema
     for step in place[:-1]:
         part = part[step]
-    # Only the keyword that is wrong: the whole schema may be large.
+    # Only the wrong keyword is checked, because the whole schema may be large.
     meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
     for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):
         return replace(problem, place=place[:-1] + problem.place)
@@ -104,7 +95,7 @@ def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
 
 
 def _plain(error: jsonschema_rs.ValidationError) -> Problem:
-    """A problem in the words of jsonschema-rs."""
+    """Return a problem in the words of jsonschema-rs."""
     expected = f"a value that fits the schema: {error.message[:120]}"
     return Problem(show(cast("JSON", error.instance)), expected, tuple(error.instance_path))
 
@@ -127,7 +118,7 @@ _COUNTS: Final = {
 
 
 def _expected(error: ValidationError, root: JSON) -> str:
-    """What the schema expects at the place of an error."""
+    """Return in words what the schema expects at the place of an error."""
     keyword, limit = cast("str | None", error.validator), cast("Any", error.validator_value)
     if keyword in _LIMITS:
         return _LIMITS[keyword].format(limit)
@@ -161,7 +152,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
 
 
 def _schema(error: ValidationError) -> JSONObject:
-    """The schema that contains the failed keyword; {} if it is `true` or `false`."""
+    """Return the schema that contains the failed keyword; {} if it is `true` or `false`."""
     schema: object = error.schema
     return cast("JSONObject", schema) if isinstance(schema, dict) else {}
 
@@ -172,7 +163,7 @@ def _properties(error: ValidationError) -> JSONObject:
 
 
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """The expected name or text that resembles the one found."""
+    """Return a hint at the expected name or text that resembles the one found."""
     value: object = None
     options: list[object] = []
     for error in errors:
@@ -229,7 +220,7 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
 
 def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
-    """The errors of each alternative. Alternatives within it that are all of another kind are taken apart."""
+    """Return the errors of each alternative. Nested alternatives that are all of another kind are split up."""
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
         nested = [] if inner.relative_path else _alternatives(inner)
@@ -244,15 +235,12 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Whether an alternative fails because the value itself has another type, or is another constant."""
+    """Return True if an alternative fails because the value itself has another type or is another constant."""
     return any(error.validator in (None, "type", "const", "enum") and not error.relative_path for error in branch)
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """The errors that say that a property of the value is another constant; [] if this error is about something else.
-
-    The constant may be an alternative to a reference.
-    """
+    """Return the errors that report another constant in a property, also as an alternative to a reference; or []."""
     if len(error.relative_path) != 1:
         return []
     if error.validator == "const":
@@ -261,7 +249,7 @@ def _constants_of_property(error: ValidationError) -> list[ValidationError]:
 
 
 def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | None:
-    """One problem for alternatives that all have another constant in the same property, as `_tool` in calls."""
+    """Return one problem for alternatives that all have another constant in one property, such as `_tool` in calls."""
     found: dict[str | int, list[list[ValidationError]]] = {}
     for error in (error for branch in branches for error in branch):
         if constants := _constants_of_property(error):
@@ -279,7 +267,7 @@ def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | Non
 
 
 def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
-    """The schema without `$schema`, which would switch jsonschema back to its own keywords.
+    """Return the schema without `$schema`, which would switch jsonschema back to its own keywords.
 
     Raises:
         LookupError: a reference leads out of the schema, or a keyword is not replaced here.

@@ -1,8 +1,8 @@
-"""Names and texts from outside: safe names, names that look alike, the nearest names; text that shows every character.
+"""External names and texts: safe names, names that look alike, the nearest names, and text without hidden characters.
 
-`visible` escapes every character that a person would not see as what it is: control characters, direction marks,
-characters without width or ink, long rows of spaces. `printable` escapes only hidden characters. Both use the escapes
-of JSON, so the text of a JSON value stays JSON with the same value.
+`visible` escapes every character that a person would not recognise: control characters, direction marks, characters
+without width or ink, long rows of spaces. `printable` escapes only hidden characters. Both use the escapes of JSON, so
+JSON text keeps its value.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _BLANK: Final = frozenset(
         ],
     )
 )
-"""Printable by their category, and nothing is to be seen of them. Tags and direction marks are not printable anyway."""
+"""Invisible characters whose category is printable. Tags and direction marks are not printable anyway."""
 
 _SPACES: Final = 16
 _MARKS: Final = 3
-"""Marks upon one letter: scripts have up to three; more climb into the lines above and below."""
+"""Marks on one letter. Scripts have up to three; more reach into the lines above and below."""
 
 _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
@@ -54,12 +54,7 @@ _HIDDEN: Final = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """`text` with everything escaped that a person would not see as what it is.
-
-    Args:
-        text: from outside.
-        keep: characters to leave, such as line ends.
-    """
+    """Escape every character of `text` that a person would not recognise, except those in `keep`, such as line ends."""
     if text.isascii() and text.isprintable() and " " * _SPACES not in text:
         return text
     shown: list[str] = []
@@ -81,22 +76,20 @@ def _escape(one: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with every hidden character written as JSON escapes it, so that JSON stays JSON of the same value: what a
-    terminal obeys, what changes the order of reading, what has no width. 8 ns a character.
-
-    Lines stay lines, and spaces of every width stay; so does one variation selector behind a visible character, as in
-    most emoji.
+    """Escape the hidden characters of `text`: terminal controls, direction marks, characters without width. Line ends
+    and all spaces stay, and so does one variation selector after a visible character, as in most emoji. It takes 8 ns
+    for each character.
     """
     return _HIDDEN.sub(_written, text)
 
 
 def printable_line(text: str) -> str:
-    """`printable`, on one line: line ends and tabs become spaces."""
+    """Return `printable(text)` on one line: line ends and tabs become spaces."""
     return printable(text.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
 
 
 def without_hidden(text: str) -> str:
-    """`text` without hidden characters: for comparing, not for showing."""
+    """Remove the hidden characters of `text`, for comparisons. Do not show the result."""
     return _HIDDEN.sub("", text)
 
 
@@ -110,14 +103,9 @@ def _written(match: re.Match[str]) -> str:
 
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
-    """All of a visible text in lines of at most `width` columns. A terminal that breaks a longer line by itself begins
-    the next one at the left edge, where it could pass for a line of this program.
-
-    Args:
-        text: in one line; see `visible`.
-        width: columns of a line.
-        first: what the first line begins with.
-        further: what each further line begins with.
+    """Wrap a visible text of one line into lines of at most `width` columns. `first` begins the first line, `further`
+    all others. A terminal that breaks a longer line continues at the left edge, where the rest could pass for a line of
+    this program.
     """
     lead, left = first, width - len(first)
     line: list[str] = []
@@ -135,30 +123,30 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
 # -- names -----------------------------------------------------------------------------------------------------------
 
 MAX_NAME: Final = 48
-"""Characters in a name: hosts cap `server__tool` at 60."""
+"""Characters in a name. Hosts limit `server__tool` to 60."""
 
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Names come from models and remote servers: the quadratic comparison stays bounded in both directions.
+# Names come from models and remote servers, so the quadratic comparison is bounded in both directions.
 _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
-"""Of more names than this, only the likeliest are compared: one comparison takes up to 0.2 ms."""
+"""Of more names than this, only the likeliest are compared, because a comparison takes up to 0.2 ms."""
 
 
 def is_safe_name(text: str) -> bool:
-    """Whether `text` fits `^[a-z][a-z0-9_]{0,47}$`."""
+    """Return True if `text` matches `^[a-z][a-z0-9_]{0,47}$`."""
     return _SAFE.match(text) is not None
 
 
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
-    """The name nearest to `text` that fits `^[a-z][a-z0-9_]{0,47}$` and is not in `taken`.
+    """Return the name nearest to `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is not in `taken`.
 
-    Accents are folded, camelCase gets underscores, anything else becomes `_`; text with nothing usable becomes
-    `tool`. A name already taken gets a number: `report_2`. A safe name not taken stays as it is.
+    Accents are removed, camelCase gets underscores, other characters become `_`, and a text without letters and digits
+    becomes `tool`. A taken name gets a number: `report_2`.
     """
     name = text if is_safe_name(text) else _fold(text)
     candidate = name
@@ -183,8 +171,8 @@ def _fold(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> str:
-    """A name, or a pattern of names, as names are compared that must not pass by a rule: without accents, case, width
-    and hidden characters.
+    """Return a name or a pattern without accents, case, width and hidden characters, so that no spelling of a name
+    evades a rule.
     """
     decomposed = unicodedata.normalize("NFKD", without_hidden(text))
     plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
@@ -193,8 +181,8 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Every name, folded, that a tool is reached by: its own, the one its module has for it, the safe form of each, and
-    each behind the module's name and `.`, `_` or `/`.
+    """Return every folded name of a tool: its name, its name at the module, their safe forms, and each of these after
+    the module's name and `.`, `_` or `/`.
     """
     own = [form for one in (name, remote_name) if one for form in (one, safe_name(one))]
     names = [*own]
@@ -208,8 +196,8 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """What a reader sees of a name: equal for names that only differ in case, width, script, marks, in characters
-    without a shape, or in shapes that are easily taken for each other (`l`, `i` and `1`).
+    """Return a form of a name that is equal for names that look alike: case, width, script, marks, hidden characters
+    and similar shapes (`l`, `i` and `1`) do not count.
     """
     plain = name if name.isascii() else _in_ascii(name)
     return plain.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")
@@ -225,8 +213,8 @@ def _in_ascii(name: str) -> str:
 
 @cache
 def _ascii_shapes() -> dict[str, str]:
-    """Characters of other scripts -> the letter or digit of ASCII that they look like."""
-    # Only names that are not ASCII need it, and reading its tables takes longer than `ideabridge --version`.
+    """Return the ASCII letters and digits that characters of other scripts look like."""
+    # Imported only for names that are not ASCII: reading the tables takes longer than `ideabridge --version`.
     data: dict[str, list[dict[str, Any]]] = import_module("confusable_homoglyphs.confusables").confusables_data
     found: dict[str, str] = {}
     for char, others in data.items():
@@ -238,47 +226,38 @@ def _ascii_shapes() -> dict[str, str]:
 
 
 def is_disguised(name: str) -> bool:
-    """Whether a name is read as ASCII and is not: it has letters of other scripts, or characters without a shape."""
+    """Return True if a name looks like ASCII but has letters of other scripts or hidden characters."""
     return not name.isascii() and skeleton(name).isascii()
 
 
 def shown_name(name: str) -> str:
-    r"""A name for lists: where it is read as ASCII and is not, its odd characters are escaped (`g\u0456t_log`)."""
+    r"""Return a name for lists. If it only looks like ASCII, its other characters are escaped (`g\u0456t_log`)."""
     return name.encode("ascii", "backslashreplace").decode() if is_disguised(name) else name
 
 
 def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list[str]:
-    """Names without those that could be taken for another: of names that look alike, the one spelled nearest to `name`
-    stays, and none of several; what is only read as ASCII goes.
+    """Remove names that could be mistaken for others. Of names that look alike, only the one nearest to `name` stays,
+    unless several are equally near. Names that only look like ASCII are removed.
     """
-    groups: dict[str, set[str]] = {}
-    for one in found:
-        own = spelled.get(one, one)
-        groups.setdefault(skeleton(own), set()).add(own)
-    best: dict[str, str | None] = {}
-    for shape, own in groups.items():
-        ranked = sorted([(_ratio(name, one), one) for one in own], reverse=True)
-        tied = len(ranked) > 1 and ranked[0][0] == ranked[1][0]
-        best[shape] = None if tied else ranked[0][1]
     spellings = [(one, spelled.get(one, one)) for one in found]
-    return [one for one, own in spellings if best[skeleton(own)] == own and not is_disguised(own)]
+    alike: dict[str, dict[str, float]] = {}
+    for _, own in spellings:
+        ratio = SequenceMatcher(None, name[:_COMPARED], own[:_COMPARED], autojunk=False).ratio()
+        alike.setdefault(skeleton(own), {})[own] = ratio
 
+    def is_nearest(own: str) -> bool:
+        ratios = alike[skeleton(own)]
+        return all(ratio < ratios[own] for other, ratio in ratios.items() if other != own)
 
-def _ratio(name: str, other: str) -> float:
-    return SequenceMatcher(None, name[:_COMPARED], other[:_COMPARED], autojunk=False).ratio()
+    return [one for one, own in spellings if not is_disguised(own) and is_nearest(own)]
 
 
 def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, str] | None = None) -> list[str]:
-    """At most `n` of `names` that look like `name`, the most alike first; none where none does.
+    """Return at most `n` of `names` that resemble `name`, the nearest first.
 
-    Case does not count, nor do the separators `_`, `-`, `.` and space; a name that holds the other as a whole part
-    (`search` and `github_search`) counts as alike. A name that could be taken for another of them is never given.
-
-    Args:
-        name: what was asked for.
-        names: those there are.
-        n: how many to give.
-        spelled: what a name is where it comes from, for those that are offered under another.
+    Case and the separators `_`, `-`, `.` and space do not count. A name that contains the other as a whole part
+    (`search` and `github_search`) resembles it. A name that could be mistaken for another one is never returned.
+    `spelled` has the original spelling of names that are offered under other names.
     """
     wanted = _compared(name)
     if not wanted:
@@ -301,13 +280,13 @@ def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, s
             ratio = max(matcher.ratio(), floor)
         if ratio >= _NEAR:
             scored.append((ratio, candidate))
-    # A stable sort: equally near names keep the order they were given in.
+    # The sort is stable: equally near names keep their order.
     scored.sort(key=lambda pair: -pair[0])
     return _told_apart(name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {})[:n]
 
 
 def _likeliest(wanted: str, names: list[str]) -> list[str]:
-    """The names that share most pairs of letters with `wanted`, in the order given."""
+    """Return the names that share most pairs of letters with `wanted`, in their order."""
     pairs = {wanted[place : place + 2] for place in range(max(len(wanted) - 1, 1))}
 
     def alike(place: int) -> float:
@@ -332,10 +311,8 @@ def _part_of(one: str, other: str) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | None = None) -> str:
-    """The end of an error message: " Did you mean 'x' or 'y'?", or "" where nothing is near; as `nearest`."""
+    """Return the end of an error message with the `nearest` names: " Did you mean 'x' or 'y'?"; "" if there is none."""
     found = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
     if not found:
         return ""
-    if len(found) == 1:
-        return f" Did you mean {found[0]}?"
-    return f" Did you mean {', '.join(found[:-1])} or {found[-1]}?"
+    return f" Did you mean {', '.join(found[:-1])}{' or ' if len(found) > 1 else ''}{found[-1]}?"

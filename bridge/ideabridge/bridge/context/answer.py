@@ -257,7 +257,7 @@ class AnswerReader:
     def _name(self, key: JSON) -> None:
         self._key = str(key)
         if self._key in self._seen:
-            raise InvalidJSONError(f"the key {self._key!r} stands twice")
+            raise InvalidJSONError(f"the key {self._key!r} occurs twice")
         self._seen.add(self._key)
         self._state = _State.COLON
 
