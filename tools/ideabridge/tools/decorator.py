@@ -206,12 +206,9 @@ class _Parameters:
             raise ToolDefinitionError(f"{place}: {_culprit(fields, self._fields, error)}") from None
 
     def read(self, arguments: JSONObject, context: ActivityContext) -> dict[str, Any]:
-        """Return the keyword arguments for the function.
+        """Return the keyword arguments for the function; raise ActivityError if they do not fit.
 
         Only the conversions of JSON are made: a date from text, a float from 5, an int from 5.0.
-
-        Raises:
-            ActivityError: the arguments do not fit.
         """
         try:
             try:
@@ -332,11 +329,7 @@ class _Result:
             del self.schema["title"]
 
     def dump(self, value: Any) -> JSON:
-        """Return the value as JSON.
-
-        Raises:
-            ActivityError: it is not what the annotation declares, or not JSON.
-        """
+        """Return the value as JSON; raise ActivityError if it is not JSON or not what the annotation declares."""
         dump = partial(self._adapter.dump_python, mode="json", warnings="error", by_alias=True)
         try:
             try:

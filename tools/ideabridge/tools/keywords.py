@@ -137,11 +137,7 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
 
 
 def check_size(schema: JSON, what: str) -> None:
-    """Check the size and the depth of a schema.
-
-    Raises:
-        LimitExceededError: the schema is too large or too deep; the message begins with `what`.
-    """
+    """Check the size and the depth of a schema. The message of the LimitExceededError begins with `what`."""
     count = 0
     level: list[JSON] = [schema]
     depth = 0

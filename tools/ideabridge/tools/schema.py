@@ -245,11 +245,7 @@ _lock = threading.Lock()
 
 
 class Blocking:
-    """The budget of seconds for checks that block because nothing can be awaited. Thread-safe.
-
-    Args:
-        clock: returns the seconds of a monotonic clock.
-    """
+    """The budget of seconds, by a monotonic clock, for checks that block. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -266,11 +262,7 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Call `workers.wait`, for at most the seconds that are left.
-
-        Raises:
-            LimitExceededError: as `workers.wait`; also if no time is left.
-        """
+        """Call `workers.wait` for at most the seconds that are left. LimitExceededError also if none are left."""
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
             raise LimitExceededError(
@@ -309,7 +301,7 @@ class Validator:
         self._compiled: _Compiled | None = None
 
     def compile(self) -> None:
-        """Compile the schema now.
+        """Compile the schema.
 
         Raises:
             SchemaError: the schema is invalid or refers to something outside it; the message names the place.
@@ -324,11 +316,7 @@ class Validator:
         return self._compiled
 
     def is_costly(self, value: JSON) -> bool:
-        """Return True if checking the value may take more than `HERE_WORK`.
-
-        Raises:
-            SchemaError, LimitExceededError: as `compile`.
-        """
+        """Return True if checking the value may take more than `HERE_WORK`. Raises as `compile`."""
         weight = self._own.weight
         # Most schemas are light, so the size of the value is rarely needed.
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
@@ -336,8 +324,7 @@ class Validator:
     def is_valid(self, value: JSON) -> bool:
         """Return True if the value is JSON and satisfies the schema. A costly check blocks for at most a second.
 
-        Raises:
-            SchemaError, LimitExceededError: as `compile`; also a check that takes longer than that.
+        Raises as `compile`, and LimitExceededError also if the check takes longer.
         """
         if self.is_costly(value):
             return self._valid_apart(value)
@@ -347,11 +334,8 @@ class Validator:
             return False
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
-        """Check that the value satisfies the schema. A costly check blocks for at most a second.
-
-        Args:
-            value: the value.
-            briefly: do not look for the reasons of a mismatch, which takes far longer than the check.
+        """Check that the value satisfies the schema. A costly check blocks for at most a second. With `briefly` the
+        reasons of a mismatch, which take far longer than the check, are omitted.
 
         Raises:
             ValueMismatchError: it does not; the message lists the first problems as "path: found X, expected Y".
@@ -365,11 +349,9 @@ class Validator:
             raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
-        """Check as `check` does, without blocking. A costly check runs in a worker for at most `worker.SECONDS`.
+        """Check as `check` does, without blocking: a costly check runs in a worker for at most `worker.SECONDS`.
 
-        Raises:
-            ValueMismatchError, InvalidJSONError, SchemaError, LimitExceededError: as `check`.
-            WorkerError: no worker can check it.
+        Raises as `check`, and WorkerError if no worker can check it.
         """
         if not self.is_costly(value):
             if self.is_valid(value):
@@ -393,11 +375,7 @@ class Validator:
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks as `check`.
-
-        Raises:
-            InvalidJSONError, SchemaError, LimitExceededError: as `check`.
-        """
+        """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks and raises as `check`."""
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
 

@@ -56,10 +56,9 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """The total cost of the queries of one call. A visited node costs 20, and a value of length n costs n.
+    """The total cost that the queries of one call may have; by default it is unlimited.
 
-    Args:
-        left: the cost that is left; 10 is about a microsecond. Without it the budget is unlimited.
+    A visited node costs 20, and a value of length n costs n. 10 is about a microsecond.
     """
 
     __slots__ = ("left",)
@@ -68,11 +67,7 @@ class Budget:
         self.left = left
 
     def spend(self, cost: int) -> None:
-        """Subtract a cost.
-
-        Raises:
-            OverBudgetError: the budget is spent.
-        """
+        """Subtract a cost; raise OverBudgetError if less is left."""
         self.left -= cost
         if self.left < 0:
             raise OverBudgetError
@@ -144,11 +139,7 @@ def _parse(text: str) -> Any:
 
 
 def check_query(text: str, *, what: str) -> None:
-    """Check that a text is a JMESPath expression and that its functions exist.
-
-    Args:
-        text: the text.
-        what: the name of the parameter with the expression, for messages.
+    """Check that a text is a JMESPath expression with known functions; `what` names its parameter in errors.
 
     Raises:
         ActivityError: it is not; the message says where, or suggests the nearest function.
@@ -185,12 +176,7 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
-    """Return what the JMESPath expression `text` selects in `data`; null if it selects nothing.
-
-    Args:
-        text: the expression.
-        data: the value that it is applied to.
-        what: the name of the parameter with the expression, for messages.
+    """Return what a JMESPath expression selects in `data`, null if nothing; `what` names its parameter in errors.
 
     Raises:
         ActivityError: the text is not a JMESPath expression, fails on this data, or exceeds the limit of steps.
@@ -266,11 +252,7 @@ HERE_BUDGET: Final = 300_000
 
 
 async def shaped(tool: str, *arguments: JSON) -> JSON:
-    """Return the result of a built-in tool.
-
-    Args:
-        tool: the name of the tool.
-        arguments: the arguments of its function in this module.
+    """Return the result of the built-in tool with this name for the arguments of its function in this module.
 
     Raises:
         ActivityError: an argument is wrong; the message says which.
@@ -289,11 +271,7 @@ async def shaped(tool: str, *arguments: JSON) -> JSON:
 
 
 def shape(tool: str, arguments: list[JSON], budget: Budget) -> JSON:
-    """Compute the result of a built-in tool in this process.
-
-    Raises:
-        OverBudgetError: the computation exceeds the budget.
-    """
+    """Compute the result of a built-in tool here; raise OverBudgetError beyond the budget."""
     return _SHAPES[tool](*arguments, budget=budget)
 
 

@@ -251,11 +251,7 @@ class Tool:
         return self._digests
 
     def expect_same(self, then: Tool) -> None:
-        """Check that the essence is the same as that of `then`.
-
-        Raises:
-            ToolChangedError: it differs; the message shows the differences.
-        """
+        """Check that the essence is that of `then`. ToolChangedError shows the differences."""
         if self is not then and self.digest != then.digest:
             lines = "; ".join(differences(then.essence, self.essence))
             raise ToolChangedError(f"{self.label} has changed since the run began, and was not called: {lines}")
@@ -310,11 +306,7 @@ calls before it. `none`: no call waits."""
 
 
 def check_definition(tool: Tool) -> None:
-    """Check that the schemas of a tool are valid.
-
-    Raises:
-        ToolDefinitionError: a schema is invalid; the message says where, what was found and what was expected.
-    """
+    """Check the schemas of a tool. ToolDefinitionError says where one is invalid, what was found and expected."""
     # Programs that only read tools do not need the validator.
     from ideabridge.tools.schema import check_schema
 

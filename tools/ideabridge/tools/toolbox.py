@@ -93,11 +93,7 @@ def _not_a_tool(item: object) -> str:
 
 
 def _check_types(tool: Tool) -> None:
-    """Check the types of a definition: not all programs are checked by a type checker.
-
-    Raises:
-        ToolDefinitionError: a part of the definition has a wrong type.
-    """
+    """Check the types of a definition: not all programs are checked by a type checker."""
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
         ("name", tool.name, str, "text"),
@@ -123,10 +119,7 @@ class Toolbox:
         self.add(*items)
 
     def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
-        """Register tools, activities, and functions, which define both.
-
-        Args:
-            items: a function is decorated by `@tool`, or is any typed function (see `tool_from`).
+        """Register tools, activities, and functions, which define both. See `tool_from` for functions without `@tool`.
 
         Raises:
             ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or one of its schemas is
@@ -179,28 +172,16 @@ class Toolbox:
         return name in self._tools
 
     def tool(self, name: str) -> Tool:
-        """Return the tool of this name.
-
-        Raises:
-            UnknownToolError: no tool has this name; the message suggests the nearest names.
-        """
+        """Return the tool of this name. UnknownToolError suggests the nearest names."""
         return _look_up("tool", name, self._tools)
 
     def activity(self, name: str) -> Activity:
-        """Return the activity of this name.
-
-        Raises:
-            UnknownToolError: no activity has this name; the message suggests the nearest names.
-        """
+        """Return the activity of this name. UnknownToolError suggests the nearest names."""
         return _look_up("activity", name, self._activities)
 
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
-        """Return the activity that runs a call of `tool`: the one that the call names, the one that the tool names, or
-        the one with the tool's name. None: the call is latent, or the tool belongs to a module, which runs it.
-
-        Args:
-            tool: the tool of the call.
-            named: the call's `_activity`.
+        """Return the activity that runs a call of `tool`: the one `named` by the call's `_activity`, the one that the
+        tool names, or the one with the tool's name. None: the call is latent, or the tool's module runs it.
 
         Raises:
             UnknownToolError: the call or the tool names an unknown activity.

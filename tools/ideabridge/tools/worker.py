@@ -168,18 +168,18 @@ class Workers:
         worker.process.kill()
 
     async def run(self, job: str, argument: JSON, *, what: str, seconds: float | None = None) -> JSON:
-        """Return the result of a job. A cancellation kills the worker.
+        """Return the result of a job of `worker_process`. A cancellation kills the worker.
 
         Args:
-            job: the name of a job of `worker_process`.
+            job: its name.
             argument: its argument.
             what: the computation, for messages: "filter over 100,000 items".
-            seconds: how long it may take, without the wait for a free worker; None: `SECONDS`.
+            seconds: how long it may take without the wait for a free worker; None: `SECONDS`.
 
         Raises:
-            LimitExceededError: the job takes too long or needs too much memory.
+            LimitExceededError: it takes too long or needs too much memory.
             WorkerError: a worker cannot start, or crashed.
-            IdeabridgeError: the job raised it.
+            IdeabridgeError: it raised this error.
         """
         import anyio
         import anyio.to_thread
