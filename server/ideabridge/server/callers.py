@@ -11,7 +11,6 @@ import hmac
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -120,22 +119,11 @@ WATCH_SECONDS: Final = 1.0
 """Seconds between two checks of the tokens of requests in progress."""
 
 
-@dataclass(slots=True, eq=False)
-class _Served:
-    """A request in progress: its token, and the scope that ends it."""
-
-    token: bytes
-    scope: anyio.CancelScope
-
-
 class BearerGate:
     """ASGI middleware that passes requests with a valid bearer token on, and adds their user.
 
-    Args:
-        app: the application.
-        credentials: the valid tokens.
-        spend: counts one request of a caller.
-        metadata: the route of the metadata of the protected resource (RFC 9728) and its address, or None.
+    `spend` counts one request of a caller. `metadata` is the route of the metadata of the protected resource (RFC 9728)
+    and its address, or None.
     """
 
     def __init__(
@@ -149,7 +137,8 @@ class BearerGate:
         self._spend = spend
         self._credentials = credentials
         self._metadata = metadata
-        self._served: set[_Served] = set()
+        # The tokens of requests in progress, by the scope that ends the request.
+        self._served: dict[anyio.CancelScope, bytes] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -203,12 +192,11 @@ class BearerGate:
             await send(message)
 
         with anyio.CancelScope() as limit:
-            served = _Served(token, limit)
-            self._served.add(served)
+            self._served[limit] = token
             try:
                 await self._app(scope, receive, watched_send)
             finally:
-                self._served.discard(served)
+                del self._served[limit]
         if limit.cancelled_caught and not begun:
             await self._unknown()(scope, receive, send)
         elif limit.cancelled_caught and not ended:
@@ -226,15 +214,15 @@ class BearerGate:
         """End requests whose token became invalid, until cancelled. A stream may stay open for days."""
         while True:
             await anyio.sleep(WATCH_SECONDS)
-            for token in {one.token for one in self._served}:
+            for token in set(self._served.values()):
                 try:
                     valid = await self._credentials.verify(token) is not None
                 except IdeabridgeError:
                     # The token cannot be checked now; it is checked again later.
                     continue
-                for one in self._served:
-                    if one.token == token and not valid:
-                        one.scope.cancel()
+                for scope, used in self._served.items():
+                    if used == token and not valid:
+                        scope.cancel()
 
 
 def _bearer(scope: Scope) -> bytes | None:

@@ -34,6 +34,7 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
+from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.asking.deciding import ENDED, Deciding
 from ideabridge.server.asking.elicitation import (
@@ -48,7 +49,7 @@ from ideabridge.server.asking.forms import Commands
 from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
 from ideabridge.server.asking.sampling import Sampler
 from ideabridge.server.callers import Context, session_id
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
 
 # -- cancelled requests ----------------------------------------------------------------------------------------------
@@ -229,12 +230,7 @@ logger = logging.getLogger(__name__)
 
 
 class Running:
-    """Runs on behalf of requests.
-
-    Args:
-        bridge: has the runs.
-        group: a task group that lives as long as the server.
-        commands: the commands with which a person decides at a terminal.
+    """Runs on behalf of requests. The task group must live as long as the server.
 
     Attributes:
         published: called after an idea is published, to announce it at once.
@@ -274,7 +270,7 @@ class Running:
         self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
             with anyio.move_on_after(_SAVED_S):
-                await self._save_soon(run.id, run.caller, run.status).wait()
+                await self._save_soon(run).wait()
         return run.status
 
     async def _wait_and_ask(self, run: Run, request: ToolRequest) -> None:
@@ -317,10 +313,7 @@ class Running:
     ) -> None:
         """Read the answers in a request that comes again, and set `request.resumed` to its run.
 
-        Args:
-            request: the request.
-            state: its unsealed state.
-            responses: the answers by the names of the questions.
+        `state` is unsealed, and `responses` has the answers by the names of the questions.
 
         Raises:
             UnknownRunError: the run belongs to another caller.
@@ -365,15 +358,11 @@ class Running:
     def answer_of(
         self, run: Run, request: ToolRequest, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
     ) -> ToolAnswer:
-        """The result of a tool call about a run.
+        """The result of a tool call about a run, with more notes for the caller.
 
-        Args:
-            run: the run.
-            request: the request.
-            seen: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
-            notes: more notes for the caller.
+        `seen`: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
         """
-        result: JSONObject = run.answer()
+        result = run.answer()
         saved = self.saved(run)
         if saved is not None:
             result["saved"] = saved
@@ -381,19 +370,18 @@ class Running:
             calls = run.calls()
             result["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
         if notes or request.notes:
-            own = result.get("notes")
-            result["notes"] = [*notes, *request.notes, *(own if isinstance(own, list) else [])]
+            result["notes"] = [*notes, *request.notes, *result.get("notes", [])]
         approvals = result.get("approvals")
-        if isinstance(approvals, list) and approvals:
+        if approvals:
             result["approvals"] = shown = fitting_list(approvals, _APPROVALS_BYTES)
             if len(shown) < len(approvals):
                 result["more_approvals"] = len(approvals) - len(shown)
             result["decides"] = self.deciding.who_decides(run, request)
         requests = result.get("requests")
-        if isinstance(requests, list) and seen is not None:
+        if requests is not None and seen is not None:
             result["requests"] = [_changed(one, run.id, *seen) for one in requests]
         size = len(encode(result))
-        if size > MAX_RESULT or (isinstance(requests, list) and size > _SCHEMA_BYTES * 2):
+        if size > MAX_RESULT or (requests is not None and size > _SCHEMA_BYTES * 2):
             return refusal(
                 f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit into one."
                 " With many tools the schema is large: cancel the run (check_run) and start it again with"
@@ -414,7 +402,7 @@ class Running:
         if self._intent(run.id) is None:
             return
         if run.status in ENDED:
-            self._save_soon(run.id, run.caller, run.status)
+            self._save_soon(run)
             return
 
         def watch(event: Event) -> None:
@@ -426,7 +414,7 @@ class Running:
 
     async def _save_when_written(self, run: Run) -> None:
         if await run.wait() in ENDED:
-            self._save_soon(run.id, run.caller, run.status)
+            self._save_soon(run)
 
     def publish_left(self) -> None:
         """Publish the ended runs that another process left unpublished."""
@@ -434,7 +422,7 @@ class Running:
             run = key.removeprefix(_SAVE_AS)
             record = self.bridge.store.runs.get(run) if self._intent(run) is not None else None
             if record is not None and record.status in ENDED:
-                self._save_soon(run, record.caller, record.status)
+                self._save_soon(record)
 
     def saved(self, run: Run) -> JSONObject | None:
         """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}` or `{"name", "pending"}` with
@@ -445,16 +433,16 @@ class Running:
         kept = self._kept(run.id)
         if kept is None or "version" in kept or "error" in kept:
             return kept
-        self._save_soon(run.id, run.caller, run.status)
+        self._save_soon(run)
         reason = self._unsaved.get(run.id, f"it is being published.{self.bridge.offer.away()}")
         return {"name": kept.get("name"), "pending": reason}
 
-    def _save_soon(self, run: str, caller: str, status: str) -> anyio.Event:
+    def _save_soon(self, run: Run | RunRecord) -> anyio.Event:
         """Publish an ended run; the event is set after the first attempt."""
-        tried = self._saving.get(run)
+        tried = self._saving.get(run.id)
         if tried is None:
-            tried = self._saving[run] = anyio.Event()
-            self._group.start_soon(self._save, run, caller, status, tried)
+            tried = self._saving[run.id] = anyio.Event()
+            self._group.start_soon(self._save, run.id, run.caller, run.status, tried)
         return tried
 
     async def _save(self, run: str, caller: str, status: str, tried: anyio.Event) -> None:
@@ -511,18 +499,16 @@ class Running:
         self.bridge.store.settings.set(_SAVE_AS + run, encode(value))
 
 
-def _changed(request: JSON, root: str, answered: str, before: Request) -> JSON:
+def _changed(request: dict[str, Any], root: str, answered: str, before: Request) -> dict[str, Any]:
     """A Request without the parts that the host knows from the turn before; the idea contains the whole Request."""
-    if not isinstance(request, dict) or request.get("run", root) != answered or request.get("schema") != before.schema:
+    if request.get("run", root) != answered or request["schema"] != before.schema:
         return request
-    changed = {key: value for key, value in request.items() if key != "schema"}
+    context = [message for message in request["context"] if message not in before.texts]
     instructions = "Write the next solution for the schema of the turn before; check_run shows it again."
-    context = request.get("context")
-    if isinstance(context, list):
-        changed["context"] = [message for message in context if message not in before.texts]
-        known = len(context) - len(changed["context"])
-        if known:
-            instructions += f" {known} messages of the context are those of the turn before, and left out here."
+    known = len(request["context"]) - len(context)
+    if known:
+        instructions += f" {known} messages of the context are those of the turn before, and left out here."
     if "run" in request:
-        instructions += f" It is answered to run {answered}, turn {request.get('turn')}."
-    return {**changed, "instructions": instructions}
+        instructions += f" It is answered to run {answered}, turn {request['turn']}."
+    changed = {key: value for key, value in request.items() if key != "schema"}
+    return {**changed, "instructions": instructions, "context": context}

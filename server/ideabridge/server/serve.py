@@ -38,8 +38,6 @@ from ideabridge.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ideabridge.server.transports.identity import IdentityProvider
-
 END_SECONDS: Final = 1.9
 """Seconds after which an ending process exits at once: hosts kill it after two seconds."""
 
@@ -224,7 +222,12 @@ async def serve_http(
         if not isinstance(store, Store):
             path = store or configuration.store or ":memory:"
             store = stack.enter_context(Store.open(path, durability=configuration.durability))
-        credentials = Credentials(store, token=token, provider=_provider(configuration))
+        provider = None
+        if configuration.auth is not None:
+            from ideabridge.server.transports.identity import IdentityProvider
+
+            provider = IdentityProvider(configuration.auth)
+        credentials = Credentials(store, token=token, provider=provider)
         listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.are_required))
         url = url_of(listening)
         async with _front(configuration, toolbox, store, on_status) as front:
@@ -261,14 +264,6 @@ async def serve_http(
                     group.cancel_scope.cancel()
 
             await _until_signalled(serve, ending, cancel=False)
-
-
-def _provider(configuration: Configuration) -> IdentityProvider | None:
-    if configuration.auth is None:
-        return None
-    from ideabridge.server.transports.identity import IdentityProvider
-
-    return IdentityProvider(configuration.auth)
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
@@ -72,10 +72,7 @@ def _decision_of(result: types.ElicitResult, approval: ApprovalRequest, by: Deci
 
 def _reply(result: types.ElicitResult, by: Decider) -> Decision:
     if result.action == "accept":
-        content: JSONObject = {}
-        for name, value in (result.content or {}).items():
-            content[name] = list[JSON](value) if isinstance(value, list) else value
-        return Decision("value", by=by, value=content)
+        return Decision("value", by=by, value=cast("JSONObject", result.content or {}))
     return Decision("deny" if result.action == "decline" else "skip", by=by)
 
 

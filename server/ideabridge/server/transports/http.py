@@ -10,6 +10,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -188,6 +189,14 @@ _HOST_STATUS: Final = {421: "Host", 403: "Origin"}
 """The statuses of the SDK's refusals, and the header that each concerns."""
 
 
+@dataclass(slots=True)
+class _Session:
+    """A session of the handshake era, and the number of its requests in progress."""
+
+    caller: str
+    busy: int
+
+
 class _MessageGate:
     """ASGI middleware after `BearerGate`: refuses bodies over the limits with an error that states the limit, limits
     what one caller holds open, and reports sessions that end.
@@ -197,8 +206,8 @@ class _MessageGate:
         self._app = app
         self._ended = ended
         self._quotas = quotas
-        # For each caller, the number of requests in progress by session; the least recently used session is first.
-        self._sessions: dict[str, OrderedDict[str, int]] = {}
+        # The least recently used session is first.
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._crowded_out: OrderedDict[str, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -271,45 +280,49 @@ class _MessageGate:
             why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
             await _refuse(send, _GONE, f"{why}; begin a new one")
             return
-        if not session and len(self._of(caller)) >= _MOST_SESSIONS and _OPENING.search(body):
+        if not session and _OPENING.search(body):
             await self._make_room(scope, caller)
+        known = self._sessions.get(session)
+        if known is not None and known.caller != caller:
+            # The SDK answers that there is no such session.
+            known = None
         statuses: list[int] = []
 
-        async def noted(message: Message) -> None:
-            nonlocal session
+        async def watched_send(message: Message) -> None:
+            nonlocal session, known
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
                 # A refused session has an id, too; the SDK forgets it at once.
                 if not session and message["status"] < _REFUSED:
                     session = _header(message, b"mcp-session-id")
                     if session:
-                        self._sessions[caller] = self._of(caller)
-                        self._sessions[caller][session] = 1
+                        known = self._sessions[session] = _Session(caller, 1)
             await send(message)
 
-        sessions = self._of(caller)
-        if session in sessions:
-            sessions[session] += 1
+        if known is not None:
+            known.busy += 1
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, watched_send)
         finally:
-            sessions = self._of(caller)
-            if session in sessions:
-                sessions[session] -= 1
-                sessions.move_to_end(session)
+            if known is not None:
+                known.busy -= 1
+                if scope["method"] == "DELETE":
+                    self._ended(session)
                 if _GONE in statuses or scope["method"] == "DELETE":
-                    self._forget(caller, session)
-            if scope["method"] == "DELETE":
-                self._ended(session)
+                    self._sessions.pop(session, None)
+                elif session in self._sessions:
+                    self._sessions.move_to_end(session)
 
     async def _make_room(self, scope: Scope, caller: str) -> None:
-        sessions = self._of(caller)
-        oldest = next((one for one, busy in sessions.items() if not busy), None)
+        sessions = [session for session, one in self._sessions.items() if one.caller == caller]
+        if len(sessions) < _MOST_SESSIONS:
+            return
+        oldest = next((session for session in sessions if not self._sessions[session].busy), None)
         if oldest is None:
             raise QuotaError(
                 f"you have {len(sessions)} sessions in use; one caller may have {_MOST_SESSIONS} at a time"
             )
-        self._forget(caller, oldest)
+        del self._sessions[oldest]
         self._crowded_out[oldest] = None
         if len(self._crowded_out) > _MOST_REMEMBERED:
             self._crowded_out.popitem(last=False)
@@ -324,15 +337,6 @@ class _MessageGate:
 
         await self._app(ending, empty, ignore)
         self._ended(oldest)
-
-    def _of(self, caller: str) -> OrderedDict[str, int]:
-        return self._sessions.get(caller) or OrderedDict()
-
-    def _forget(self, caller: str, session: str) -> None:
-        sessions = self._of(caller)
-        sessions.pop(session, None)
-        if not sessions:
-            self._sessions.pop(caller, None)
 
 
 def _header(scope: Scope | Message, name: bytes) -> str:

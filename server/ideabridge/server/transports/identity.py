@@ -8,6 +8,7 @@ issuer's own metadata.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,8 +79,7 @@ class IdentityProvider:
         self.settings = settings
         self._clock = clock
         self._keys: list[JSONObject] = []
-        self._fetched: float | None = None
-        self._tried: float | None = None
+        self._fetched = self._tried = -math.inf
         self._failure = ""
         self._lock = anyio.Lock()
 
@@ -137,17 +137,15 @@ class IdentityProvider:
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
         """The key with an id; without an id, the only suitable key."""
-        age = None if self._fetched is None else self._clock() - self._fetched
-        found = self._fitting(kid, algorithm)
-        if age is None or age > FRESH_SECONDS or len(found) != 1:
+        keys = self._suitable(kid, algorithm)
+        if self._clock() - self._fetched > FRESH_SECONDS or len(keys) != 1:
             await self._refresh()
-            age = None if self._fetched is None else self._clock() - self._fetched
-            found = self._fitting(kid, algorithm)
-        if age is None or age > STALE_SECONDS:
+            keys = self._suitable(kid, algorithm)
+        if self._clock() - self._fetched > STALE_SECONDS:
             raise ProviderError(f"the keys of the identity provider cannot be had: {self._failure}")
-        return found[0] if len(found) == 1 else None
+        return keys[0] if len(keys) == 1 else None
 
-    def _fitting(self, kid: str | None, algorithm: str) -> list[JSONObject]:
+    def _suitable(self, kid: str | None, algorithm: str) -> list[JSONObject]:
         kind, curve = _KINDS.get(algorithm, _KINDS.get(algorithm[:2], ("OKP", "Ed25519")))
         return [
             key
@@ -162,7 +160,7 @@ class IdentityProvider:
     async def _refresh(self) -> None:
         async with self._lock:
             now = self._clock()
-            if self._tried is not None and now - self._tried < PAUSE_SECONDS:
+            if now - self._tried < PAUSE_SECONDS:
                 return
             self._tried = now
             try:
