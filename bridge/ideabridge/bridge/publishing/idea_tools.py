@@ -1,4 +1,4 @@
-"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and what can be said of their effects now."""
+"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and their effects given the present tools."""
 
 from __future__ import annotations
 
@@ -15,20 +15,27 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
 
 
-def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool | None:
-    """The tool of a published idea; None: nothing is published to this caller under that name.
+def find_published(store: Store, ref: str, caller: str) -> Publication | None:
+    """Return what is published to a caller as NAME, NAME@VERSION, or one of these after `idea:`; None: nothing."""
+    try:
+        return store.publications.named(ref.removeprefix(IDEA), caller=caller)
+    except UnknownPublicationError:
+        return None
 
-    The version that stands now is pinned: a run that has begun keeps it, whatever is published meanwhile.
+
+def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool | None:
+    """Return the tool of a published idea, or None if nothing is published to this caller under that name.
+
+    The tool names the present version: a run that has begun keeps it, whatever is published later.
 
     Args:
         store: holds the publications.
         module: `idea:NAME` or `idea:NAME@VERSION`.
         caller: who calls it.
-        known: the tools of here and of the modules.
+        known: the tools of this process and of the modules.
     """
-    try:
-        found = store.publications.named(module.removeprefix(IDEA), caller=caller)
-    except UnknownPublicationError:
+    found = find_published(store, module, caller)
+    if found is None:
         return None
     return Tool(
         found.name,
@@ -45,14 +52,14 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
 def hints_now(
     store: Store, found: Publication, caller: str, known: Catalogue, above: frozenset[tuple[str, int]] = frozenset()
 ) -> JSONObject:
-    """The behaviour hints of a published idea, by the tools that it calls as they are now: it only reads while all of
-    them do. Of one that calls a tool that is not here, the worst is said.
+    """Return the behaviour hints of a published idea, given the present tools: it is read-only if all tools that it
+    calls are. If one of them is not here, the idea gets the most cautious hints.
 
     Args:
         store: holds the publications.
         found: the version.
         caller: who may call it.
-        known: the tools of here and of the modules, also of those that are not up.
+        known: the tools of this process and of all modules, also of those that are not up.
         above: the versions that call it.
     """
     held = found.plan or found.guide
@@ -67,24 +74,23 @@ def hints_now(
             keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
     for module, name in keys:
         if module is not None and module.startswith(IDEA):
-            try:
-                inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
-            except UnknownPublicationError:
+            inner = find_published(store, module, caller)
+            if inner is None:
                 return dict(CAUTIOUS)
             hints = hints_now(store, inner, caller, known, above | {(found.name, found.version)})
-            # A room reaches what its calls reach.
+            # A room has the effects of its calls.
             called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
             continue
         tool = known.get((module, name)) if module != ANONYMOUS else known.get((None, name)) or SOLVE
         if tool is None and not (module is None and name in defined):
             return dict(CAUTIOUS)
         if tool is not None and tool.key not in known.latent:
-            # Of a latent call only a mind is asked.
+            # A latent call only asks a mind.
             called.append(tool)
     hints = hints_of(called)
     if read_pins(held) is not None and not defined:
         return hints
-    # Of what it defines itself, and of what its calls meant before they were pinned, only the publication tells.
+    # For tools that it defines itself, and for calls without pins, only the stored hints are known.
     then = found.annotations
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
@@ -95,8 +101,8 @@ def hints_now(
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
-    """The behaviour hints of an idea that may call these tools: read-only only if all of them are. Without tools it
-    returns only what it holds, or what a mind writes.
+    """Return the behaviour hints of an idea that may call these tools: it is read-only if all of them are. An idea
+    without tools returns a stored value, or what a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -105,7 +111,7 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
         read_only = read_only and said.read_only is True
         idempotent = idempotent and said.repeatable
         destructive = destructive or (said.read_only is not True and said.destructive is not False)
-        # A tool here that says nothing is taken to stay here; a module that says nothing may reach anywhere.
+        # Without the hint, a tool of this process counts as closed, and a tool of a module as open.
         open_world = open_world or (
             said.open_world is not False if tool.module is not None else said.open_world is True
         )
@@ -120,15 +126,15 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
 def needed_modules(
     store: Store, calls: Iterable[JSON], caller: str, known: Catalogue, defined: frozenset[str] = frozenset()
 ) -> set[str | None]:
-    """The modules that must have listed their tools before it can be said what calls do, by the published ideas they
-    call too; None among them: a tool is known by no module, and may be of any.
+    """Return the modules that must have listed their tools before the effects of calls are known, including modules
+    that published ideas call. None in the result stands for a tool that no module is known to have.
 
     Args:
         store: holds the publications.
-        calls: of a plan.
+        calls: the calls of a plan.
         caller: who calls.
-        known: the tools of here and of the modules, also of those that are not up.
-        defined: names of tools that the plan defines itself.
+        known: the tools of this process and of all modules, also of those that are not up.
+        defined: the names of tools that the plan defines itself.
     """
     found: set[str | None] = set()
     seen: set[str] = set()
@@ -146,9 +152,8 @@ def needed_modules(
             found.add(module)
 
     def look_into(module: str) -> None:
-        try:
-            inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
-        except UnknownPublicationError:
+        inner = find_published(store, module, caller)
+        if inner is None:
             return
         if inner.plan is not None:
             for call in calls_in(inner.plan):
@@ -165,9 +170,9 @@ def needed_modules(
 
 
 def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, seen: set[str]) -> tuple[str, ...]:
-    """The modules that the plan of an idea calls, by the ideas it calls too; see `Tool.reaches`.
+    """Return the modules that the plan of an idea calls, directly or through other ideas; see `Tool.reaches`.
 
-    Every module where that cannot be said: a mind or a room chooses the calls, or a tool is not there now.
+    The result is `EVERY_MODULE` if they are unknown: a mind or a room chooses the calls, or a tool is not here.
     """
     if found.answer == "recorded":
         return ()
@@ -181,9 +186,8 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, se
             if module in seen:
                 continue
             seen.add(module)
-            try:
-                inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
-            except UnknownPublicationError:
+            inner = find_published(store, module, caller)
+            if inner is None:
                 return (EVERY_MODULE,)
             reached.update(dict.fromkeys(_reaches(store, inner, caller, known, seen)))
         else:

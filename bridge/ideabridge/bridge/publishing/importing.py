@@ -13,15 +13,16 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan, read_published
+from ideabridge.bridge.publishing.idea_tools import find_published
 from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
 from ideabridge.bridge.runs.starts import start_solve
-from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document
 from ideabridge.bridge.store.shapes import Need
 from ideabridge.bridge.store.store import CAUTIOUS, Store
+from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -31,12 +32,12 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Annotations, Tool
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         idea_id: the saved idea.
-        publication: the new version of a name, where it was published too.
-        before: what the name stood for until then; None: it was free.
+        publication: the new version of a name, if the idea was published.
+        before: the previous version of that name; None: the name was free.
     """
 
     idea_id: str
@@ -45,9 +46,7 @@ class ImportResult:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """The plan a document would be answered by, with the input it was recorded with; None: by none, whatever plan
-    stands in it.
-    """
+    """Return the plan that would answer calls of a document's idea, with its recorded input; None: no plan would."""
     told = document.publication_members()
     plan: JSON = told["plan"]
     recorded: JSON = told["recorded"]
@@ -59,7 +58,7 @@ def offered_plan(document: Document) -> Plan | None:
 
 
 def known_calls(plan: Plan, catalogue: Catalogue) -> bool:
-    """Whether every call of a plan has a tool here."""
+    """Return whether every call of a plan has a tool here."""
     return all(isinstance(call, dict) and catalogue.look_up(call) is not None for call in plan.calls)
 
 
@@ -70,11 +69,10 @@ def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
 
 
 def check_guide(store: Store, document: Document) -> None:
-    """Check what a document says a fresh run begins with (`Publication.guide`), as far as it can be without its tools:
-    those may come.
+    """Check the guide of a document (`Publication.guide`). Its tools are not checked, because they may come later.
 
     Raises:
-        PublicationError: no run could begin with it, or it would call itself; the message says where.
+        PublicationError: no run could begin with it, or it would call itself; the message names the place.
     """
     told = document.publication_members()
     recorded: JSON = told["recorded"]
@@ -131,19 +129,19 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 
 
 def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -> JSONObject:
-    """What can be said of a plan by the tools there are here; of one that calls an unknown tool the worst, for that
-    tool may come.
+    """Return the behaviour hints of a plan, given the tools that are here. If it calls an unknown tool, which may come
+    later, the hints are the most cautious ones.
 
     Args:
-        plan: None: it has none, so that nothing is known.
-        here: the tools here, and those of the rooms it names.
-        offered: these, and the tools it defines itself: what it says of those that run is not believed.
+        plan: the plan; None: the idea has no plan, so its effects are unknown.
+        here: the tools that are here, and those of the rooms that it names.
+        offered: the same, and the tools that the plan defines itself. Its hints for tools that run are ignored.
     """
     said: list[Annotations] = []
     for call in plan.calls if plan is not None else [None]:
         own = offered.look_up(call) if isinstance(call, dict) else None
         if own is not None and own.key in offered.latent:
-            # Only a mind is asked.
+            # A latent call only asks a mind.
             continue
         tool = here.look_up(call) if isinstance(call, dict) else None
         if tool is None:
@@ -197,10 +195,6 @@ def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterab
 
 def _exists(module: str, store: Store, modules: Modules) -> bool:
     """Return whether a module is configured, or an idea of this name is published."""
-    if not module.startswith(IDEA):
-        return module == ANONYMOUS or module in modules
-    try:
-        store.publications.named(module.removeprefix(IDEA))
-    except UnknownPublicationError:
-        return False
-    return True
+    if module.startswith(IDEA):
+        return find_published(store, module, LOCAL) is not None
+    return module == ANONYMOUS or module in modules

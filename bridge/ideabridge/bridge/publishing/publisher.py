@@ -41,7 +41,7 @@ from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan, PlanLike
-from ideabridge.bridge.publishing.idea_tools import hints_of, needed_modules
+from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
     ImportResult,
     check_guide,
@@ -69,7 +69,7 @@ from ideabridge.bridge.runs.pins import (
 from ideabridge.bridge.runs.replay import Ways, asking_calls, next_version, plan_of, without_cycles
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.store.errors import PublicationNameError, UnknownPublicationError
+from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
@@ -128,14 +128,14 @@ class PlanRunner(Protocol):
 
 
 class Publisher:
-    """Makes tools of ideas, and checks whether what is published still holds.
+    """Publishes and imports ideas, and checks what is published. `Bridge` documents its methods.
 
     Args:
-        bridge: runs plans, and repeats what the store could not write.
+        bridge: runs plans, and repeats writes that the store refuses.
         store: holds the ideas and the publications.
-        offer: the tools there are now.
-        modules: whose tools published plans call.
-        configuration: of the bridge.
+        offer: the present tools.
+        modules: the modules whose tools published plans call.
+        configuration: the configuration of the bridge.
         screen: refuses secrets.
     """
 
@@ -173,14 +173,13 @@ class Publisher:
             self._screen.check(document)
         if not publish:
             return ImportResult(await self._bridge.patiently(lambda: self._store.import_idea(document, checks=checks)))
-        told = read.publication_members()
-        name = str(told["name"])
+        name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
         plan = offered_plan(read)
         check_guide(self._store, read)
         if plan is not None:
             await self._expect_listed(plan.calls, _defined_by(plan), caller)
-            # Somebody may have taken it meanwhile.
+            # Another caller may have taken the name in the meantime.
             self.check_free(name, caller=caller)
         here = offered = self._offer.catalogue
         if plan is not None:
@@ -199,10 +198,7 @@ class Publisher:
 
         def keep() -> tuple[Publication | None, str, Publication]:
             with self._store.transaction():
-                try:
-                    before = self._store.publications.get(name, caller=caller)
-                except UnknownPublicationError:
-                    before = None
+                before = find_published(self._store, name, caller)
                 idea_id = self._store.import_idea(
                     document, with_publication=True, owner=owner, annotations=annotations, checks=checks
                 )
@@ -210,12 +206,12 @@ class Publisher:
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
                     lines = differences(before, after)
                     if lines:
-                        # Nothing of the document is kept.
+                        # The transaction is rolled back, so nothing of the document is stored.
                         raise NameInUseError(f"{name}@{before.version}", lines)
                 return before, idea_id, after
 
         before, idea_id, after = await self._bridge.patiently(keep)
-        # A document that says which tools it means goes on meaning them; of another, those that are here are meant.
+        # A document with pins keeps them. Without pins, its calls mean the tools that are here.
         return ImportResult(idea_id, await self._ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
@@ -226,25 +222,21 @@ class Publisher:
         tools = [tool for tool in self._offer.known if tool.module is None or not tool.module.startswith("idea:")]
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
             raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")
-        try:
-            self._store.publications.get(name, caller=caller)
-        except UnknownPublicationError:
-            pass
-        else:
+        if find_published(self._store, name, caller) is not None:
             return
         if any(name == safe_name(module) for module in self._configuration.modules):
             raise PublicationError(f"name: {name!r} is a module here; choose another")
         for tool in tools:
             if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
                 raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
-        # Hosts were told it, also where the module lists it no more.
+        # Hosts know this name, even if the module no longer lists the tool.
         module, tool = self._store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self._configuration.modules:
             raise PublicationError(f"name: {name!r} is the name of {module}.{tool} for hosts; choose another")
 
     @property
     def _scope(self) -> str:
-        """Where names of exposed tools count: stores are shared by projects."""
+        """The project within which names of exposed tools are unique: projects can share a store."""
         return str(self._configuration.folder.absolute())
 
     async def publish(
@@ -341,10 +333,10 @@ class Publisher:
         return _Lifted(draft, catalogue) if difference is None else difference
 
     async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
-        """Wait until the modules have listed their tools that calls need; see `needed_modules`.
+        """Wait until the modules that calls need have listed their tools; see `needed_modules`.
 
         Raises:
-            ModulesAwayError: one has not.
+            ModulesAwayError: a module has not listed its tools.
         """
         calls = list(calls)
 
@@ -352,7 +344,7 @@ class Publisher:
             needed = needed_modules(self._store, calls, caller, self._offer.known_catalogue, defined)
             return await self._offer.listed(needed)
 
-        # Looked at again: which module has a tool may be known only once it has listed it.
+        # Twice, because a module may turn out to be needed only when another has listed its tools.
         if await unlisted() and (away := await unlisted()):
             shown = "; ".join(one.error or f"module {one.name!r} is {one.state}" for one in away)
             raise ModulesAwayError(
@@ -366,7 +358,7 @@ class Publisher:
             raise PublicationError("to: here only admins publish to others; leave `to` out, or say me")
         return audience
 
-    # -- looking after them ------------------------------------------------------------------------------------
+    # -- verifying ---------------------------------------------------------------------------------------------
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
@@ -383,40 +375,28 @@ class Publisher:
         status = await run.wait()
         different = drift_of(run, output)
         if status != "done":
-            run.cancel("it was only to be compared")
+            run.cancel("it was only run for a comparison")
         return None, different
 
     async def verify(
         self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
     ) -> list[Verdict]:
         """See `Bridge.verify`."""
-        wanted = list(names)
-        found = (
-            [self._store.publications.named(name, caller=caller) for name in wanted]
-            if wanted
-            else self._published(caller)
-        )
+        found = [self._store.publications.named(name, caller=caller) for name in names] or self._published(caller)
         verdicts: list[Verdict] = []
         for before in found:
-            with suppress(ModulesAwayError):  # the verdict says so
+            with suppress(ModulesAwayError):  # the verdict reports it
                 await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
                 await self._expect_listed(calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller)
             publication = await self._ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
-            given = recorded.get("input")
-            plan = None
-            if publication.plan is not None:
-                plan = plan_of(publication, given if isinstance(given, dict) else {})
-            solved = None if publication.guide is None else Plan(calls=calls_in(publication.guide.get("plan")))
-            looked = plan or solved
-            tools = self._offer.catalogue if looked is None else self._offer.of_plan(looked, caller)
-            checked = self._ways.check_pins(
-                publication.plan or publication.guide, [] if looked is None else looked.calls, tools
-            )
+            plan = _plan_of(publication, recorded.get("input"))
+            tools = self._offer.of_plan(plan, caller)
+            checked = self._ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             verdict = verify_offline(publication, self._store, checked)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
-            if plan is not None and live and not verdict.faults:
+            if publication.plan is not None and live and not verdict.faults:
                 why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)
                 verdict.faults += [] if different is None else [different]
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
@@ -432,10 +412,8 @@ class Publisher:
         for live in self._published(None):
             for before in self._store.publications.versions(live.name):
                 one = await self._ways.pinned(before, before.owner or LOCAL)
-                looked = (
-                    plan_of(one, {}) if one.plan is not None else Plan(calls=calls_in((one.guide or {}).get("plan")))
-                )
-                found += changed_in(one, module, self._offer.of_plan(looked, one.owner or LOCAL), definition)
+                tools = self._offer.of_plan(_plan_of(one, {}), one.owner or LOCAL)
+                found += changed_in(one, module, tools, definition)
         return found
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
@@ -470,12 +448,19 @@ def _defined_by(plan: Plan) -> frozenset[str]:
     return frozenset(str(tool.get("name")) for tool in plan.tools)
 
 
+def _plan_of(publication: Publication, given: JSON) -> Plan:
+    """Return the plan of a publication with an input, or else the calls of its guide."""
+    if publication.plan is not None:
+        return plan_of(publication, given if isinstance(given, dict) else {})
+    return Plan(calls=calls_in((publication.guide or {}).get("plan")))
+
+
 _RECORDED: Final = "Gives the answer recorded for its one input; nothing runs."
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What becomes of an idea: the way it answers, what the description says of it, and what is kept for it."""
+    """How a publication answers, the sentences that its description says about this, and what is stored for it."""
 
     answer: Answer
     sentences: str
@@ -486,7 +471,7 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """A plan with every choice applied, and the tools that its calls mean."""
+    """A plan with every choice applied, and the tools that it calls."""
 
     draft: PlanDraft
     catalogue: Catalogue
@@ -498,7 +483,7 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
     asking = asking_calls(store, catalogue, draft.calls)
     plan = _with_decisions(draft, confirmed, by)
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
-    # Of a latent call only a mind is asked.
+    # A latent call only asks a mind.
     called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
     return _Made(
         "auto" if answer == "auto" else "plan",
@@ -510,7 +495,7 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
 
 def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     machine = function.run.machine
-    # Clean rooms have no other tools than the run itself.
+    # Clean rooms have the same tools as the run itself.
     offered = [one for one in machine.catalogue.tools if one.key not in machine.catalogue.latent]
     offered = [one for one in offered if one.module != ANONYMOUS]
     hints = hints_of(offered)
@@ -524,8 +509,8 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
 
 
 def _description_of(function: Function, name: str) -> str:
-    """What a run did, in one sentence for models: its task in the words of whoever set it, or else the tools that it
-    called and the members of its output.
+    """Describe a run in one sentence for models: by its task, or else by the tools that it called and the members of
+    its output.
     """
     meta = function.stored.meta
     tools = list(meta.tools)
@@ -544,7 +529,7 @@ def _first(names: list[str]) -> str:
 
 
 def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:
-    """Its plan as far as it can be lifted, whatever is still asked; None: it cannot be at all."""
+    """Return the plan of a function as far as it can be lifted without further decisions; None: it cannot be lifted."""
     try:
         return apply_choices(lift_function(function, store, caller, choices.runs), choices).plan()
     except PublicationError:
@@ -552,10 +537,10 @@ def _shape(function: Function, store: Store, caller: str, choices: Choices) -> J
 
 
 def _confirmations(draft: PlanDraft) -> list[str]:
-    """The runs with other input that the plan reproduces.
+    """Return the runs with other input that the plan reproduces.
 
     Raises:
-        PublicationError: there is one that it does not reproduce.
+        UndecidedError: there is a run that it does not reproduce.
     """
     agree, differ = draft.confirmations()
     if differ and (draft.choices.runs is not None or not draft.choices.accepts("course")):
@@ -571,7 +556,7 @@ def _confirmations(draft: PlanDraft) -> list[str]:
 
 
 def _sentences(draft: PlanDraft, confirmed: list[str], asking: list[int]) -> str:
-    """What the description says of how it answers."""
+    """Describe how the plan answers, for the description of the tool."""
     asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in asking)
     model = f"a model is asked for {asked} alone" if asked else "no model is asked"
     told = f"Replays a saved plan with your input; {model}."
@@ -586,7 +571,7 @@ def _tool(call: JSON) -> str:
 
 
 def _with_decisions(draft: PlanDraft, confirmed: list[str], by: Decider) -> JSONObject:
-    """The plan as it is kept: with what was draft, by whom or what, and how far it was checked."""
+    """Return the plan as it is stored: with the run, the decisions, who made them, and how far it was checked."""
     accepted: list[JSON] = [one.text for one in asks_of(draft)]
     lifting: JSONObject = {
         "run": draft.lifted.run,
@@ -603,14 +588,14 @@ def _with_decisions(draft: PlanDraft, confirmed: list[str], by: Decider) -> JSON
 
 
 def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: Store, name: str) -> JSONObject | str:
-    """What a fresh run begins with, as a publication holds it (see `Publication.guide`), or why there can be none.
+    """Return the guide of a publication (see `Publication.guide`), or the reason why a new run cannot have one.
 
     Args:
         function: the idea as its run made it.
-        lifted: its plan as far as it could be lifted: references stand in place of literals.
-        task: what to do, where the run was a plan, which nobody asked for in words.
-        store: holds what else is published.
-        name: what it is to be called.
+        lifted: its plan as far as it could be lifted, with references in place of literals.
+        task: the task, in words, if the run was a plan, which has none.
+        store: holds the other publications.
+        name: the name to publish under.
     """
     machine = function.run.machine
     if not machine.has_output:
@@ -621,7 +606,7 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # It is guided by its own plan, and a call of it is not planned with a person.
+            # The guide has its own plan, and nobody reviews a plan when the tool is called.
             continue
         if message.type == "tool" and isinstance(message.value, dict):
             defined.add(message.value.get("name"))

@@ -22,12 +22,12 @@ from ideabridge.tools.errors import IdeabridgeError
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found about one version of a name.
+    """The result of the check of one publication.
 
     Attributes:
-        name, version, answer: of the publication.
-        faults: what no longer holds, a sentence each; empty: it holds.
-        notes: what was looked at, and what was not.
+        name, version, answer: those of the publication.
+        faults: one sentence for each problem; empty: it still works.
+        notes: what was checked, and what was not.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> JSONObject:
-        """As the command line tells it."""
+        """The form that the command line prints."""
         faults, notes = list[JSON](self.faults), list[JSON](self.notes)
         return {
             "name": self.name,
@@ -50,13 +50,13 @@ class Verdict:
 
 
 def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
-    """What can be told without running anything: tools gone or changed, and whether the plan still does what its run
-    did.
+    """Check a publication without running anything: whether tools are gone or changed, and whether the plan still does
+    what its run did.
 
     Args:
-        publication: what is published.
-        store: holds its run.
-        checked: how the tools that it calls are now.
+        publication: the publication, whose run is in the store.
+        store: holds the run.
+        checked: the state of the tools that it calls.
     """
     verdict = Verdict(publication.name, publication.version, publication.answer)
     verdict.faults += checked.faults
@@ -71,23 +71,23 @@ def verify_offline(publication: Publication, store: Store, checked: PinCheck) ->
     try:
         difference = None if verdict.faults else _again(publication, plan, store).difference()
     except IdeabridgeError as error:
-        verdict.notes.append(f"its run cannot be looked at: {error}")
+        verdict.notes.append(f"its run cannot be read: {error}")
     else:
         verdict.faults += [] if difference is None else [f"not self-consistent any more: {difference}"]
     return verdict
 
 
 def _again(publication: Publication, plan: JSONObject, store: Store) -> PlanDraft:
-    """The published plan beside the run it was lifted from.
+    """Lift the run of a publication again, and combine it with the published plan.
 
     Raises:
-        PublicationError, UnknownRunError: that run is not in this store.
+        PublicationError, UnknownRunError: the run is not in this store.
     """
     lifting = plan.get("lifting")
     run = lifting.get("run") if isinstance(lifting, dict) else None
     runs = [str(run)] if run else store.ideas.runs_of(publication.idea_id)
-    found = next((one for one in runs if (record := store.runs.get(one)) is not None and record.status == "done"), None)
-    record = store.runs.get(found) if found is not None else None
+    records = (store.runs.get(one) for one in runs)
+    record = next((record for record in records if record is not None and record.status == "done"), None)
     if record is None:
         raise PublicationError("it is not in this store")
     lifted = lift_function(read_function(store, record.id, record.caller), store, record.caller, ())
@@ -96,7 +96,7 @@ def _again(publication: Publication, plan: JSONObject, store: Store) -> PlanDraf
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
-    """Why a plan is not run only to compare what it gives; None: it may be."""
+    """Return why a plan must not be run only to compare its output; None: it may run."""
     for place, call in enumerate(calls):
         tool = tools.look_up(call) if isinstance(call, dict) else None
         if tool is None or not isinstance(call, dict):
@@ -110,7 +110,7 @@ def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool)
 
 
 def drift(run: Run, output: JSON) -> str | None:
-    """What is different from the recorded output in a run of the same input; None: nothing."""
+    """Compare a run with the recorded output for the same input; None: they are equal."""
     if run.status != "done":
         return f"it gave no output: its run {run.id} is {run.status}"
     if run.errors():
