@@ -1,11 +1,11 @@
 """Trust: which project files a person has trusted, by their content.
 
 A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it is used only after a
-person has trusted exactly this content. `trust.json` in the user's configuration folder keeps what was trusted: for
+person has trusted exactly this content. `trust.json` in the user's configuration folder stores what is trusted: for
 each project file the SHA-256 of the file and of every file that it names, and the environment variables it may name.
 
-The shell's completion asks at each press of a key, so this module imports little: the standard library,
-platformdirs, and the two modules below.
+The completion of the shell reads trust at each key, so this module imports only the standard library, platformdirs, and
+two small modules.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of one project file, and of `trust.json` four times as many."""
+"""The size limit of a project file; that of `trust.json` is four times as large."""
 
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""Words, each in each folder it may be relative to: so many are looked for."""
+"""How many paths that may name files are looked up: each word in each folder that it may be relative to."""
 
 HARMLESS: Final = frozenset(
     {
@@ -51,35 +51,35 @@ HARMLESS: Final = frozenset(
         *("APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "WINDIR"),
     }
 )
-"""Variables that hold no secret: a project file may name them without being allowed to."""
+"""Variables without secrets. A project file may name them without permission."""
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
-"""What stands between names of files within a word: in a line for a shell, in a list of folders, in an address."""
+"""Separates names of files within a word: in a shell command, in a list of folders, in an address."""
 
 _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
-"""Python's option for a module, alone or behind other letters, with the name or before it."""
+"""Python's option `-m`, alone or after other letters, with or without the module's name in the same word."""
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
-"""What Python and Node start where a word names a folder."""
+"""The files that Python and Node start in a folder."""
 
 _KEPT: Final = (".git", ".hg", ".jj", ".svn")
-"""What a working copy has at its top."""
+"""The folders that mark the root of a working copy."""
 
 _GONE: Final = "gone"
 _UNREADABLE: Final = "unreadable"
 
 
 class TrustError(IdeabridgeError):
-    """A file that cannot be trusted as it is, or trust that cannot be kept. The message says why."""
+    """A file cannot be trusted as it is, or trust cannot be stored. The message says why."""
 
 
 # -- reading files ----------------------------------------------------------------------------------------------------
 
 
 def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """The bytes of a file that nobody else may have written.
+    """Read a file that no other user can have written.
 
     Raises:
         TrustError: others may write it, its owner is neither the user nor root, or it is larger than `max_bytes`.
@@ -119,12 +119,12 @@ def write_own(path: Path, text: str, mode: int = 0o600) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
-    """A file, open, and what the system says of exactly this one.
+    """Open a file, and return it with its status.
 
     Raises:
         OSError: it cannot be opened, or is a folder.
     """
-    # A pipe that nobody writes to must not hold us; one that somebody writes to (`<(...)`) is read to its end.
+    # Opening a pipe that has no writer must not block; a pipe with a writer (`<(...)`) is read to its end.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
         about = os.fstat(descriptor)
@@ -139,7 +139,7 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Why others could have written a file; None: they could not, or the system has no such modes."""
+    """Return how another user could have written a file; None: not at all, or the system has no such modes."""
     if sys.platform == "win32":
         return None
     if about.st_mode & stat.S_IWOTH:
@@ -154,13 +154,13 @@ def _unsafe(about: os.stat_result, path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """A project file as it is now: its bytes, and the digests of the files it names.
+    """The present content of a project file, and the digests of the files that it names.
 
     Attributes:
-        file: where it is, absolute.
-        data: its bytes. Whatever is read from it is parsed from these.
-        digests: SHA-256 in hex by path, of itself and of every file it names: below its folder as a relative path with
-            `/`, elsewhere (tool files only) as an absolute one.
+        file: the absolute path.
+        data: the bytes, from which everything is parsed.
+        digests: the SHA-256, in hex, of the file and of every file that it names, by path: relative with `/` for files
+            in its folder, absolute for others (only tool files).
     """
 
     file: Path
@@ -169,30 +169,33 @@ class ProjectFile:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over all digests, in hex: what a person trusts."""
+        """The SHA-256 over all digests, in hex. A person trusts this."""
         return hashlib.sha256(json.dumps(sorted(self.digests.items())).encode()).hexdigest()
 
     def digest_of(self, path: str) -> str:
-        """The digest of a tool file that it names; "": there was none when the project file was read."""
-        return self.digests.get(_told(Path(path), self.file.parent), "")
+        """Return the digest of a tool file; "" if the file did not exist when the project file was read."""
+        return self.digests.get(_shown(Path(path), self.file.parent), "")
 
 
 def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
-    """A project file with the digests of what it names.
+    """Compute the digests of a project file and of the files that it names.
 
-    Named is every file in `tools`, wherever it is; and every file inside the folder that stands in a server's
-    `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a line for a shell) or `env`, relative to the folder
-    or to the server's `cwd`; what Python and Node start in a folder that is named so; and what `command` and MODULE
-    stand for in the server's own PATH and PYTHONPATH. Of a link the content of its target counts. What these files load
-    is not covered.
+    These are all files in `tools`, in any folder, and the following ones inside the project's folder:
+
+    - files in a server's `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a shell command) or `env`,
+      relative to the folder or to the server's `cwd`;
+    - the files that Python and Node start in a folder that is named there;
+    - the files that `command` and MODULE mean in the server's own PATH and PYTHONPATH.
+
+    The digest of a link is that of its target. Files that these files load are not covered.
 
     Args:
-        file: where it is.
+        file: the path of the project file.
         data: its bytes.
         content: the same, decoded.
 
     Raises:
-        TrustError: it names more files, or files of more bytes, than are looked at.
+        TrustError: it names too many files, or files with too many bytes.
     """
     folder = file.parent
     digests = {file.name: hashlib.sha256(data).hexdigest()}
@@ -201,14 +204,14 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     for number, (path, anywhere) in enumerate(_named(content, folder)):
         if number > MAX_NAMES:
             raise TrustError(f"{file}: has more than {MAX_NAMES:,} words that may name files; nobody can look at these")
-        # Most words are no files, and that takes the least time to see.
+        # Most words are not files, so the cheapest test comes first.
         if path in seen or not os.path.lexists(path) or not (anywhere or _is_inside(path, folder)):
             continue
         seen.add(path)
         found = _digest(path, left)
         if found is None:
             continue
-        digests[_told(path, folder)], size = found
+        digests[_shown(path, folder)], size = found
         left -= size
         if left < 0 or len(digests) > MAX_NAMED_FILES:
             raise TrustError(
@@ -219,7 +222,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 
 
 def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Every path that the content may name, and whether it counts outside the folder too."""
+    """Yield every path that the content may name, and whether it also counts outside the folder."""
     members: JSONObject = content if isinstance(content, dict) else {}
     for text in _texts(members.get("tools")):
         yield folder / os.path.expanduser(text), True  # noqa: PTH111 - Path.expanduser raises where there is no home
@@ -239,7 +242,7 @@ def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
                 for at in (".", *_listed(environment, "PYTHONPATH")):
                     found += [f"{at}/{inner}.py", f"{at}/{inner}/__main__.py", f"{at}/{inner}/__init__.py"]
         for word in (*commands, *arguments):
-            # `-r./FILE`; and what stands for a file to Python and Node.
+            # `-r./FILE`, and other names by which Python and Node find files.
             found += [word, word[2:], f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
         for word in (*commands, *arguments, *_texts(list(environment.values()))):
             found += [word, word.partition("=")[2], *_BETWEEN.split(word)]
@@ -250,12 +253,12 @@ def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _listed(environment: JSONObject, name: str) -> list[str]:
-    """The folders in a variable that an entry sets, such as PATH."""
+    """Return the folders in a variable that an entry sets, such as PATH."""
     return [folder or "." for text in _texts([environment.get(name)]) for folder in text.split(os.pathsep)]
 
 
 def _texts(value: JSON) -> list[str]:
-    """The texts of a list that a path can have."""
+    """Return the texts in a list that can be paths."""
     found: list[str] = []
     for one in value if isinstance(value, list) else []:
         try:
@@ -267,7 +270,7 @@ def _texts(value: JSON) -> list[str]:
 
 
 def _filled(text: str) -> str:
-    """A path with the harmless variables and `~` filled in, as starting the server fills them in; `$${` is `${`."""
+    """Fill in the harmless variables and `~` of a path, as the start of a server does. `$${` stands for `${`."""
 
     def value(match: re.Match[str]) -> str:
         if match.group().startswith("$$"):
@@ -279,19 +282,19 @@ def _filled(text: str) -> str:
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
-    """Whether a path, or what it leads to, is below a folder."""
+    """Return whether a path, or the target that it links to, is inside a folder."""
     if Path(os.path.normpath(path)).is_relative_to(folder):
         return True
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
 
 
-def _told(path: Path, folder: Path) -> str:
-    # `..` stays as it is: behind a link it leads elsewhere than the text says.
+def _shown(path: Path, folder: Path) -> str:
+    # `..` is kept: after a link it does not lead where the text suggests.
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
-    """(SHA-256 in hex, bytes) of a file; None: there is no file."""
+    """Return the SHA-256, in hex, and the size of a file; None: it does not exist."""
     try:
         with _opened(path) as (file, about):
             if not stat.S_ISREG(about.st_mode):
@@ -310,12 +313,12 @@ def _digest(path: Path, most: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """What a person has trusted.
+    """What a person has trusted of one project file.
 
     Attributes:
-        digests: as in `ProjectFile`; empty: only variables were allowed.
+        digests: as in `ProjectFile`; empty: the person allowed only variables.
         variables: the environment variables that the file may name.
-        at: when, in seconds since 1970.
+        at: the time, in seconds since 1970.
     """
 
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -324,12 +327,12 @@ class Trusted:
 
 
 def trust_path() -> Path:
-    """Where it is kept what was trusted."""
+    """Return the path of `trust.json`."""
     return platformdirs.user_config_path("ideabridge") / "trust.json"
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """(what was trusted, by the path of the project file; what is wrong with `trust.json`: then nothing is trusted)."""
+    """Return what is trusted, by the path of the project file, and the problem of `trust.json` if it cannot be used."""
     path = trust_path()
     try:
         data = read_own(path, 4 * MAX_FILE_BYTES)
@@ -354,14 +357,14 @@ def _from_json(value: Any) -> Trusted:
 
 
 def _key(file: Path) -> str:
-    """By the folder with its links resolved, and the name of the file in it: a link there is content."""
+    """Return the path with the links of its folder resolved. If the file itself is a link, the link is kept."""
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
 
 def is_project_file(file: Path, folder: Path) -> bool:
-    """Whether a configuration file belongs to a project folder: it, or what it leads to, is inside.
+    """Return whether a configuration file, or the target that it links to, is inside a project folder.
 
-    A folder that holds the home folder is no project; the user's own configuration folder belongs to the user.
+    A folder that contains the home folder is not a project, and the user's configuration folder is not part of one.
     """
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
     if Path(home).is_relative_to(os.path.realpath(folder)):
@@ -370,19 +373,19 @@ def is_project_file(file: Path, folder: Path) -> bool:
 
 
 def repository_of(folder: Path) -> Path | None:
-    """The working copy that a folder is in; None: it is in none."""
+    """Return the root of the working copy that contains a folder, or None."""
     real = Path(os.path.realpath(folder))
     return next((one for one in (real, *real.parents) if any(os.path.lexists(one / kept) for kept in _KEPT)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectTrust:
-    """How a project file stands.
+    """Whether a project file is trusted.
 
     Attributes:
-        found: the file as it is now.
-        before: what was trusted of it; None: nothing.
-        problem: what is wrong with `trust.json`; None: nothing.
+        found: the present content of the file.
+        before: what a person has trusted of it; None: nothing.
+        problem: the problem of `trust.json`, or None.
     """
 
     found: ProjectFile
@@ -391,7 +394,7 @@ class ProjectTrust:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether exactly this content was trusted."""
+        """True if a person has trusted exactly this content."""
         return self.before is not None and dict(self.before.digests) == dict(self.found.digests)
 
     @property
@@ -401,7 +404,7 @@ class ProjectTrust:
 
     @property
     def changed(self) -> list[tuple[str, str]]:
-        """(path, `changed`, `new` or `gone`) of each file that differs from what was trusted."""
+        """Each file that differs from what was trusted, as (path, `changed`, `new` or `gone`)."""
         before = dict(self.before.digests) if self.before is not None else dict[str, str]()
         if not before:
             return []
@@ -415,13 +418,13 @@ class ProjectTrust:
 
 
 def project_trust(found: ProjectFile) -> ProjectTrust:
-    """How a project file stands."""
+    """Look up whether a project file is trusted."""
     trusted, problem = read_trusted()
     return ProjectTrust(found, trusted.get(_key(found.file)), problem)
 
 
 def is_trusted(file: Path) -> bool:
-    """Whether a person has trusted exactly what a project file holds now.
+    """Return whether a person has trusted exactly the present content of a project file.
 
     Raises:
         TrustError, OSError: as `look_at`.
@@ -430,13 +433,13 @@ def is_trusted(file: Path) -> bool:
 
 
 def was_trusted(file: Path) -> bool:
-    """Whether a person has trusted a project file once: where not, what it names need not be read."""
+    """Return whether a person has ever trusted a project file. If not, the files that it names need not be read."""
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Whether we may trust a project file after we have changed it: it is trusted as it is now, or does not exist."""
+    """Return whether a program may trust a project file after changing it: it is trusted now, or does not exist."""
     try:
         return not os.path.lexists(file) or is_trusted(file)
     except (TrustError, OSError):
@@ -444,10 +447,10 @@ def may_be_trusted(file: Path) -> bool:
 
 
 def look_at(file: Path) -> ProjectFile:
-    """A project file as it is now. Its content is not checked.
+    """Read a project file. Its content is not checked.
 
     Raises:
-        TrustError: it is no JSON, or see `read_own` and `project_file`.
+        TrustError: it is not JSON, or see `read_own` and `project_file`.
         OSError: it cannot be read.
     """
     data = read_own(file)
@@ -459,19 +462,19 @@ def look_at(file: Path) -> ProjectFile:
 
 
 def keep_trusted(found: ProjectFile) -> None:
-    """Keep that a person trusts exactly this content. The variables that the file may name stay.
+    """Store that a person trusts exactly this content. The variables that the file may name stay the same.
 
     Raises:
-        TrustError: it cannot be kept.
+        TrustError: it cannot be stored.
     """
     _change(found.file, lambda one: Trusted(found.digests, one.variables if one else frozenset(), time.time()))
 
 
 def trust_file(file: Path) -> None:
-    """Trust a project file as it is now: for programs that wrote it themselves.
+    """Trust the present content of a project file, for programs that wrote it themselves.
 
     Raises:
-        TrustError: it is no JSON, others may write it, or trust cannot be kept.
+        TrustError: it is not JSON, others may write it, or trust cannot be stored.
         OSError: it cannot be read.
     """
     keep_trusted(look_at(file.absolute()))
@@ -481,7 +484,7 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
     """Let a project file name environment variables.
 
     Raises:
-        TrustError: a name that is none, or it cannot be kept.
+        TrustError: a name is not that of a variable, or the permission cannot be stored.
     """
     for name in sorted(names):
         if not _NAME.fullmatch(name):
@@ -491,10 +494,10 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
 
 
 def forget(file: Path) -> bool:
-    """Trust a project file no more, and take back its variables. Returns whether there was anything to take back.
+    """Withdraw the trust in a project file and in its variables. Return whether there was any.
 
     Raises:
-        TrustError: it cannot be kept.
+        TrustError: it cannot be stored.
     """
     return _change(file, lambda one: None)
 
@@ -528,7 +531,7 @@ def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Alone among all processes that change what is trusted."""
+    """Hold the lock of the processes that change what is trusted."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform == "win32":
@@ -544,7 +547,7 @@ def _locked(path: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- variables and messages -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,7 +556,7 @@ class Variables:
 
     Attributes:
         file: the project file.
-        names: those a person allowed.
+        names: the variables that a person has allowed.
     """
 
     file: Path
@@ -563,19 +566,19 @@ class Variables:
         return name in HARMLESS or name in self.names
 
     def refusal(self, name: str) -> str:
-        """Why a variable is not filled in, and the command that allows it."""
+        """Say why a variable is not filled in, and which command allows it."""
         return (
             f"the variable {name} is not allowed in {self.file}; to allow it: {trust_command(self.file, '--env', name)}"
         )
 
 
 def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
-    """The command that trusts a project file, as it is typed in the current folder.
+    """Return the command that trusts a project file, as it is typed in the current folder.
 
     Args:
         file: the project file.
         words: options of the command.
-        anywhere: name the folder also where it is the current one.
+        anywhere: always name the folder, even if it is the current one.
     """
     found = ["ideabridge", "trust", *words]
     if file.name != FILE_NAME:
@@ -586,13 +589,13 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word for a shell, in one line and without hidden characters; bash and zsh read the escapes as what they are."""
+    """Quote a word for a shell, in one line and without hidden characters. bash and zsh read the escapes."""
     if visible(word) == word:
         return shlex.quote(word)
     found = list[str]()
     for one in word:
         code = ord(one)
-        if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
             found.append(f"\\x{code - 0xDC00:02x}")
         elif visible(one) != one:
             found.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
@@ -607,8 +610,8 @@ class Untrusted:
 
     Attributes:
         file: the project file.
-        changed: the files that differ from what was trusted, by path; empty: nothing was trusted.
-        problem: what is wrong with `trust.json`; None: nothing.
+        changed: the paths of the files that differ from what was trusted; empty: nothing was trusted.
+        problem: the problem of `trust.json`, or None.
     """
 
     file: Path
@@ -616,24 +619,24 @@ class Untrusted:
     problem: str | None = None
 
     def told(self, *, anywhere: bool = True) -> str:
-        """For a person at the command line: why it is not used, and the exact command that trusts it.
+        """Tell a person at the command line why the file is not used, and which command trusts it.
 
         Args:
-            anywhere: whether it may be read in another folder than the current one, as in a host's log.
+            anywhere: the text may be read in another folder, for example in a host's log.
         """
         why = "nobody has trusted it"
         if self.changed:
             more = f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else ""
-            # What files are called is not ours: no name begins a line of its own.
+            # Files may have any name: `visible` removes line ends, so a name cannot look like a line of ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
         problem = f"{self.problem}\n" if self.problem else ""
         command = trust_command(self.file, anywhere=anywhere)
         return f"{problem}{visible(str(self.file))} is not used: {why}. To look at it and trust it: {command}"
 
     def told_to_hosts(self) -> str:
-        """For a model: what is missing, and what the user can do. Nothing of the file stands in it."""
+        """Tell a model what is missing, and what the user can do. The text contains nothing from the file."""
         command = trust_command(self.file, anywhere=True)
-        # A command that is cut would name another folder.
+        # A truncated command would name another folder.
         shown = f"`{command}` in a terminal" if len(command) <= 400 else "`ideabridge trust`, in the project's folder"
         return (
             "The project's ideabridge.json is not trusted and not used, so its servers and tools are missing. Only the"
