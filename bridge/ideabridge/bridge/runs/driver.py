@@ -173,8 +173,6 @@ class Driver:
     A run that waits for somebody has no driver: any process may take it up.
 
     Args:
-        store: contains the run.
-        run_id: the run.
         name: of this process, from `own_name`.
         seconds: how long the lease is valid without a heartbeat.
         writer: writes into the store for an event loop; None: writes block.
@@ -286,12 +284,9 @@ class Driver:
         ideas: Sequence[Callable[[], None]] = (),
         later: Callable[[Exception | None], None] = lambda _: None,
     ) -> bool:
-        """Append events to the run's journal, in one transaction with the ideas of steps.
+        """Append events to the run's journal, in one transaction with `ideas`, which save the ideas of steps.
 
-        Args:
-            events: the events.
-            ideas: each saves the idea of a step.
-            later: called when a queued write is done, with the error if it failed.
+        `later` is called when a queued write is done, with the error if it failed.
 
         Returns:
             True if everything is stored, False if the write is queued.
@@ -363,12 +358,9 @@ class Driver:
         return at_once
 
     def leave(self, status: str | None, summary: JSONObject | None, later: Callable[[], None]) -> None:
-        """Return the lease, and note the status of the run: it waits for somebody, or has ended.
+        """Return the lease, and note the status of the run (None: it stays), and the summary of a run that has ended.
 
-        Args:
-            status: the status; None: it stays.
-            summary: of a run that has ended.
-            later: called when a queued write is done.
+        `later` is called when a queued write is done.
 
         Raises:
             StaleDriverError: this process has lost the lease.

@@ -71,12 +71,10 @@ class Kept:
             raise LimitExceededError(f"{tool} is not run: {self._why()}")
 
     def take(self, size: int, tool: str, memory: int) -> None:
-        """Count one more result. Raises `ResultLimitError` if it is too large.
+        """Count one more result, of `size` bytes of JSON and about `memory` bytes of memory.
 
-        Args:
-            size: its bytes as JSON.
-            tool: the tool that returned it, for messages.
-            memory: about how many bytes of memory it takes.
+        Raises:
+            ResultLimitError: too much would be kept.
         """
         if self._bytes + size > self._most:
             raise ResultLimitError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
@@ -157,8 +155,6 @@ class Executor:
     """Runs calls: activities of a toolbox in this process, tools of modules remotely.
 
     Args:
-        toolbox: contains the activities.
-        modules: the configured servers.
         mask: replaces secrets in text that may reach a mind.
         redact: replaces them in the results of activities; modules do so themselves.
         result_bytes: most bytes of JSON in one result.

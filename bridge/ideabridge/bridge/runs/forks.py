@@ -72,14 +72,8 @@ async def fork(
 ) -> str:
     """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also for the errors.
 
-    Args:
-        runs: contain the run.
-        configuration: decides which calls ask from now on.
-        run_id: the run.
-        at: after which event; the first is 1. With a solution the fork begins at the Request of that event.
-        caller: the owner of the run.
-        given: another input.
-        solution: another answer to the Request; None: the answer of the parent stays.
+    The fork begins after event `at`, from 1; with another `solution`, at the Request of that event. `given` is another
+    input. The configuration decides which calls ask from now on.
     """
     store = runs.store
     record = store.runs.get(run_id)

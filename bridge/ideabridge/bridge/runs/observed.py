@@ -1,6 +1,6 @@
 """Observed: the shapes of results of tools that declare none, learned from the runs of each caller.
 
-A shape is a JSON Schema of types and names alone. It holds no value of a result, and no name that looks like data.
+A shape is a JSON Schema of types and names alone. It contains no value of a result, and no name that looks like data.
 """
 
 from __future__ import annotations
@@ -20,42 +20,47 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
-"""Seconds: within this time, at most one result of a tool is looked at for each owner of runs."""
+"""Seconds within which at most one result of a tool is inspected for each owner of runs."""
 
 _KEPT: Final = 4
-"""Different shapes that are kept of a tool."""
+"""Most different shapes of a tool that are stored."""
 
 _BYTES: Final = 1500
-"""Bytes of JSON of one shape."""
+"""Most bytes of JSON in one shape."""
 
 _DEPTH: Final = 5
 _NAMES: Final = 20
 _ITEMS: Final = 4
 _PARTS: Final = 100
 _TEXT: Final = 32_768
-"""Characters of a text that is looked at for JSON in it."""
+"""Most characters of a text that is searched for JSON."""
 
 _TRACKED: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$.:-]{0,39}", re.ASCII)
 _HASH: Final = re.compile(r"(?=.*[0-9])[0-9a-f-]{6,}", re.IGNORECASE)
 _DIGITS: Final = 3
+_TYPES: Final[dict[type[object], str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+"""A bool is an int, too, so it comes first."""
 
 logger: Final = logging.getLogger(__name__)
 
 
 class Observed:
-    """Learns the shapes of results, and keeps them in the store.
-
-    Args:
-        store: keeps them.
-    """
+    """Learns the shapes of results, and stores them."""
 
     def __init__(self, store: Store) -> None:
         self._memory = store.tool_memory
         self._next: dict[tuple[str, str | None, str], float] = {}
 
     def note(self, owner: str, tool: Tool, value: JSON) -> None:
-        """A call of a run of `owner` gave `value`. Most results cost one look into a table."""
+        """Note the result of a call in a run of `owner`. Most results cost one look into a table."""
         if tool.output is not None or tool.in_room:
             return
         key = (owner, tool.module, tool.remote_name or tool.name)
@@ -74,25 +79,25 @@ class Observed:
             kept: list[JSON] = [shape, *known[: _KEPT - 1]]
             self._memory.keep_shapes(owner, digest, name, kept)
         except StoreError as error:
-            # Busy or full: the run does not need it.
+            # The store is busy or full; the run does not need the shape.
             logger.warning("keeping the shape of a result: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """What the latest results of a tool looked like in an owner's runs, as a JSON Schema; None: nothing is known,
-        or the tool itself declares what it gives.
+        """The shape of the latest results of a tool in an owner's runs; None if there were none, or if the tool
+        declares an output schema.
         """
         if tool.output is not None:
             return None
         known = self._memory.shapes(owner, tool.prose_digest)
-        # The latest alone, where all together are too large to be shown.
+        # If all together are too large to be shown, the latest alone.
         shapes = (merged(known), merged(known[:1]))
         return next((shape for shape in shapes if shape and len(encode(shape)) <= _BYTES), None)
 
 
 def shape_of(value: JSON) -> JSONObject:
-    """A JSON Schema of the types in a value: bounded, and without anything of the value itself.
+    """A bounded JSON Schema of the types in a value, which contains nothing of the value itself.
 
-    For a text that holds a JSON object or array, the shape says so (`contentMediaType`, `contentSchema`).
+    For a text that contains a JSON object or array, it has `contentMediaType` and `contentSchema`.
     """
     inner = _content(value)
     for depth in range(_DEPTH, 0, -1):
@@ -106,7 +111,7 @@ def shape_of(value: JSON) -> JSONObject:
 
 
 def merged(shapes: Iterable[JSON]) -> JSONObject:
-    """One shape that all of these have."""
+    """Merge shapes into one that covers all of them."""
     result: JSONObject | None = None
     for shape in shapes:
         if isinstance(shape, dict):
@@ -115,25 +120,11 @@ def merged(shapes: Iterable[JSON]) -> JSONObject:
 
 
 def _type(value: JSON) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
+    return next((name for kind, name in _TYPES.items() if isinstance(value, kind)), "null")
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """The shape down to a depth; `left` counts the parts that may still be looked into."""
+    """The shape down to a depth; `left` counts the parts that may still be inspected."""
     shape: JSONObject = {"type": _type(value)}
     left[0] -= 1
     if depth <= 1 or left[0] < 0 or not value:
@@ -150,16 +141,16 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
 
 
 def _is_name(key: str) -> bool:
-    """Whether a key is a word somebody chose for a field, and not data: an id, a date, an address, a sentence."""
+    """True if a key is the name of a field, and not data such as an id, a date, an address or a sentence."""
     return _NAME.fullmatch(key) is not None and _HASH.fullmatch(key) is None and sum(map(str.isdigit, key)) <= _DIGITS
 
 
 def _content(value: JSON) -> JSONObject | list[JSON] | None:
-    """The object or array that a text holds as JSON; None: it holds none."""
+    """The object or array that a text contains as JSON, or None."""
     if not isinstance(value, str) or len(value) > _TEXT or not value.lstrip().startswith(("{", "[")):
         return None
     try:
-        # Only types are read from it, and not deep: it need be neither exact nor bounded otherwise.
+        # Only types are read from it, to a small depth, so it need be neither exact nor bounded otherwise.
         found = orjson.loads(value)
     except orjson.JSONDecodeError:
         return None
@@ -184,7 +175,7 @@ def _merge(one: JSONObject, other: JSONObject) -> JSONObject:
         result["items"] = merged(items)
     texts = [shape.get("contentSchema") for shape in (one, other) if "string" in _types(shape)]
     if texts and all(texts):
-        # Only where every text held JSON.
+        # Only if every text contained JSON.
         result |= {"contentMediaType": "application/json", "contentSchema": merged(texts)}
     return result
 

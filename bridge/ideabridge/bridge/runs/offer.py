@@ -72,8 +72,6 @@ class Offer:
     """The tools of a toolbox and of the modules.
 
     Args:
-        toolbox: the tools of this process.
-        modules: the configured servers.
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
     """
 

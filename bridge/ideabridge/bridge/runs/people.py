@@ -202,14 +202,10 @@ def _settled_by(event: Event) -> tuple[Key, ...]:
 
 
 def read_decision(machine: Machine, approval: str, decision: Decision, offered: Catalogue) -> DecidedEvent:
-    """Check a decision, and return its event.
+    """Check a decision, and return its event. A person may replace a call of a plan by a call of an `offered` tool.
 
-    Args:
-        machine: of the run.
-        approval: the id of one of its questions.
-        decision: a `value` is a literal, whatever it looks like; the references of a `plan` are live, and without
-            `output` the output of the plan stays.
-        offered: the present tools: a person may replace a call of a plan by a call of one of them.
+    A `value` is a literal, whatever it looks like. The references of an edited `plan` are live; without `output`, the
+    output of the plan stays.
 
     Raises:
         DecisionError: there is no such question, it has no such choice, or the decision's arguments are invalid.
@@ -364,7 +360,6 @@ class People:
     """Makes sure that the questions of one run are settled: by an approver, if there is one, or by a time-out.
 
     Args:
-        run: asks the questions.
         group: task group that outlives the run.
         approver: see `Approver`; None: people decide elsewhere, with `Run.decide`.
         mask: removes secrets from texts.

@@ -137,13 +137,8 @@ def next_version(store: Store, name: str) -> int:
 
 
 def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """The names of the ideas through which a published plan calls itself, its own first and last; None if it does not.
-
-    Args:
-        store: contains the publications.
-        name: the name of the plan.
-        version: its version, which need not be published yet.
-        calls: of the plan.
+    """The names of the ideas through which a plan with these calls, published as this version of `name`, would call
+    itself, its own first and last; None if it would not.
     """
     # A call of another version of the name is no cycle: that version does not change.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
@@ -233,10 +228,7 @@ Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 class Ways:
     """Decides how calls of published ideas are answered, and makes the starts of the runs that do.
 
-    Args:
-        store: contains the publications.
-        offer: the present tools.
-        patiently: writes into the store, see `Writer.patiently`.
+    `patiently` writes into the store, see `Writer.patiently`.
     """
 
     def __init__(self, store: Store, offer: Offer, patiently: Patiently) -> None:
@@ -256,13 +248,7 @@ class Ways:
     ) -> Replay | Start:
         """Answer a call of a published idea with its recorded output, or with the start of a run.
 
-        Args:
-            publication: the idea.
-            arguments: its input.
-            caller: the owner of the run.
-            settings: of the run.
-            choice: the mind of the run; for a plan, of its rooms.
-            before: context messages before its own.
+        The mind of the run, or for a plan of its rooms, is `choice`; the messages in `before` precede its context.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.

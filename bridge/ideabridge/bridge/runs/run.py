@@ -357,11 +357,8 @@ class Run:
 
     @contextlib.contextmanager
     def watching(self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None) -> Generator[None]:
-        """`with run.watching(...):` calls the watchers with each event after it is journaled.
-
-        Args:
-            watcher: called with every event of the run itself.
-            room_watcher: called with every event of its rooms, at any depth.
+        """`with run.watching(...):` calls `watcher` with every event of the run itself, and `room_watcher` with every
+        event of its rooms, at any depth, after it is journaled.
         """
         self.runner.watchers.append(watcher)
         if room_watcher is not None:
@@ -855,11 +852,8 @@ class Run:
     def save_step(self, request: Request, outcome: str) -> SaveIdea:
         """Make the function that saves the idea of a Solution that has run, together with the events of the next step.
 
-        The idea's parent is the idea of the step before, or the one that the run began from.
-
-        Args:
-            request: the Request that the Solution answers.
-            outcome: how the step ended; `open` if another Request follows.
+        The idea's parent is the idea of the step before, or the one that the run began from. `outcome` is how the step
+        ended; `open` if another Request follows.
         """
         machine, host = self.machine, self._host
         solution = machine.solution

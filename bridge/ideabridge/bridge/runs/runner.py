@@ -116,10 +116,7 @@ class Runner:
 
     Args:
         machine: new, or folded from a journal.
-        run: the run whose machine it is.
         driver: writes the journal.
-        executor: runs the calls.
-        composer: composes the Requests.
         screen: searches events for secrets before they are taken.
         group: task group of the calls, which outlives the run.
         kept: bounds the bytes of the results; a room shares that of the run it belongs to.
@@ -595,13 +592,7 @@ def _log(error: Exception, mask: Callable[[str], str]) -> None:
 
 
 class Calls:
-    """Runs the calls of one run.
-
-    Args:
-        run: drives the run.
-        executor: runs one call.
-        group: task group the calls run in; it outlives the run.
-    """
+    """The running calls of one run, each in a task of `group`, which outlives the run."""
 
     def __init__(self, run: Runner, executor: Executor, group: TaskGroup) -> None:
         self._run = run
@@ -740,10 +731,9 @@ class CallAsker:
     """The `Asker` of one call: journals the questions of its module, and waits for the answers.
 
     Args:
-        runner: of the run.
         waiting: the calls of the run that wait for an answer, by execution and digest of the question.
         key: the execution.
-        module: runs it.
+        module: runs the call.
     """
 
     def __init__(

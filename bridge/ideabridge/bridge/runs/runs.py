@@ -126,14 +126,10 @@ class Runs:
     """Creates, keeps and takes up runs.
 
     Args:
-        store: contains their journals and ideas.
-        writer: writes into the store.
-        group: task group their calls run in.
-        executor: runs the calls of all of them.
-        offer: the tools: for ideas that answer calls, and for edits of a plan's calls.
+        group: task group of their calls.
+        offer: the tools for ideas that answer calls, and for edits of a plan's calls.
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run continues only under the one it was made under.
-        screen: keeps secrets out of journals.
         run_bytes: most bytes of JSON in the results of one run together.
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
@@ -268,10 +264,7 @@ class Runs:
     def resume(self, run_id: str, caller: str | None = None, *, anyway: bool = False) -> Run:
         """Take a run up and continue it here. A run that waits for somebody is returned unchanged.
 
-        Args:
-            run_id: the run.
-            caller: its owner; None: anybody (for the person who owns the store).
-            anyway: take up a run that was set aside, too, because a person asks for it.
+        `caller` is its owner, or None for the person who owns the store. `anyway`: also a run that was set aside.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
@@ -311,12 +304,7 @@ class Runs:
         """End a run and its calls, in whatever process it is at work. A run that has ended stays as it is.
 
         A run that nobody drives is ended without being continued first. If another live process drives it, this asks
-        that process, and waits until it has ended the run.
-
-        Args:
-            run_id: the run.
-            caller: its owner; None: anybody.
-            reason: journaled.
+        that process, and waits until it has ended the run. `caller` is its owner; None: anybody.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
@@ -510,11 +498,9 @@ class Runs:
         for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
             left = record.status == "running" and self.left(record.lease) == 0
-            if left:
-                status = "interrupted"
-            else:
-                here = live is not None and (record.status == "running" or live.unwritten is not None)
-                status = live.status if live is not None and here else record.status
+            status = "interrupted" if left else record.status
+            if live is not None and not left and (status == "running" or live.unwritten is not None):
+                status = live.status
             summary: RunSummary = {
                 "run": record.id,
                 "status": status,
@@ -699,13 +685,8 @@ class Runs:
     ) -> Run:
         """Continue a run that was read from its journal, if it does not wait for somebody and nobody else drives it.
 
-        Args:
-            run: the run.
-            record: its record.
-            events: those of its journal that `Run.people` has not taken.
-            parent: the run it belongs to.
-            anyway: continue a run that was set aside, too.
-            end: end the run for this reason instead.
+        `events` are those of its journal that `Run.people` has not taken. `anyway`: also a run that was set aside.
+        `end`: end the run for this reason instead.
         """
         driver = run.driver
         if run.machine.ended or not driver.seen:

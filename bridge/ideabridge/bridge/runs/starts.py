@@ -45,12 +45,7 @@ def start_plan(
 ) -> Start:
     """Make the start of a plan.
 
-    Args:
-        plan: the plan.
-        catalogue: the tools it names.
-        settings: of the run.
-        before: context messages before its own.
-        choice: the mind of its rooms; None: it is chosen when they open.
+    The messages in `before` precede its context. The mind of its rooms is `choice`; None: it is chosen when they open.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -78,15 +73,9 @@ def start_solve(
     *,
     idea: str | None = None,
 ) -> Start:
-    """Make the start of the agent loop on a context.
+    """Make the start of the agent loop on a context. Without `output_schema` the output is text.
 
-    Args:
-        context: the messages.
-        catalogue: the tools to offer.
-        settings: of the run.
-        output_schema: None: the output is text.
-        choice: the mind that answers.
-        idea: id of the idea that is solved anew: the parent of the run's first idea.
+    `idea` is the id of an idea that is solved anew: the parent of the run's first idea.
 
     Raises:
         MessageError: a message is malformed.
@@ -180,11 +169,7 @@ def _shown(value: object) -> str:
 def why_not_resumable(machine: Machine, executor: Executor, made_under: str, fingerprint: str) -> str | None:
     """Why a run that was read from its journal cannot continue; None if it can.
 
-    Args:
-        machine: of the run.
-        executor: is to run its calls.
-        made_under: fingerprint of the configuration under which the run was made.
-        fingerprint: of the present configuration.
+    `made_under` is the fingerprint of the configuration under which the run was made.
     """
     latent = machine.catalogue.latent
     named = [tool for tool in machine.catalogue.tools if tool.key not in latent]
