@@ -67,13 +67,13 @@ async def fork(
     at: int,
     *,
     caller: str,
-    given: JSONObject | None = None,
+    new_input: JSONObject | None = None,
     solution: JSON = None,
 ) -> str:
     """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also for the errors.
 
-    The fork begins after event `at`, from 1; with another `solution`, at the Request of that event. `given` is another
-    input. The configuration decides which calls ask from now on.
+    The fork begins after event `at`, from 1; with another `solution`, at the Request of that event. The run's input
+    becomes `new_input`. The configuration decides which calls ask from now on.
     """
     store = runs.store
     record = store.runs.get(run_id)
@@ -87,7 +87,7 @@ async def fork(
         raise ForkError("the run has not begun: there is nothing to fork")
     if not 1 <= at <= len(events):
         raise ForkError(f"at: expected 1 to {len(events)}, an event of the run, found {at}")
-    began = started if given is None else _with_input(started, given)
+    began = started if new_input is None else _with_input(started, new_input)
     if solution is None or started.mode == "solve":
         made = _forked(events, at, began, runs.composer(), configuration.approval_setting, solution)
     else:
@@ -102,7 +102,7 @@ async def fork(
         journal = [event.to_json() for event in made]
         store.runs.create_fork(fork_id, journal, parent=record, at=at, fingerprint=runs.fingerprint)
         # The ideas of the steps before the fork are steps of the fork, too.
-        for step in store.ideas.of_run(run_id) if given is None else ():
+        for step in store.ideas.of_run(run_id) if new_input is None else ():
             if step.meta.step is not None and step.meta.step < requests:
                 store.ideas.save(store.ideas.get(step.id).idea, dataclasses.replace(step.meta, run=fork_id))
     return fork_id
@@ -207,7 +207,7 @@ def _plan_of(started: RunStarted, solution: JSON) -> Plan:
     )
 
 
-def _with_input(started: RunStarted, given: JSONObject) -> RunStarted:
+def _with_input(started: RunStarted, new_input: JSONObject) -> RunStarted:
     """The beginning of a run with another input.
 
     Raises:
@@ -220,11 +220,11 @@ def _with_input(started: RunStarted, given: JSONObject) -> RunStarted:
     old = messages[places[0]]
     if old.schema is not None:
         try:
-            Validator(old.schema, what="the input").check(given)
+            Validator(old.schema, what="the input").check(new_input)
         except ValueMismatchError as error:
             raise ForkError(str(error)) from None
     context = [*started.context]
-    context[places[0]] = dataclasses.replace(old, value=given).to_json()
+    context[places[0]] = dataclasses.replace(old, value=new_input).to_json()
     return dataclasses.replace(started, context=context)
 
 

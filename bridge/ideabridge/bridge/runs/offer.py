@@ -257,12 +257,12 @@ class Offer:
 
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
         """The tools of clean rooms and ideas among modules."""
-        found: list[Tool] = []
+        tools: list[Tool] = []
         for module in dict.fromkeys(one for one in modules if isinstance(one, str)):
             tool = SOLVE if module == ANONYMOUS else self._idea(module, caller) if module.startswith(IDEA) else None
             if tool is not None:
-                found.append(tool)
-        return found
+                tools.append(tool)
+        return tools
 
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
         """The tools whose names match the patterns (None: all), and those that a context defines.
@@ -304,7 +304,7 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
         MessageError: a definition is malformed.
         SchemaError: a schema is invalid.
     """
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for message in messages:
         if message.type != "tool":
             continue
@@ -323,8 +323,8 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
         check_schema(parameters, what=f"the parameters of {name[:100]}")
         if output is not None:
             check_schema(output, what=f"the output of {name[:100]}")
-        found.append(tool)
-    return found
+        tools.append(tool)
+    return tools
 
 
 def offered_tools(
@@ -376,7 +376,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
     groups: dict[str, list[Tool]] = {}
     for tool in tools:
         groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
-    found: dict[ToolKey, str] = {}
+    warnings: dict[ToolKey, str] = {}
     for group in groups.values():
         plain = {tool.origin[1] for tool in group if is_safe_name(tool.origin[1])}
         for tool in group:
@@ -388,10 +388,10 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
             if len(plain) == 1:
                 others = [one for one in others if one.origin[1] in plain]
             if others:
-                found[tool.origin] = f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
+                warnings[tool.origin] = f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
             elif is_disguised(name):
-                found[tool.origin] = f"{shown_name(name)} is not written in ASCII, as it seems to be"
-    return found
+                warnings[tool.origin] = f"{shown_name(name)} is not written in ASCII, as it seems to be"
+    return warnings
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
@@ -413,12 +413,12 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
 
 def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
     """The tools that the clean rooms of a plan may call."""
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for call in calls:
         wanted = call.get("tools")
         if call.get("_module") == ANONYMOUS and call.get("_tool") == SOLVE.name and isinstance(wanted, list):
-            found.extend(chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)]))
-    return found
+            tools.extend(chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)]))
+    return tools
 
 
 class ModuleLists:
@@ -472,16 +472,16 @@ class ModuleLists:
 def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
     """What tools promise in their hints now and did not before, so that calls may run that asked a person."""
     known = {tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))}
-    found: list[str] = []
+    lines: list[str] = []
     for tool in now:
         before = known.get(tool.name)
         if before is None or before.annotations == tool.annotations:
             continue
         was, new = effective_hints(before.annotations), effective_hints(tool.annotations)
         if new[0] and not was[0]:
-            found.append(f"{shown_name(tool.name)} says now that it only reads; before, it did not")
+            lines.append(f"{shown_name(tool.name)} says now that it only reads; before, it did not")
         elif was[1] and not new[1]:
-            found.append(f"{shown_name(tool.name)} says now that it destroys nothing; before, it did not")
+            lines.append(f"{shown_name(tool.name)} says now that it destroys nothing; before, it did not")
         elif new[2] and not was[2]:
-            found.append(f"{shown_name(tool.name)} says now that it may be called again; before, it did not")
-    return found
+            lines.append(f"{shown_name(tool.name)} says now that it may be called again; before, it did not")
+    return lines

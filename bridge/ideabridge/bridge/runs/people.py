@@ -316,18 +316,18 @@ def _answered_form(asked: QuestionAsked, decision: Decision, by: Decider) -> Que
     return QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
 
 
-def _checked_result(question: Question, given: object) -> JSON:
+def _checked_result(question: Question, raw: object) -> JSON:
     tool = question.tool
     what = f"the result of {tool.name if tool is not None else 'the call'}"
     with _explained("the value cannot stand for the call's result"):
-        value = _bounded(given, what, MAX_BYTES, "taken")
+        value = _bounded(raw, what, MAX_BYTES, "taken")
         if tool is not None and tool.output is not None:
             Validator(tool.output, what=what).check(value)
     return value
 
 
-def _bounded(given: object, what: str, most: int, verb: str) -> JSON:
-    value = normalise(given, what=what)
+def _bounded(raw: object, what: str, most: int, verb: str) -> JSON:
+    value = normalise(raw, what=what)
     size = len(encode(value))
     if size > most:
         raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {most:,} are {verb}")
@@ -499,10 +499,10 @@ class People:
             self._scopes.setdefault(question.approval, []).append(scope)
             try:
                 if question.approval in self._pending():
-                    given: object = approver(self._request(question))
-                    if not inspect.isawaitable(given):
+                    answer: object = approver(self._request(question))
+                    if not inspect.isawaitable(answer):
                         raise ArgumentError.of("approver", "a coroutine function (async def)", approver)
-                    decision = await given
+                    decision = await answer
             except Exception as error:  # noqa: BLE001 - whatever it raises refuses this one, and nothing else
                 text = self._mask(f"{type(error).__name__}: {error}")[:_REASON_CHARACTERS]
                 decision = Decision(question.refusal, reason=f"the approver failed: {text}")
@@ -545,7 +545,7 @@ class People:
             # Usually the run is no longer driven here, and its status says why. If it is, nobody else would decide.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             run.runner.fail(error)
 
     def _let_go(self, approval: str) -> None:

@@ -80,7 +80,7 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None
-    found: list[Pin] = []
+    pins: list[Pin] = []
     for one in listed:
         parts = one if isinstance(one, dict) else {}
         module, tool, digest, prose = (parts.get(key) for key in ("module", "tool", "digest", "prose"))
@@ -88,8 +88,8 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
             return None
         accepted = parts.get("accepted")
         steps = tuple(accepted) if isinstance(accepted, list) else ()
-        found.append(Pin(module, tool, digest, prose if isinstance(prose, str) else "", steps))
-    return found
+        pins.append(Pin(module, tool, digest, prose if isinstance(prose, str) else "", steps))
+    return pins
 
 
 def calls_in(plan: JSON) -> list[JSON]:
@@ -129,14 +129,14 @@ def _is_built_in(tool: Tool) -> bool:
 
 def pinned_tools(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:
     """The tools of calls that need a pin, each once, sorted by module and name."""
-    found: dict[ToolKey, Tool] = {}
+    tools: dict[ToolKey, Tool] = {}
     for call in calls:
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
         if tool is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
             continue
         if not _is_built_in(tool):
-            found[tool.origin] = tool
-    return [found[key] for key in sorted(found, key=lambda key: (key[0] or "", key[1]))]
+            tools[tool.origin] = tool
+    return [tools[key] for key in sorted(tools, key=lambda key: (key[0] or "", key[1]))]
 
 
 def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
@@ -186,7 +186,7 @@ def check_pins(
     """
     pins, defined = read_pins(held), defined_in(held)
     known = {pin.key: pin for pin in pins or ()}
-    found = PinCheck()
+    result = PinCheck()
     compared: set[ToolKey] = set()
     for place, call in enumerate(calls):
         if not isinstance(call, dict):
@@ -198,7 +198,7 @@ def check_pins(
         except UnknownToolError as error:
             why = None if own else away(str(module))
             called = name if own else f"{module}.{name}"
-            found.faults.append(f"calls.{place}: {called} is not here now: {why or error}")
+            result.faults.append(f"calls.{place}: {called} is not here now: {why or error}")
             continue
         if pins is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
             continue
@@ -206,17 +206,17 @@ def check_pins(
         if _is_built_in(tool) and (pin is None or _is_earlier(pin, tool, definition)):
             continue
         if pin is None:
-            found.faults.append(
+            result.faults.append(
                 f"calls.{place}: {name} is not here; {tool.label} is another tool and does not take its place"
                 if own and tool.module is not None
                 else f"calls.{place}: {tool.label} is not among the tools that it was published with"
             )
         elif tool.origin not in compared:
             compared.add(tool.origin)
-            _compare(pin, tool, found, definition, f"calls.{place}")
-    if pins is None and not found.faults and calls:
-        found.faults.append("its tools were not all here when it was looked at; call it again")
-    return found
+            _compare(pin, tool, result, definition, f"calls.{place}")
+    if pins is None and not result.faults and calls:
+        result.faults.append("its tools were not all here when it was looked at; call it again")
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +242,14 @@ def changed_in(
     """The tools of a module ("": of the process) that have changed since a version was published or a change accepted.
     A tool that is gone is not among them, because nothing can be accepted in its place.
     """
-    found: list[ChangedTool] = []
+    changed: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
         tool = catalogue.get(pin.key) if pin.module == module else None
         if tool is not None and tool.digest != pin.digest:
             then = definition(pin.digest)
             lines = [_UNKNOWN] if then is None else differences(then, tool.essence)
-            found.append(ChangedTool(publication, pin, tool, lines))
-    return found
+            changed.append(ChangedTool(publication, pin, tool, lines))
+    return changed
 
 
 def with_accepted(held: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
@@ -268,12 +268,12 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     return {key: value for key, value in then.items() if key.endswith("Hint")} == hints
 
 
-def _compare(pin: Pin, now: Tool, found: PinCheck, definition: Definition, where: str) -> None:
+def _compare(pin: Pin, now: Tool, result: PinCheck, definition: Definition, where: str) -> None:
     if pin.digest != now.digest:
         then = definition(pin.digest)
         lines = [_UNKNOWN] if then is None else differences(then, now.essence)
-        found.faults.append(f"{where}: {pin.label} has changed: {'; '.join(lines)}")
-        found.modules.append(pin.module)
+        result.faults.append(f"{where}: {pin.label} has changed: {'; '.join(lines)}")
+        result.modules.append(pin.module)
     elif pin.prose != now.prose_digest:
         version = f" (it is {now.remote_name} now)" if now.in_room else ""
-        found.notes.append(f"{pin.label}: its description has changed{version}")
+        result.notes.append(f"{pin.label}: its description has changed{version}")

@@ -69,7 +69,7 @@ class RecordedRun:
     def not_as_listed(self) -> list[str]:
         """The calls that did not run as listed, with the reason: `calls.0 (send): a person changed it`."""
         edited = {event.call for event in self.events if isinstance(event, CallDecided) and event.decision == "edit"}
-        found: list[str] = []
+        calls: list[str] = []
         for one in self.machine.history:
             kind = one.error.get("kind") if one.error is not None else None
             if one.call.index in edited:
@@ -81,8 +81,8 @@ class RecordedRun:
             else:
                 continue
             instance = f", instance {one.call.instance}" if one.call.instance else ""
-            found.append(f"calls.{one.call.place} ({one.call.name}{instance}): {why}")
-        return found
+            calls.append(f"calls.{one.call.place} ({one.call.name}{instance}): {why}")
+        return calls
 
 
 def read_run(store: Store, run_id: str) -> RecordedRun | None:

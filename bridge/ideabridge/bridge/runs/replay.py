@@ -193,7 +193,7 @@ def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool])
 
 def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     """The context of a run that solves the idea anew: the idea's own with the caller's input, and its plan first."""
-    found: list[JSON] = []
+    messages: list[JSON] = []
     plan = guide.get("plan")
     shown: list[JSON] = (
         [] if plan is None else [{"type": "plan", "plan": plan, "description": "how it was solved before"}]
@@ -202,11 +202,11 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     for raw in context if isinstance(context, list) else []:
         message = read_message(raw)
         if message.type == "input" and not message.instance:
-            found += [*shown, dataclasses.replace(message, value=arguments).to_json()]
+            messages += [*shown, dataclasses.replace(message, value=arguments).to_json()]
             shown = []
         else:
-            found.append(raw)
-    return [*found, *shown]
+            messages.append(raw)
+    return [*messages, *shown]
 
 
 def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
@@ -313,14 +313,14 @@ class Ways:
             if not all(_is_found(call, then, listed) for call in calls):
                 # The definitions are unknown until the modules are up.
                 return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
-        said = [with_own_module(call, then) for call in calls]
-        tools = pinned_tools(said, then, defined_in(held))
+        pinned = [with_own_module(call, then) for call in calls]
+        tools = pinned_tools(pinned, then, defined_in(held))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
         if plan is not None:
-            plan = cast("JSONObject", {**plan, "calls": said, "pins": pins})
+            plan = cast("JSONObject", {**plan, "calls": pinned, "pins": pins})
         else:
             inner = held.get("plan")
-            shown: JSONObject = {**inner, "calls": said} if isinstance(inner, dict) else {}
+            shown: JSONObject = {**inner, "calls": pinned} if isinstance(inner, dict) else {}
             guide = cast("JSONObject", {**held, "pins": pins, **({"plan": shown} if shown else {})})
         definitions = {tool.digest: tool.essence for tool in tools}
         return await self._patiently(lambda: self._store.publications.pin(publication, plan, guide, definitions))

@@ -97,30 +97,30 @@ class Rooms:
     async def open(self, run: Run, effect: Execute) -> None:
         """Open the room of a call that was started, or enter it again."""
         try:
-            found = await self._enter(run, effect)
+            opened = await self._enter(run, effect)
         except InterruptedRunError:
             # Another process drives the room, and posts its result.
             return
         except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone
-            found = CallFinished(*effect.key, error=run.runner.explain_own(error))
+            opened = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
-            await run.patiently(lambda: self._opened(run, effect.key, found))
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            await run.patiently(lambda: self._opened(run, effect.key, opened))
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             # The process that continues the run reads the journals.
             if run.runner.lost is None:
                 run.runner.fail(error)
 
-    def _opened(self, run: Run, key: ExecutionKey, found: Run | CallFinished) -> None:
-        if isinstance(found, CallFinished):
-            self._answer(run, found)
+    def _opened(self, run: Run, key: ExecutionKey, opened: Run | CallFinished) -> None:
+        if isinstance(opened, CallFinished):
+            self._answer(run, opened)
             return
-        if found.is_orphan:
+        if opened.is_orphan:
             # Its call ended while it was being opened.
-            self._cancel(run, found, _ORPHANED)
+            self._cancel(run, opened, _ORPHANED)
             return
-        run.rooms[key] = found
-        if found.machine.ended and not found.runner.is_behind:
-            self._answer(run, found.as_call())
+        run.rooms[key] = opened
+        if opened.machine.ended and not opened.runner.is_behind:
+            self._answer(run, opened.as_call())
         run.moved()
 
     @staticmethod
@@ -212,7 +212,7 @@ class Rooms:
                 return
             except (InterruptedRunError, StoreError):
                 await anyio.sleep(_AGAIN)
-            except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
                 parent.runner.fail(error)
                 return
 
@@ -277,7 +277,7 @@ def _nesting(run: Run, effect: Execute) -> str:
 
 def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, choice: Choice) -> Start:
     """The start of `solve` in a clean room, whose tools are at most those of the run it belongs to."""
-    task, given, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
+    task, data, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
     wanted = effect.parameters.get("tools")
     patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
     if isinstance(schema, dict):
@@ -288,8 +288,8 @@ def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, cho
     keys = {tool.key for tool in tools}
     catalogue = Catalogue(tools, [key for key in machine.offer.current.latent if key in keys])
     context = [*_import_messages(effect.imports), str(task)]
-    if given is not None:
-        context.append({"type": "input", "input": given})
+    if data is not None:
+        context.append({"type": "input", "input": data})
     return start_solve(context, catalogue, settings, schema if isinstance(schema, dict) else None, choice)
 
 
@@ -302,7 +302,7 @@ async def _end(run: Run) -> None:
         except (InterruptedRunError, StoreError):
             # The budget is counted again where the run continues.
             return
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             run.runner.fail(error)
 
 
@@ -337,15 +337,15 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     The messages have no instance in the room.
     """
     context = request.context if request is not None else [message.to_json() for message in machine.messages]
-    found: list[JSON] = []
+    messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)
         # Tools, plans and errors are for the authors of calls.
         if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
             # Later Requests contain large values as references, which cannot be read in the room.
             value = machine.state_of(message.instance) if message.type == "state" else message.value
-            found.append(dataclasses.replace(message, value=value, instance="").to_json())
-    return found
+            messages.append(dataclasses.replace(message, value=value, instance="").to_json())
+    return messages
 
 
 def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:

@@ -686,8 +686,8 @@ class Run:
     def summary(self) -> JSONObject:
         """The summary of an ended run in the table of runs: `{"idea"?, "errors"?, "reason"?}`."""
         machine = self.machine
-        found: JSONObject = {"idea": self.idea, "errors": len(machine.errors) or None, "reason": machine.reason}
-        return {name: value for name, value in found.items() if value is not None}
+        summary: JSONObject = {"idea": self.idea, "errors": len(machine.errors) or None, "reason": machine.reason}
+        return {name: value for name, value in summary.items() if value is not None}
 
     @property
     def state(self) -> JSONObject:
@@ -715,19 +715,19 @@ class Run:
         """Every pending approval in the form that assistants receive; see `Question.to_json`. The `plan` of a lazy run
         has the form of `WaitingPlan.to_json`; an approval of a room has the name `CALL/approval`.
         """
-        found: list[JSON] = []
+        entries: list[JSON] = []
         for question in self.questions():
             entry = question.to_json()
             if question.kind == "plan" and self.plan is not None:
                 entry["plan"] = self.plan.to_json()
-            found.append(entry)
+            entries.append(entry)
         for room in self.rooms.values():
-            found.extend(
+            entries.extend(
                 {**one, "approval": f"{room.call_name}/{one['approval']}"}
                 for one in room.approvals()
                 if isinstance(one, dict)
             )
-        return found
+        return entries
 
     @property
     def plan(self) -> WaitingPlan | None:

@@ -260,7 +260,7 @@ class Runner:
             self._act()
             if not given_up:
                 self.perform()
-        except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
             self.fail(failure)
 
     def _act(self) -> None:
@@ -409,7 +409,7 @@ class Runner:
             return
         try:
             await self._read_answer(mind, request)
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             self.fail(error)
 
     async def _read_answer(self, mind: Mind, request: Request) -> None:
@@ -644,7 +644,7 @@ class Calls:
                     await self._post_in_turn(finished)
                 else:
                     await self._post(finished)
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             self._run.fail(error)
         finally:
             self._handles.pop(effect.key, None)
@@ -782,7 +782,7 @@ class CallAsker:
             return False
         try:
             self._runner.post(*events)
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             self._runner.fail(error)
             return False
         return True

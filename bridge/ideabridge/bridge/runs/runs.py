@@ -396,7 +396,7 @@ class Runs:
             error = "no such approval is pending any more; check_run shows what was decided"
         except IdeabridgeError as refusal:
             error = str(refusal)
-        except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as failure:  # noqa: BLE001 - only this run is given up, not the bridge
             run.runner.fail(failure)
             error = run.runner.lost
         finally:
@@ -444,7 +444,7 @@ class Runs:
             run.cancel(reason)
         except (InterruptedRunError, FinishedRunError):
             return
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             run.runner.fail(error)
         self.store.requests.forget_cancel(run.id)
 
@@ -494,7 +494,7 @@ class Runs:
 
     def latest(self, caller: str, limit: int) -> list[RunSummary]:
         """Return the caller's latest runs, newest first."""
-        found: list[RunSummary] = []
+        summaries: list[RunSummary] = []
         for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
             left = record.status == "running" and self.left(record.lease) == 0
@@ -511,8 +511,8 @@ class Runs:
             reason = LEFT if left else (record.summary or {}).get("reason")
             if status == "interrupted" and isinstance(reason, str):
                 summary["reason"] = reason
-            found.append(summary)
-        return found
+            summaries.append(summary)
+        return summaries
 
     # -- following ---------------------------------------------------------------------------------------------
 
@@ -598,7 +598,7 @@ class Runs:
                     try:
                         run.beat(beat)
                         self.rooms.look(run)
-                    except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone
+                    except Exception as error:  # noqa: BLE001 - only this run is given up
                         run.runner.fail(error)
                 else:
                     driver.give_back()

@@ -40,7 +40,7 @@ _KINDS: dict[object, type[CallError]] = {
     "cancelled": CancelledCallsError,
 }
 
-_GAVE = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
+_SUCCEEDED = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 
 
 class Session:
@@ -89,10 +89,10 @@ class Session:
             CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the call has no value.
             RunFailedError, InterruptedRunError: the run has ended, or cannot continue in this process.
         """
-        given = read_object("call", call)
-        if given is None:
+        checked = read_object("call", call)
+        if checked is None:
             raise ArgumentError.of("call", 'an object (a dict) such as {"_tool": ...}', None)
-        return self._given((await self._step([given], None))[0])
+        return self._value_of((await self._step([checked], None))[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
         """Run calls concurrently, as far as their references allow: all or nothing.
@@ -107,7 +107,7 @@ class Session:
             GroupFailedError: a call failed; `effects` lists the calls that took effect nevertheless.
             RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
         """
-        return [self._given(one) for one in await self._group(calls, "all", GroupFailedError)]
+        return [self._value_of(one) for one in await self._group(calls, "all", GroupFailedError)]
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives concurrently, and return the value of the first that succeeds. The others are cancelled, and
@@ -134,11 +134,11 @@ class Session:
     async def _group(
         self, calls: Sequence[ObjectLike], pattern: Pattern, failure: type[CallError] | None
     ) -> list[Progress]:
-        given = read_objects("calls", calls)
-        if not given and pattern == "all":
+        checked = read_objects("calls", calls)
+        if not checked and pattern == "all":
             return []
-        ended = await self._step(given, pattern)
-        if not any(one.status in _GAVE for one in ended):
+        ended = await self._step(checked, pattern)
+        if not any(one.status in _SUCCEEDED for one in ended):
             raise self._error(ended, failure)
         return ended
 
@@ -178,9 +178,9 @@ class Session:
     # -- results ---------------------------------------------------------------------------------------------
 
     def _first(self, ended: list[Progress]) -> JSON:
-        return next(self._given(one) for one in ended if one.status in _GAVE)
+        return next(self._value_of(one) for one in ended if one.status in _SUCCEEDED)
 
-    def _given(self, progress: Progress) -> JSON:
+    def _value_of(self, progress: Progress) -> JSON:
         if progress.status is CallStatus.DONE:
             return progress.value
         if progress.status is CallStatus.CAUGHT:

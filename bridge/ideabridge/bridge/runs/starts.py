@@ -115,14 +115,14 @@ def settings_under(
     """
     if planning not in PLANNINGS:
         raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
-    given = limits or {}
-    for name in given:
+    requested = limits or {}
+    for name in requested:
         if name not in _LIMITS:
             there = ", ".join(_LIMITS)
             raise PlanError(f"limits: unknown limit {name[:100]!r}; there are {there}.{did_you_mean(name, _LIMITS)}")
 
     def wanted(name: str, *, whole: bool = True) -> float | None:
-        value = given.get(name)
+        value = requested.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
@@ -172,13 +172,13 @@ def why_not_resumable(machine: Machine, executor: Executor, made_under: str, fin
     `made_under` is the fingerprint of the configuration under which the run was made.
     """
     latent = machine.catalogue.latent
-    named = [tool for tool in machine.catalogue.tools if tool.key not in latent]
+    needed = [tool for tool in machine.catalogue.tools if tool.key not in latent]
     # The tool that a person chose for a call is needed until the call has run.
-    named += [one.replaced for one in machine.history if one.replaced is not None and not one.settled]
+    needed += [one.replaced for one in machine.history if one.replaced is not None and not one.settled]
     messages = (one.value for one in machine.messages if one.type == "tool")
     defined = {str(one.get("name")) for one in messages if isinstance(one, dict)}
     began = {id(tool) for tool in machine.offer.initial.tools}
-    for tool in named:
+    for tool in needed:
         if tool.module is None and not executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
         if tool.module is None and id(tool) in began and tool.name not in defined:

@@ -49,7 +49,7 @@ def read_submission(
 
 def results_of(machine: Machine, *, whole: bool) -> JSONObject:
     """The values of calls without an output path, by place (`INSTANCE.PLACE` where there are instances)."""
-    found: JSONObject = {}
+    results: JSONObject = {}
     room = RESULTS
     for progress in machine.history:
         if progress.status is not CallStatus.DONE or not progress.wrote or progress.wrote[0][0] != "results":
@@ -61,12 +61,12 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
         instance = progress.call.instance or None
         key = f"{instance}.{path[1]}" if instance else path[1]
         if whole:
-            found[key] = progress.value
+            results[key] = progress.value
             continue
         shown = shorten(progress.value, path, instance=instance, small=INLINE if room > 0 else 64)
         room -= len(encode(shown))
-        found[key] = shown
-    return found
+        results[key] = shown
+    return results
 
 
 def given_by(machine: Machine) -> JSON:
@@ -107,15 +107,15 @@ def value_at(machine: Machine, text: str) -> JSON:
     expression = parse_reference(text if text.startswith("†") else f"†{text}")
     last = ""
     for alternative in expression.alternatives:
-        found: JSON | Missing = None
+        value: JSON | Missing = None
         for operand in alternative:
             document = machine.documents.get(operand.instance or "", {})
-            found = read_path(document, operand.full)
-            if isinstance(found, Missing):
+            value = read_path(document, operand.full)
+            if isinstance(value, Missing):
                 last = describe_missing(document, operand.full, operand.instance)
                 break
-        if not isinstance(found, Missing):
-            return found
+        if not isinstance(value, Missing):
+            return value
     raise UnknownPathError(f"{text}: {last}")
 
 
