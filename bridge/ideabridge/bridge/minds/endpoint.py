@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -32,7 +31,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
 from ideabridge.bridge.context.mind import Usage, bounded_name
@@ -100,20 +101,16 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     """A server that speaks OpenAI's protocol: chat completions, unless the newer one is asked for by name."""
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
-    if not (urlsplit(url).hostname or "").endswith(_NEWER):
+    newer = (urlsplit(url).hostname or "").endswith(_NEWER)
+    if not newer:
         # The library takes these from the environment, and would send them to any address.
         provider.client.organization = provider.client.project = None
     bind(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
-    # The newer name of `max_tokens`, which OpenAI's own reasoning models demand, other servers pass over without a
-    # word: a model that repeats itself would write until the time-out.
-    newer = (urlsplit(url).hostname or "").endswith(_NEWER)
+    # OpenAI's reasoning models require the newer name of `max_tokens`. Other servers ignore it silently, and a model
+    # that repeats itself would then write until the time-out.
     return OpenAIChatModel(
         name, provider=provider, profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=newer)
     )
@@ -144,14 +141,6 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
 _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset({"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"})
 """Systems that show a schema they enforce to the model; others only constrain what it writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of an exchange, as the model reads it."""
-
-    role: str
-    text: str
 
 
 class Endpoint:
@@ -195,7 +184,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def stream(
-        self, turns: Sequence[Turn], form: Form, schema: JSONObject, settings: JSONObject
+        self, turns: Sequence[JSONObject], form: Form, schema: JSONObject, settings: JSONObject
     ) -> AsyncGenerator[Stream]:
         """An answer as it comes.
 
@@ -289,19 +278,20 @@ def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelReque
     return ModelRequestParameters(output_mode=mode, output_object=wanted, prompted_output_template=False)
 
 
-def _messages(turns: Sequence[Turn]) -> list[ModelMessage]:
+def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
     messages: list[ModelMessage] = []
     parts: list[ModelRequestPart] = []
     for turn in turns:
-        if turn.role == "assistant":
+        role, text = turn["role"], str(turn["content"])
+        if role == "assistant":
             if parts:
                 messages.append(ModelRequest(parts=parts))
                 parts = []
-            messages.append(ModelResponse(parts=[TextPart(turn.text)]))
-        elif turn.role == "system":
-            parts.append(SystemPromptPart(turn.text))
+            messages.append(ModelResponse(parts=[TextPart(text)]))
+        elif role == "system":
+            parts.append(SystemPromptPart(text))
         else:
-            parts.append(UserPromptPart(turn.text))
+            parts.append(UserPromptPart(text))
     if parts:
         messages.append(ModelRequest(parts=parts))
     return messages

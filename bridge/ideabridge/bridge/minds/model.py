@@ -1,16 +1,17 @@
 """ModelMind: a mind that asks a model endpoint.
 
-An `Exchange` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits and repeats after
+A `ModelAnswer` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits and repeats after
 failures, and sends unreadable answers back with the error. An `AnswerBuffer` holds the text back until the first call
 is complete. Until then nothing has run, so the Request can be repeated; afterwards it never is.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -35,20 +36,18 @@ from ideabridge.bridge.minds.instructions import EXAMPLES, correction, instructi
 from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, mask_keys
 from ideabridge.bridge.minds.settings import (
     Form,
-    FormMemory,
     ModelConfiguration,
-    below,
     extra_of,
     place_of,
     read_model,
     setting_problem,
 )
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.minds.endpoint import Endpoint, Stream, Turn
+    from ideabridge.bridge.minds.endpoint import Endpoint, Stream
 
 
 _LONGEST: Final = 20_000
@@ -149,69 +148,100 @@ _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
 """Seconds to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
-"""The status of a server that fails on a schema, or on something else."""
+"""The status of a server that fails because of a schema, or for another reason."""
+_REMEMBERED: Final = 512
+"""The number of schemas whose form is remembered."""
 
 
-class Exchange:
-    """Gets one answer of a model. Until its first call is complete, the Request can be repeated: in another form, after
-    a pause, or with the error of the answer.
+class ModelAnswer:
+    """The answer of a model to one Request: an iterator over its pieces, and its usage so far (`Counting`).
+
+    Until the first call of the answer is complete, the Request can be repeated: in another form, after a pause, or with
+    the error of the answer.
 
     Args:
-        endpoint: the model.
-        configuration: time-outs, retries, repairs.
-        memory: the forms that have worked.
-        sleep: waits.
-
-    Attributes:
-        spent: what all requests of it took together; None: none was answered.
+        reach: returns the model endpoint.
+        configuration: time-outs, retries, repairs, settings.
+        taken: the forms that the endpoint has accepted, by the hash of the schema. The answer adds its own.
+        sleep: waits between two attempts.
+        request: the Request; the settings of its handlers replace those of the configuration.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        reach: Callable[[], Awaitable[Endpoint]],
         configuration: ModelConfiguration,
-        memory: FormMemory,
+        taken: dict[str, Form],
         sleep: Callable[[float], Awaitable[None]],
+        request: Request,
     ) -> None:
-        self._endpoint = endpoint
+        self._reach = reach
         self._configuration = configuration
-        self._memory = memory
+        self._taken = taken
         self._sleep = sleep
-        self.spent: Usage | None = None
+        # The usage of all finished attempts; None if there is none.
+        self._spent: Usage | None = None
         self._stream: Stream | None = None
-        self._deadline = anyio.current_time() + configuration.timeout
+        self._deadline = math.inf
         self._form = Form.PLAIN
         self._forms: list[Form] = []
         self._failures = 0
         self._repairs = 0
         self._schema = ""
+        self._pieces = self._answer(request)
 
-    async def pieces(
-        self, texts: Sequence[JSONObject], schema: JSONObject, settings: JSONObject
-    ) -> AsyncGenerator[str | bytes | Usage]:
-        """The text of the Solution as it comes.
+    def __aiter__(self) -> ModelAnswer:
+        return self
 
-        Args:
-            texts: the messages, `{"role", "content"}`.
-            schema: the adapted schema.
-            settings: of the model.
-        """
+    async def __anext__(self) -> str | bytes | Usage:
+        return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        """Close the connection to the model."""
+        await self._pieces.aclose()
+
+    def so_far(self) -> Usage | None:
+        """See `Counting`."""
+        return self._spent if self._stream is None else self._with(self._stream)
+
+    async def _answer(self, request: Request) -> AsyncGenerator[str | bytes | Usage]:
+        settings: JSONObject = {**self._configuration.settings, **_checked(request.model)}
+        endpoint = await self._reach()
+        self._deadline = anyio.current_time() + self._configuration.timeout
+        try:
+            async with aclosing(self._solution(endpoint, request.texts, adapt(request.schema), settings)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except Exception:
+            # Tokens of a failed answer cost money, too.
+            if self._spent is not None:
+                yield self._spent
+            raise
+        if self._spent is not None:
+            yield self._spent
+
+    async def _solution(
+        self, endpoint: Endpoint, texts: Sequence[JSONObject], schema: JSONObject, settings: JSONObject
+    ) -> AsyncGenerator[str]:
+        """The text of the Solution, in pieces, for messages `{"role", "content"}` and an adapted schema."""
         self._schema = content_hash(schema)
-        self._forms = self._endpoint.forms(schema)
-        self._form = self._memory.taken(self._schema) or self._forms[0]
-        later: list[Turn] = []
+        self._forms = endpoint.forms(schema)
+        self._form = self._taken.get(self._schema) or self._forms[0]
+        repairs: list[JSONObject] = []
         while True:
             buffer = AnswerBuffer()
+            told = instructions(None if endpoint.shows(self._form) else schema)
             try:
-                turns = [*self._turns(texts, schema), *later]
                 async with AsyncExitStack() as stack:
                     with self._limit():
-                        opening = self._endpoint.stream(turns, self._form, schema, settings)
+                        turns = [_turn("system", told), *_EXAMPLES, *texts, *repairs]
+                        opening = endpoint.stream(turns, self._form, schema, settings)
                         stream = await stack.enter_async_context(opening)
                     self._stream = stream
                     stack.callback(self._count, stream)
                     while not (buffer.is_spoilt or buffer.is_whole):
-                        piece = await self._next(stream)
+                        with self._limit():
+                            piece = await stream.next()
                         if piece is None:
                             break
                         passed = buffer.take(piece)
@@ -219,68 +249,49 @@ class Exchange:
                             self._keep_form()
                             yield passed
                     if buffer.is_whole:
-                        await self._drain(stream)
+                        # The usage follows the Solution. An error here no longer matters.
+                        with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
+                            while await stream.next() is not None:
+                                pass
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # The run goes on with what came: only where nothing did is it over.
+                    # A refusal would end the run, which can go on with the calls that have arrived.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
                 if buffer.has_begun:
                     raise
-                await self._ask_otherwise(error)
+                await self._prepare_retry(error)
                 continue
             rest = buffer.close()
             if buffer.broken is None or (buffer.has_begun and stopped is None):
-                # A malformed end of what has begun is the loop's to tell.
+                # If the answer has begun, the loop reports that its end is malformed.
                 self._keep_form()
                 if rest:
                     yield rest
                 return
             if stopped is not None:
                 raise ModelStoppedError(stopped)
-            later.extend(self._repair(buffer))
-
-    def _turns(self, texts: Sequence[JSONObject], schema: JSONObject) -> list[Turn]:
-        from ideabridge.bridge.minds.endpoint import Turn
-
-        shown = None if self._endpoint.shows(self._form) else schema
-        told = [Turn(str(text["role"]), str(text["content"])) for text in texts]
-        examples = [
-            Turn(role, text) for pair in EXAMPLES for role, text in zip(("user", "assistant"), pair, strict=True)
-        ]
-        return [Turn("system", instructions(shown)), *examples, *told]
+            repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """The form works: an answer in it can be read, at least up to its first call."""
-        if self._memory.taken(self._schema) is not self._form:
-            self._memory.keep(self._schema, self._form)
-
-    async def _next(self, stream: Stream) -> str | None:
-        with self._limit():
-            return await stream.next()
-
-    async def _drain(self, stream: Stream) -> None:
-        """Read what follows a whole Solution, a moment long: it tells what the answer took. Its faults are none."""
-        with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
-            while await stream.next() is not None:
-                pass
+        """Remember that the form works: an answer in it can be read, at least up to its first call."""
+        if self._taken.get(self._schema) is not self._form:
+            self._taken[self._schema] = self._form
+            if len(self._taken) > _REMEMBERED:
+                del self._taken[next(iter(self._taken))]
 
     def _count(self, stream: Stream) -> None:
-        self.spent, self._stream = self._with(stream), None
+        self._spent, self._stream = self._with(stream), None
 
     def _with(self, stream: Stream) -> Usage:
         usage = stream.usage()
-        return usage if self.spent is None else total(self.spent, usage)
-
-    def so_far(self) -> Usage | None:
-        """What all requests of it have taken until now, that under way among them."""
-        return self.spent if self._stream is None else self._with(self._stream)
+        return usage if self._spent is None else total(self._spent, usage)
 
     @contextmanager
     def _limit(self) -> Generator[None]:
-        """Bound one wait: by silence, and by what is left for the whole answer."""
+        """Limit one wait by the idle time-out and by the time left for the whole answer."""
         left = self._deadline - anyio.current_time()
         idle = self._configuration.idle_timeout
         with anyio.move_on_after(max(0.0, min(idle, left))) as scope:
@@ -290,53 +301,62 @@ class Exchange:
                 raise ModelTimeoutError(f"the model did not finish within {self._configuration.timeout:g} seconds")
             raise ModelTimeoutError(f"nothing came from the model for {idle:g} seconds")
 
-    async def _ask_otherwise(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
-        """Make ready to ask again, in another form or after a pause; else raise the error."""
-        untried = self._memory.taken(self._schema) is None
-        lower = below(self._forms, self._form)
+    async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
+        """Choose the next form, or wait before the Request is sent again. Raises the error if neither is of use."""
+        untried = self._schema not in self._taken
+        lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # A refusal without a reason may be about the form as well, where it never worked.
+            # A refusal without a reason may be about the form, if the form has never worked.
             if lower is None or not (error.certain or untried):
                 raise error
-            self._form = lower
-            self._failures = 0
+            self._form, self._failures = lower, 0
             return
         if self._failures >= self._configuration.retries:
             raise error
         self._failures += 1
-        if (
-            error.status == _FAILED
-            and self._failures > 1
-            and untried
-            and self._form is Form.NATIVE
-            and lower is not None
-        ):
-            self._form = lower
-            self._failures = 0
+        failed_twice = error.status == _FAILED and self._failures > 1
+        if failed_twice and untried and self._form is Form.NATIVE and lower is not None:
+            self._form, self._failures = lower, 0
             return
-        await self._pause(error)
-
-    async def _pause(self, error: ModelUnavailableError) -> None:
-        """Wait as long as the endpoint asks, else twice as long each time, with some luck in it."""
-        wait = _FIRST_WAIT * 2 ** (self._failures - 1)
-        wait = min(wait, _LONGEST_WAIT) * random.uniform(0.75, 1.25)  # noqa: S311 - not for secrets
+        # The endpoint's own wait, else twice as long each time, with some randomness.
+        wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)  # noqa: S311 - not for secrets
         if error.retry_after is not None:
             wait = max(0.0, error.retry_after)
         if anyio.current_time() + wait >= self._deadline:
             raise error
         await self._sleep(wait)
 
-    def _repair(self, buffer: AnswerBuffer) -> list[Turn]:
-        """The turns that tell the model what was wrong with its answer."""
-        from ideabridge.bridge.minds.endpoint import Turn
-
+    def _repair(self, buffer: AnswerBuffer) -> list[JSONObject]:
+        """The messages that report an unreadable answer to the model."""
         broken = buffer.broken or "it is no solution"
         if self._repairs >= self._configuration.repairs:
             times = f" {self._repairs + 1} times in a row" if self._repairs else ""
             raise MalformedAnswerError(f"the model's answer cannot be read{times}: {broken}")
         self._repairs += 1
-        said = [Turn("assistant", buffer.text)] if buffer.text.strip() else []
-        return [*said, Turn("user", correction(broken))]
+        said = [_turn("assistant", buffer.text)] if buffer.text.strip() else []
+        return [*said, _turn("user", correction(broken))]
+
+
+def _turn(role: str, text: str) -> JSONObject:
+    return {"role": role, "content": text}
+
+
+_EXAMPLES: Final = [turn for task, solution in EXAMPLES for turn in (_turn("user", task), _turn("assistant", solution))]
+
+
+def _checked(settings: JSONObject) -> JSONObject:
+    """The settings that handlers ask for, with the names that a configuration may have. `model` is left out: it is a
+    wish for clients that sample; here the configuration alone chooses the model.
+
+    Raises:
+        ModelSetupError: a setting is unknown.
+    """
+    settings = {name: value for name, value in settings.items() if name != "model"}
+    for name in settings:
+        problem = setting_problem(name)
+        if problem is not None:
+            raise ModelSetupError(f"a message handler asked for the model: {problem}")
+    return settings
 
 
 # -- model -----------------------------------------------------------------------------------------------------------
@@ -376,7 +396,7 @@ class ModelMind:
         # At once: a run may write down what it is told before it asks for the first time.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        self._memory = FormMemory()
+        self._taken: dict[str, Form] = {}
         self._endpoint: Endpoint | None = None
         self._opening = anyio.Lock()
 
@@ -421,19 +441,16 @@ class ModelMind:
         return await models_of(build_model(self.configuration, self._secrets)[0])
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """The model's answer, in pieces; see `Exchange`.
+        """The model's answer, in pieces.
 
         Raises:
             ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelTimeoutError,
-            ModelStoppedError, MalformedAnswerError: no answer, or not the whole of it.
+            ModelStoppedError, MalformedAnswerError: the answer is missing or incomplete.
         """
-        return ModelAnswer(self._exchange, request, self.configuration.settings)
-
-    async def _exchange(self) -> Exchange:
-        return Exchange(await self._reach(), self.configuration, self._memory, self._sleep)
+        return ModelAnswer(self._reach, self.configuration, self._taken, self._sleep, request)
 
     async def _reach(self) -> Endpoint:
-        """The endpoint; made in a thread at the first Request, for importing what it needs takes a second or two."""
+        """The endpoint. The first Request makes it in a thread, because the imports take a second or two."""
         async with self._opening:
             if self._endpoint is None:
                 endpoint = await anyio.to_thread.run_sync(_endpoint, self.configuration, self._secrets)
@@ -442,55 +459,8 @@ class ModelMind:
             return self._endpoint
 
 
-class ModelAnswer:
-    """The answer of a model to one Request, in pieces, and what it has taken until now (`Counting`).
-
-    Args:
-        begin: begins the exchange.
-        request: the Request.
-        settings: of the model; those that handlers asked for win.
-    """
-
-    def __init__(
-        self, begin: Callable[[], Awaitable[Exchange]], request: Request, settings: Mapping[str, JSON]
-    ) -> None:
-        self._exchange: Exchange | None = None
-        self._pieces = self._read(begin, request, settings)
-
-    def __aiter__(self) -> ModelAnswer:
-        return self
-
-    async def __anext__(self) -> str | bytes | Usage:
-        return await anext(self._pieces)
-
-    async def aclose(self) -> None:
-        """Hang up."""
-        await self._pieces.aclose()
-
-    def so_far(self) -> Usage | None:
-        """See `Counting`."""
-        return None if self._exchange is None else self._exchange.so_far()
-
-    async def _read(
-        self, begin: Callable[[], Awaitable[Exchange]], request: Request, settings: Mapping[str, JSON]
-    ) -> AsyncGenerator[str | bytes | Usage]:
-        given: JSONObject = {**settings, **_checked(request.model)}
-        self._exchange = exchange = await begin()
-        try:
-            async with aclosing(exchange.pieces(request.texts, adapt(request.schema), given)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except Exception:
-            # What was paid for is told also where nothing came of it.
-            if exchange.spent is not None:
-                yield exchange.spent
-            raise
-        if exchange.spent is not None:
-            yield exchange.spent
-
-
 def configured_mind(model: ModelConfiguration | str | None, secrets: Secrets) -> ModelMind | None:
-    """The mind of a configuration's key `model`; None: it names none.
+    """The mind for the key `model` of a configuration; None without the key.
 
     Raises:
         ModelSetupError: pydantic-ai is not installed.
@@ -502,18 +472,3 @@ def _endpoint(configuration: ModelConfiguration, secrets: Secrets) -> Endpoint:
     from ideabridge.bridge.minds.endpoint import Endpoint
 
     return Endpoint(configuration, secrets)
-
-
-def _checked(settings: JSONObject) -> JSONObject:
-    """What handlers asked for: the same settings as in a configuration. Another model (`model`) is a wish that goes to
-    clients by sampling; here the configuration alone says which is asked.
-
-    Raises:
-        ModelSetupError: one is not known.
-    """
-    settings = {name: value for name, value in settings.items() if name != "model"}
-    for name in settings:
-        problem = setting_problem(name)
-        if problem is not None:
-            raise ModelSetupError(f"a message handler asked for the model: {problem}")
-    return settings

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -165,9 +164,6 @@ class SamplingSettings(BaseModel):
     intelligence_priority: float | None = Field(default=None, ge=0, le=1, description="How much ability counts.")
 
 
-_REMEMBERED: Final = 512
-
-
 class Form(Enum):
     """How a Request asks for JSON, the strictest form first. If an endpoint refuses one, the next is tried."""
 
@@ -177,27 +173,3 @@ class Form(Enum):
     """By the prompt, in the provider's JSON mode where it has one."""
     PLAIN = "plain"
     """By the prompt alone."""
-
-
-class FormMemory:
-    """The forms that an endpoint accepted, by schema; kept as long as the process."""
-
-    def __init__(self) -> None:
-        self._taken: OrderedDict[str, Form] = OrderedDict()
-
-    def taken(self, schema: str) -> Form | None:
-        """The form that worked for the schema of this hash; None: none yet."""
-        return self._taken.get(schema)
-
-    def keep(self, schema: str, form: Form) -> None:
-        """A form has worked."""
-        self._taken[schema] = form
-        self._taken.move_to_end(schema)
-        if len(self._taken) > _REMEMBERED:
-            self._taken.popitem(last=False)
-
-
-def below(forms: Sequence[Form], form: Form) -> Form | None:
-    """The next form to try after one that was refused; None: it was the last."""
-    place = forms.index(form) + 1
-    return forms[place] if place < len(forms) else None
