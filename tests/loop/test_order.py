@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, Pattern, SolutionProposed, decider_of
-from ideabridge.bridge.loop.graph import ModuleOrder, Ordering
+from ideabridge.bridge.loop.graph import ModuleOrder
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Tool
+from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
 from tests.loop.driving import ANY_PARAMETERS, EFFECTS, READ_ONLY, Driven, started
 
 TOOLS = [
@@ -132,12 +132,9 @@ def test_a_tool_that_is_answered_by_a_mind_reaches_every_module() -> None:
         ("effects", "0 3, 1 4, 2"),
         ("none", "0 1 2 3 4"),
         ("all", "0, 1, 2, 3, 4"),
-        # Journals of version 0.1.
-        ("declared", "0 1 2 3 4"),
-        ("listed", "0 3, 1 4, 2"),
     ],
 )
-def test_the_order_is_a_setting(order: Ordering, expected: str) -> None:
+def test_the_order_is_a_setting(order: Order, expected: str) -> None:
     assert waves(begun("poke look poke poke_there look_there", order=order)) == expected
 
 
@@ -282,7 +279,6 @@ def test_items_run_at_once_where_the_module_keeps_no_order() -> None:
     calls: list[JSON] = [{"_tool": "poke_there", "_module": "there", "x": "†item", "_each": [0, 1, 2]}]
     assert len(begun(calls, modules={"there": ModuleOrder(ordered=False)}).running) == 3
     assert len(begun(calls, order="none").running) == 3
-    assert len(begun(calls, order="declared").running) == 3
 
 
 # -- where data flow backwards --------------------------------------------------------------------------------

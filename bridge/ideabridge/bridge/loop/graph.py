@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.references import (
@@ -58,11 +58,6 @@ from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
-
-Ordering: TypeAlias = Order | Literal["declared", "listed"]
-"""Which calls keep their order, as a journal records it. Only journals of version 0.1 have `declared` (calls whose
-tools declare effects) and `listed` (all calls of a module and instance); both run the items of an `_each` at once.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +101,7 @@ class Graph:
         *,
         first: int = 0,
         instances: Iterable[str] = (),
-        order: Ordering = "effects",
+        order: Order = "effects",
         modules: Mapping[str, ModuleOrder] | None = None,
         known: Iterable[str] = (),
         schemas: Mapping[str, StateSchema] | None = None,
@@ -585,12 +580,12 @@ class ListedOrder:
 
     Args:
         ordering: `effects`: these rules; `all`: every call waits for all calls listed before it; `none`: no call
-            waits; and see `Ordering`.
+            waits.
         modules: the configuration of single modules; used only with `effects`.
     """
 
-    def __init__(self, ordering: Ordering, modules: Mapping[str, ModuleOrder] | None = None) -> None:
-        self._ordering: Ordering = ordering
+    def __init__(self, ordering: Order, modules: Mapping[str, ModuleOrder] | None = None) -> None:
+        self._ordering = ordering
         self._modules = modules or {}
         self._places: dict[int, _Position] = {}
         self._looks: dict[int, list[tuple[_Sequence, int]]] = {}
@@ -614,9 +609,6 @@ class ListedOrder:
             return _Position(("",), "", changes=True)
         if self._ordering == "none" or tool is None:
             return None
-        if self._ordering in ("listed", "declared"):
-            kept = self._ordering == "listed" or tool.annotations.declares_effects
-            return _Position((tool.module or "",), call.instance, changes=True) if kept else None
         changes = not all(self._reads(one) for one in tools)
         modules = dict.fromkeys(module for one in tools for module in one.reached)
         if EVERY_MODULE in modules:
@@ -631,13 +623,9 @@ class ListedOrder:
         return any(fnmatchcase(tool.remote_name or tool.name, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
-        """Whether later calls wait for a call as for a change."""
+        """Whether a call may change something, so that later calls, and the items of its own `_each`, wait."""
         place = self._places.get(call.index)
         return place is not None and place.changes
-
-    def itemwise(self, call: Call) -> bool:
-        """Whether the items of its `_each` run one after another, because they may change something."""
-        return self.may_change(call) and self._ordering in ("effects", "all")
 
     def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
         """An earlier call that this one waits for; None if all of them have settled."""

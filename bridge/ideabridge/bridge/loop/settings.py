@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ideabridge.bridge.loop.graph import ModuleOrder, Ordering
+from ideabridge.bridge.loop.graph import ModuleOrder
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Order
 
 Planning: TypeAlias = Literal["eager", "lazy"]
 """When the calls of a Solution run."""
@@ -37,7 +38,7 @@ class Settings:
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
-    order: Ordering = "effects"
+    order: Order = "effects"
     parallel_calls: int = 16
     calls: int = 10_000
     items: int = 10_000

@@ -171,7 +171,7 @@ class Tick:
         self._end(progress, item, event)
         if progress.open_items == 0:
             self._settling.complete(progress, event.chosen)
-        elif self.graph.order.itemwise(progress.call):
+        elif self.graph.order.may_change(progress.call):
             self._queue_items(progress)
         self._drain()
 
@@ -372,7 +372,7 @@ class Tick:
         """Queue the executions of a call: all of them, or the next one if they run one after another."""
         call = progress.call
         open_ = ((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
-        self._queue.extend(islice(open_, 1) if call.has_each and self.graph.order.itemwise(call) else open_)
+        self._queue.extend(islice(open_, 1) if call.has_each and self.graph.order.may_change(call) else open_)
 
     def _is_settled(self, index: int) -> bool:
         return self.progress[index].settled
