@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from ideabridge.bridge.context.references import Reference, clipped, format_reference
 from ideabridge.bridge.loop.call import Call, Read
-from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.graph import Graph, components
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -19,27 +19,12 @@ def waits(graph: Graph) -> dict[int, set[int]]:
 def layers(graph: Graph) -> list[list[Call]]:
     """The calls of a closed graph, each in the layer after the last one it waits for."""
     before = waits(graph)
-    readers: dict[int, list[int]] = {}
-    for index, others in before.items():
-        for other in others:
-            readers.setdefault(other, []).append(index)
     depth: dict[int, int] = {}
-    open_ends = {index: len(others) for index, others in before.items()}
-    ready = [index for index, count in open_ends.items() if not count]
-    while len(depth) < len(before):
-        # Later alternatives may wait for each other in a circle; such calls are shown last, together.
-        level = {
-            index: 1 + max((depth[other] for other in before[index] if other in depth), default=-1)
-            for index in ready or [one for one in before if one not in depth]
-        }
-        depth.update(level)
-        following: list[int] = []
-        for index in ready:
-            for reader in readers.get(index, ()):
-                open_ends[reader] -= 1
-                if not open_ends[reader]:
-                    following.append(reader)
-        ready = following
+    for part in components(before):
+        # Later alternatives may wait for each other in a circle; such calls share a layer.
+        others = {other for index in part for other in before[index]}.difference(part)
+        level = 1 + max((depth[other] for other in others), default=-1)
+        depth.update(dict.fromkeys(part, level))
     found: list[list[Call]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for call in graph.calls:
         found[depth[call.index]].append(call)

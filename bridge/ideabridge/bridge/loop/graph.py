@@ -752,30 +752,20 @@ def emission(data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[in
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
-    """One cycle of each strongly connected component: Kahn's algorithm, then a walk through what is left."""
-    waiting = {index: {other for other in targets if other in edges} for index, targets in edges.items()}
-    readers: dict[int, list[int]] = {}
-    for index, targets in waiting.items():
-        for target in targets:
-            readers.setdefault(target, []).append(index)
-    free = [index for index, targets in waiting.items() if not targets]
-    while free:
-        done = free.pop()
-        del waiting[done]
-        for reader in readers.get(done, ()):
-            if reader in waiting:
-                waiting[reader].discard(done)
-                if not waiting[reader]:
-                    free.append(reader)
+    """At least one cycle of each strongly connected component; no two have a node in common."""
+    following: dict[int, int] = {}
+    for part in components(edges):
+        if part[1:]:
+            members = set(part)
+            following.update((index, min(edges[index] & members)) for index in part)
     found: list[list[int]] = []
     visited: set[int] = set()
-    for start in sorted(waiting):
+    for index in sorted(following):
         way: list[int] = []
-        index = start
         while index not in visited:
             visited.add(index)
             way.append(index)
-            index = min(target for target in waiting[index] if target in waiting)
+            index = following[index]
         if index in way:
             found.append(way[way.index(index) :])
     return found
