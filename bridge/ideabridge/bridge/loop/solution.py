@@ -25,7 +25,6 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
 )
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.group import refuse
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress
@@ -74,7 +73,8 @@ class Proposal:
     ) -> Self:
         """A Solution that arrived whole."""
         graph.take(calls, output, places)
-        refuse(graph, pattern, output)
+        if pattern is not None:
+            _check_group(graph, pattern, output)
         proposal = cls(graph)
         proposal.calls, proposal.output, proposal.places, proposal.pattern = calls, output, places, pattern
         return proposal
@@ -136,6 +136,22 @@ class Proposal:
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
         """The correction that a mind sees if a person changed it, or (`ran` None) denied it."""
         return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
+
+
+def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
+    """Add the problems of a group: alternatives that depend on each other, an output, no calls."""
+    if output is not None:
+        graph.output_problems.append(f"output: the calls of a group ({pattern}) give values; it has no output")
+    if not graph.calls:
+        graph.output_problems.append(f"calls: a group ({pattern}) needs at least one call")
+    if pattern == "all":
+        return
+    for call in graph.calls:
+        for index in sorted(graph.depends_on(call)):
+            call.problems.append(
+                f"the calls are alternatives ({pattern}), so none may depend on another: {call.label} reads what"
+                f" {graph.call(index).label} writes, or waits for it"
+            )
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:

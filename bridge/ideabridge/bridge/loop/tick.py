@@ -40,7 +40,7 @@ holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 
 from ideabridge.bridge.context.errors import StateWriteError
@@ -49,10 +49,9 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
-from ideabridge.bridge.loop.effect import Commit, Effect, EffectKey, Execute, ExecutionKey
-from ideabridge.bridge.loop.event import CallFinished, JournalError, OutcomeAsked, OutcomeDecided
+from ideabridge.bridge.loop.effect import Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
+from ideabridge.bridge.loop.event import CallFinished, JournalError, OutcomeAsked, OutcomeDecided, Pattern
 from ideabridge.bridge.loop.graph import Graph, cycles
-from ideabridge.bridge.loop.group import Group, halt
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
 from ideabridge.bridge.loop.policy import policy_named
@@ -69,6 +68,60 @@ from ideabridge.bridge.loop.question import (
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
+
+
+class Group:
+    """Decides what the end of one call means for the other calls of its Solution.
+
+    Args:
+        pattern: `all`: a failure cancels the rest, and nothing is written before every call has succeeded; `any`: the
+            first success cancels the rest; `race`: the first call that ends cancels the rest; None: the calls are
+            independent.
+
+    Attributes:
+        decided: why the calls that have not settled are cancelled; None if they are not.
+        cancelled: why somebody cancelled the Solution; None if nobody did.
+    """
+
+    def __init__(self, pattern: Pattern | None) -> None:
+        self.pattern = pattern
+        self.decided: str | None = None
+        self.cancelled: str | None = None
+        self._won = False
+
+    def note(self, progress: Progress) -> bool:
+        """Take note of a settled call, and return True if the others must be cancelled."""
+        if self.pattern is None or self.decided is not None:
+            return False
+        failed = progress.status is CallStatus.FAILED
+        if self.pattern == "all":
+            if not failed:
+                return False
+        elif self.pattern == "any" and failed:
+            return False
+        else:
+            self._won = True
+        ended = "failed" if failed else "was first"
+        self.decided = f"{progress.call.label} {ended}"
+        return True
+
+    @property
+    def catches(self) -> bool:
+        """Whether `p || q` catches a failure. A failed alternative writes nothing, because another may succeed."""
+        return self.pattern != "any"
+
+    @property
+    def reports_failures(self) -> bool:
+        """Whether a failed call is an error. If another alternative succeeded, it is not."""
+        return not (self.pattern == "any" and self._won)
+
+    def keeps(self, progress: Progress) -> bool:
+        """Whether the result of a settled call counts."""
+        return self.pattern is None or progress.status in (CallStatus.DONE, CallStatus.CAUGHT)
+
+    def error(self) -> JSONObject:
+        """The error of a cancelled call."""
+        return {"kind": "cancelled", "message": f"cancelled: {self.decided}"}
 
 
 class Tick:
@@ -94,7 +147,7 @@ class Tick:
         memory: Memory,
         settings: Settings,
         schemas: dict[str, StateSchema],
-        pattern: events.Pattern | None = None,
+        pattern: Pattern | None = None,
     ) -> None:
         self.graph = graph
         self.due: dict[EffectKey, Effect] = {}
@@ -108,7 +161,7 @@ class Tick:
         self._committed = pattern != "all"
         self._settings = settings
         self._policy = policy_named(settings.approval)
-        self._settling = CallSettler(self._visible, schemas, self.group, self._on_settled)
+        self._schemas = schemas
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
@@ -170,7 +223,7 @@ class Tick:
             raise JournalError(f"call {event.call} finished twice or without having started")
         self._end(progress, item, event)
         if progress.open_items == 0:
-            self._settling.complete(progress, event.chosen)
+            self._complete(progress, event.chosen)
         elif self.graph.order.may_change(progress.call):
             self._queue_items(progress)
         self._drain()
@@ -228,7 +281,7 @@ class Tick:
             self.corrections.append(corrected)
         if event.decision == "deny":
             reason = event.reason or "no reason given"
-            self._settling.fail(progress, "denied", f"denied by {event.by}: {reason}")
+            self._fail(progress, "denied", f"denied by {event.by}: {reason}")
         else:
             tool = apply_edit(progress, event)
             if tool is not None:
@@ -319,21 +372,21 @@ class Tick:
                 continue
             message = self.graph.cycle_message(circle)
             for index in circle:
-                self._settling.fail(self.progress[index], "structural", message)
+                self._fail(self.progress[index], "structural", message)
         return bool(circles)
 
     def _look(self, progress: Progress) -> None:
         call = progress.call
         if call.problems:
-            self._settling.fail_with(progress, _structural(call))
+            self._fail_with(progress, _structural(call))
             return
         found = self._readiness.look(call)
         if isinstance(found, Wait):
             self._waiting.setdefault(found.on, []).append(call.index)
         elif isinstance(found, Absent):
-            self._settling.fail_absent(progress, found)
+            self._fail_absent(progress, found)
         elif isinstance(found, Refusal):
-            self._settling.fail(progress, "runtime", f"not run: {found.message}")
+            self._fail(progress, "runtime", f"not run: {found.message}")
         else:
             self._put_up(progress, found)
 
@@ -341,13 +394,13 @@ class Tick:
         """The references are resolved: ask the policy, unless nothing is left to execute."""
         progress.items = items
         if all(item.finished for item in items):
-            self._settling.complete(progress, None)
+            self._complete(progress, None)
             return
         verdict = apply_policy(self._policy, progress)
         if verdict is None:
             self._queue_up(progress)
         elif isinstance(verdict, Denial):
-            self._settling.fail(progress, verdict.kind, verdict.message)
+            self._fail(progress, verdict.kind, verdict.message)
         else:
             progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
             progress.status = CallStatus.ASKING
@@ -397,7 +450,82 @@ class Tick:
 
     # -- settling ----------------------------------------------------------------------------------------------
 
-    def _on_settled(self, progress: Progress) -> None:
+    def _complete(self, progress: Progress, chosen: str | None) -> None:
+        """Every execution of the call has ended."""
+        call = progress.call
+        failed = [(number, item.error) for number, item in enumerate(progress.items) if item.error is not None]
+        if not call.has_each:
+            if failed:
+                self._fail_with(progress, failed[0][1] or {})
+            else:
+                self._write(progress, progress.items[0].value, chosen)
+            return
+        values: list[JSON] = [item.value for item in progress.items]
+        if failed:
+            error = items_error(progress.items)
+            self._fail_with(progress, error, partial=values)
+        else:
+            self._write(progress, values, chosen)
+
+    def _write(self, progress: Progress, value: JSON, chosen: str | None) -> None:
+        call = progress.call
+        target = call.target
+        if target is None:
+            paths = call.writes
+        elif target.mode == "either":
+            paths = (target.paths[target.texts.index(chosen)] if chosen in target.texts else target.paths[0],)
+        else:
+            paths = target.paths
+        try:
+            self._commit(progress, paths, value)
+        except StateWriteError as error:
+            self._fail(progress, "runtime", f"it ran, but its result cannot be written: {error}")
+            return
+        progress.value = value
+        self._settle(progress, CallStatus.DONE)
+
+    def _commit(self, progress: Progress, paths: tuple[Path, ...], value: JSON) -> None:
+        call = progress.call
+        writes = [Write(call.index, call.instance, path, call.method, value) for path in paths]
+        changed = self._visible.try_write(writes)
+        schema = self._schemas.get(call.instance)
+        if schema is not None and any(path[0] == "state" for path in paths):
+            document = changed[call.instance]
+            schema.check_write(document["state"] if isinstance(document, dict) else None)
+        self._visible.commit(writes, changed)
+        progress.wrote = paths
+        progress.staged = self.group.pattern == "all"
+
+    def _fail(self, progress: Progress, kind: ErrorKind, message: str) -> None:
+        self._fail_with(progress, {"kind": kind, "message": message})
+
+    def _fail_with(self, progress: Progress, error: JSONObject, partial: list[JSON] | None = None) -> None:
+        """Write the failure to `q` of `p || q`; without such a path the call has failed."""
+        call = progress.call
+        progress.error = error
+        target = call.target
+        caught = target is not None and target.mode == "either" and error.get("kind") not in UNCAUGHT
+        if target is not None and caught and self.group.catches:
+            value: JSONObject = {**error} if partial is None else {**error, "results": partial}
+            try:
+                self._commit(progress, (target.paths[1],), value)
+            except StateWriteError as fault:
+                progress.error = {**error, "message": f"{error.get('message')}; and that cannot be written: {fault}"}
+            else:
+                self._settle(progress, CallStatus.CAUGHT)
+                return
+        self._settle(progress, CallStatus.FAILED)
+
+    def _fail_absent(self, progress: Progress, absent: Absent) -> None:
+        """A value that a call reads does not exist; a branch that was not taken is no error."""
+        if absent.why == "skipped":
+            progress.error = {"kind": "skipped", "message": absent.message}
+            self._settle(progress, CallStatus.SKIPPED)
+        else:
+            self._fail(progress, "dependency" if absent.why == "failed" else "runtime", f"not run: {absent.message}")
+
+    def _settle(self, progress: Progress, status: CallStatus) -> None:
+        progress.status = status
         self._unsettled -= 1
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
         if self.group.note(progress):
@@ -430,13 +558,35 @@ class Tick:
         self._waiting.clear()
         for progress in self.progress.values():
             if not progress.settled:
-                runs, unstarted, unasked = halt(progress, self.due, self.group.error())
-                self._running -= unstarted
-                self._asking -= unasked
-                if not runs:
-                    self._settling.cancel(progress)
+                self._halt(progress)
             elif not self._committed and progress.status is not CallStatus.FAILED:
                 progress.withdraw(self.group.error())
+
+    def _halt(self, progress: Progress) -> None:
+        """Cancel a call: drop its unacknowledged effects, and make a `Cancel` due for each that has begun."""
+        call, error, begun = progress.call, self.group.error(), False
+        if progress.approval is not None:
+            progress.approval = None
+            if self.due.pop(("approve", call.index, None), None) is None:
+                self.due["cancel", call.index, None] = Cancel(call, None, error)
+            else:
+                self._asking -= 1
+                self._settle_cancelled(progress)
+            return
+        for number, item in enumerate(progress.items):
+            place = number if call.has_each else None
+            if item.finished:
+                continue
+            if item.started:
+                begun = True
+                self.due["cancel", call.index, place] = Cancel(call, place, error)
+            else:
+                item.finished, item.error = True, error
+                progress.open_items -= 1
+                if self.due.pop(("execute", call.index, place), None) is not None:
+                    self._running -= 1
+        if not begun:
+            self._settle_cancelled(progress)
 
     def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
         """A cancelled call has ended; its result does not count."""
@@ -445,8 +595,12 @@ class Tick:
         else:
             self._end(progress, progress.items[number], event)
         if progress.open_items == 0:
-            self._settling.cancel(progress)
+            self._settle_cancelled(progress)
         self._drain()
+
+    def _settle_cancelled(self, progress: Progress) -> None:
+        progress.error = self.group.error()
+        self._settle(progress, CallStatus.CANCELLED)
 
 
 def _structural(call: Call) -> JSONObject:
@@ -456,117 +610,6 @@ def _structural(call: Call) -> JSONObject:
 
 def _waits(progress: Progress) -> bool:
     return progress.status is CallStatus.WAITING or (progress.status is CallStatus.QUEUED and progress.held)
-
-
-# -- settling --------------------------------------------------------------------------------------------------------
-
-
-class CallSettler:
-    """Settles calls that have ended: writes their results, and routes their failures.
-
-    Args:
-        memory: where results are written.
-        schemas: the state schemas by instance.
-        group: the group of the calls.
-        settled: is called with each settled call.
-    """
-
-    def __init__(
-        self,
-        memory: Memory,
-        schemas: Mapping[str, StateSchema],
-        group: Group,
-        settled: Callable[[Progress], None],
-    ) -> None:
-        self._memory = memory
-        self._schemas = schemas
-        self._group = group
-        self._settled = settled
-
-    def complete(self, progress: Progress, chosen: str | None) -> None:
-        """Every execution of the call has ended."""
-        call = progress.call
-        failed = [(number, item.error) for number, item in enumerate(progress.items) if item.error is not None]
-        if not call.has_each:
-            if failed:
-                self.fail_with(progress, failed[0][1] or {})
-            else:
-                self._write(progress, progress.items[0].value, chosen)
-            return
-        values: list[JSON] = [item.value for item in progress.items]
-        if failed:
-            error = items_error(progress.items)
-            self.fail_with(progress, error, partial=values)
-        else:
-            self._write(progress, values, chosen)
-
-    def _write(self, progress: Progress, value: JSON, chosen: str | None) -> None:
-        call = progress.call
-        target = call.target
-        if target is None:
-            paths = call.writes
-        elif target.mode == "either":
-            paths = (target.paths[target.texts.index(chosen)] if chosen in target.texts else target.paths[0],)
-        else:
-            paths = target.paths
-        try:
-            self._commit(progress, paths, value)
-        except StateWriteError as error:
-            self.fail(progress, "runtime", f"it ran, but its result cannot be written: {error}")
-            return
-        progress.value = value
-        self.settle(progress, CallStatus.DONE)
-
-    def _commit(self, progress: Progress, paths: tuple[Path, ...], value: JSON) -> None:
-        call = progress.call
-        writes = [Write(call.index, call.instance, path, call.method, value) for path in paths]
-        changed = self._memory.try_write(writes)
-        schema = self._schemas.get(call.instance)
-        if schema is not None and any(path[0] == "state" for path in paths):
-            document = changed[call.instance]
-            schema.check_write(document["state"] if isinstance(document, dict) else None)
-        self._memory.commit(writes, changed)
-        progress.wrote = paths
-        progress.staged = self._group.pattern == "all"
-
-    def fail(self, progress: Progress, kind: ErrorKind, message: str) -> None:
-        """See `fail_with`."""
-        self.fail_with(progress, {"kind": kind, "message": message})
-
-    def fail_with(self, progress: Progress, error: JSONObject, partial: list[JSON] | None = None) -> None:
-        """Write the failure to `q` of `p || q`; without such a path the call has failed."""
-        call = progress.call
-        progress.error = error
-        target = call.target
-        caught = target is not None and target.mode == "either" and error.get("kind") not in UNCAUGHT
-        if target is not None and caught and self._group.catches:
-            value: JSONObject = {**error} if partial is None else {**error, "results": partial}
-            try:
-                self._commit(progress, (target.paths[1],), value)
-            except StateWriteError as fault:
-                progress.error = {**error, "message": f"{error.get('message')}; and that cannot be written: {fault}"}
-            else:
-                self.settle(progress, CallStatus.CAUGHT)
-                return
-        self.settle(progress, CallStatus.FAILED)
-
-    def fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """A value that a call reads does not exist; a branch that was not taken is no error."""
-        if absent.why == "skipped":
-            progress.error = {"kind": "skipped", "message": absent.message}
-            self.settle(progress, CallStatus.SKIPPED)
-        else:
-            self.fail(progress, "dependency" if absent.why == "failed" else "runtime", f"not run: {absent.message}")
-
-    def cancel(self, progress: Progress) -> None:
-        """The call was cancelled; its result does not count."""
-        progress.error = self._group.error()
-        self.settle(progress, CallStatus.CANCELLED)
-
-    def settle(self, progress: Progress, status: CallStatus) -> None:
-        """Set the final status of a call."""
-        progress.status = status
-        self._settled(progress)
 
 
 # -- unknown outcomes ------------------------------------------------------------------------------------------------
