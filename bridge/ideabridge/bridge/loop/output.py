@@ -12,7 +12,7 @@ from typing import Final, Literal
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.references import Expression, fill
 from ideabridge.bridge.context.state import MISSING, Missing
-from ideabridge.bridge.loop.call import Call, Read
+from ideabridge.bridge.loop.call import Call, ErrorKind, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
@@ -67,9 +67,10 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call cannot run with the values that it read."""
+    """Why a call, or an edit of it, cannot run with its values."""
 
     message: str
+    kind: ErrorKind = "runtime"
 
 
 class Readiness:

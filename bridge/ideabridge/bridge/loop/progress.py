@@ -69,6 +69,11 @@ class Item:
     question: QuestionAsked | None = None
     questions: int = 0
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether it is in flight, and nobody is asked about it."""
+        return self.started and not self.finished and self.doubt is None and self.question is None
+
     def end(self, value: JSON, error: JSONObject | None) -> bool:
         """Note the end; True if its module was waiting for an answer."""
         self.finished, self.value, self.error = True, value, error

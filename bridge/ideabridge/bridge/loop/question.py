@@ -7,26 +7,22 @@ so an answer holds for exactly that. The digest and the answer are journaled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from ideabridge.bridge.context.inquiry import Inquiry
 from ideabridge.bridge.context.references import quoted
-from ideabridge.bridge.loop.call import ErrorKind
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskApproval
 from ideabridge.bridge.loop.event import (
     BRIDGE,
     CallDecided,
-    JournalError,
     QuestionAnswered,
     QuestionAsked,
-    QuestionRefused,
 )
 from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
 from ideabridge.bridge.loop.policy import Policy
-from ideabridge.bridge.loop.progress import CallStatus, Item, Progress, parked, running_item
+from ideabridge.bridge.loop.progress import CallStatus, Item, Progress, parked
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
@@ -178,15 +174,7 @@ def question_form(event: QuestionAsked) -> JSONObject:
 # -- approval --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
-    """A call that a policy denies, or that cannot be shown to a person."""
-
-    kind: ErrorKind
-    message: str
-
-
-def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
+def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Refusal | None:
     """Apply a policy to a call whose references are resolved; None: it runs."""
     call, tool = progress.call, progress.tool
     if call.has_latent or tool is None or (call.room is not None and tool.module is None):
@@ -197,15 +185,15 @@ def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Denial | N
     if verdict.verdict == "allow":
         return None
     if verdict.verdict == "deny":
-        return Denial("denied", f"denied by policy: {verdict.why or 'no reason given'}")
+        return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
     # A person decides about all items together.
     size = sum(item.size for item in progress.items)
     if size > MOST_RESOLVED:
         why = f"it would have {size:,} bytes with what it refers to; at most {MOST_RESOLVED:,} are put before a person"
-        return Denial("runtime", f"not run: {why}")
+        return Refusal(f"not run: {why}")
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
-        return Denial("runtime", f"not run: {digest.message}")
+        return Refusal(f"not run: {digest.message}")
     return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, verdict.why)
 
 
@@ -356,35 +344,6 @@ def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -
     place = index if number is None else f"{index}.{number}"
     approval = f"q{place}-{digest[:12]}"
     return QuestionAsked(index, approval, digest, inquiry.module, inquiry.message, inquiry.schema, number, at)
-
-
-def take_question(progress: Mapping[int, Progress], event: QuestionAsked | QuestionAnswered | QuestionRefused) -> int:
-    """Take up a module's question, or what became of it.
-
-    Returns:
-        How many more executions wait for an answer now: 1, -1 or 0.
-
-    Raises:
-        JournalError: the call does not run, asks already, or asks nothing, or asks another question.
-    """
-    item = running_item(progress, event.call, event.item)
-    if isinstance(event, QuestionRefused):
-        call = progress[event.call]
-        refused = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
-        call.unasked.append(f"{call.call.label}: {refused}")
-        return 0
-    if isinstance(event, QuestionAsked):
-        if not item.started or item.finished or item.doubt is not None or item.question is not None:
-            raise JournalError(f"the module of call {event.call} cannot ask now")
-        item.question = event
-        return 1
-    if item.question is None:
-        raise JournalError(f"the module of call {event.call} has asked nothing")
-    if item.question.digest != event.digest:
-        raise JournalError(f"the answer for call {event.call} is bound to another question than the one that waits")
-    item.question = None
-    item.questions += 1
-    return -1
 
 
 def withdraw_questions(history: list[Progress]) -> list[QuestionAnswered]:

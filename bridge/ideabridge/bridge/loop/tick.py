@@ -40,7 +40,6 @@ holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from itertools import islice
 
 from ideabridge.bridge.context.errors import StateWriteError
@@ -50,7 +49,16 @@ from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
 from ideabridge.bridge.loop.effect import Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
-from ideabridge.bridge.loop.event import CallFinished, JournalError, OutcomeAsked, OutcomeDecided, Pattern
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    JournalError,
+    OutcomeAsked,
+    OutcomeDecided,
+    Pattern,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionRefused,
+)
 from ideabridge.bridge.loop.graph import Graph, cycles
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
@@ -58,11 +66,9 @@ from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait, items_error, running_item
 from ideabridge.bridge.loop.question import (
     ENDED,
-    Denial,
     apply_edit,
     apply_policy,
     correction,
-    take_question,
     unknown,
 )
 from ideabridge.bridge.loop.settings import Settings
@@ -241,29 +247,57 @@ class Tick:
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
-    def questioned(self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused) -> None:
+    def questioned(self, event: QuestionAsked | QuestionAnswered | QuestionRefused) -> None:
         """The module of a call asks something: until it is answered, the call does not count as running."""
-        change = take_question(self.progress, event)
-        self._running -= change
-        self._asking += change
+        item = running_item(self.progress, event.call, event.item)
+        match event:
+            case QuestionRefused():
+                progress = self.progress[event.call]
+                refused = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
+                progress.unasked.append(f"{progress.call.label}: {refused}")
+                return
+            case QuestionAsked():
+                if not item.can_ask:
+                    raise JournalError(f"the module of call {event.call} cannot ask now")
+                item.question = event
+                self._running -= 1
+                self._asking += 1
+            case QuestionAnswered():
+                if item.question is None:
+                    raise JournalError(f"the module of call {event.call} has asked nothing")
+                if item.question.digest != event.digest:
+                    raise JournalError(f"the answer for call {event.call} is bound to another question")
+                item.question = None
+                item.questions += 1
+                self._running += 1
+                self._asking -= 1
         self._drain()
 
-    def doubted(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
+    def doubted(self, event: OutcomeAsked | OutcomeDecided) -> None:
         """The outcome of an execution in flight is unknown: a person is asked, or has answered."""
-        if isinstance(event, events.OutcomeAsked):
-            mark_unknown(self.progress, event)
+        item = running_item(self.progress, event.call, event.item)
+        if isinstance(event, OutcomeAsked):
+            if not item.can_ask:
+                raise JournalError(f"call {event.call} is not in flight; nobody can be asked about its outcome")
+            item.doubt, item.cut_off = event.digest, event.why
             self._running -= 1
             self._asking += 1
             self._drain()
             return
-        ended = decide_outcome(self.progress, event)
+        if item.doubt is None:
+            raise JournalError(f"nobody was asked about the outcome of call {event.call}")
+        if item.doubt != event.digest:
+            raise JournalError(f"the decision on call {event.call} is bound to another question")
+        item.doubt = None
+        item.doubts += 1
         self._asking -= 1
-        if ended is None:
+        if event.decision == "retry":
+            item.started = False
             self._queue.append((event.call, event.item or 0))
             self._drain()
         else:
             self._running += 1
-            self.finished(ended)
+            self.finished(CallFinished(event.call, event.item, event.value, event.error))
 
     def decided(self, event: events.CallDecided) -> None:
         """A decision on a call that waits for one."""
@@ -386,7 +420,7 @@ class Tick:
         elif isinstance(found, Absent):
             self._fail_absent(progress, found)
         elif isinstance(found, Refusal):
-            self._fail(progress, "runtime", f"not run: {found.message}")
+            self._fail(progress, found.kind, f"not run: {found.message}")
         else:
             self._put_up(progress, found)
 
@@ -399,7 +433,7 @@ class Tick:
         verdict = apply_policy(self._policy, progress)
         if verdict is None:
             self._queue_up(progress)
-        elif isinstance(verdict, Denial):
+        elif isinstance(verdict, Refusal):
             self._fail(progress, verdict.kind, verdict.message)
         else:
             progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
@@ -451,21 +485,16 @@ class Tick:
     # -- settling ----------------------------------------------------------------------------------------------
 
     def _complete(self, progress: Progress, chosen: str | None) -> None:
-        """Every execution of the call has ended."""
-        call = progress.call
-        failed = [(number, item.error) for number, item in enumerate(progress.items) if item.error is not None]
-        if not call.has_each:
-            if failed:
-                self._fail_with(progress, failed[0][1] or {})
-            else:
-                self._write(progress, progress.items[0].value, chosen)
-            return
-        values: list[JSON] = [item.value for item in progress.items]
-        if failed:
-            error = items_error(progress.items)
-            self._fail_with(progress, error, partial=values)
+        """Settle a call whose executions have all ended; `chosen` as in `CallFinished`."""
+        items, has_each = progress.items, progress.call.has_each
+        value: JSON = [item.value for item in items] if has_each else items[0].value
+        error = next((item.error for item in items if item.error is not None), None)
+        if error is None:
+            self._write(progress, value, chosen)
+        elif has_each:
+            self._fail_with(progress, items_error(items), partial=value)
         else:
-            self._write(progress, values, chosen)
+            self._fail_with(progress, error)
 
     def _write(self, progress: Progress, value: JSON, chosen: str | None) -> None:
         call = progress.call
@@ -499,7 +528,7 @@ class Tick:
     def _fail(self, progress: Progress, kind: ErrorKind, message: str) -> None:
         self._fail_with(progress, {"kind": kind, "message": message})
 
-    def _fail_with(self, progress: Progress, error: JSONObject, partial: list[JSON] | None = None) -> None:
+    def _fail_with(self, progress: Progress, error: JSONObject, partial: JSON = None) -> None:
         """Write the failure to `q` of `p || q`; without such a path the call has failed."""
         call = progress.call
         progress.error = error
@@ -610,37 +639,3 @@ def _structural(call: Call) -> JSONObject:
 
 def _waits(progress: Progress) -> bool:
     return progress.status is CallStatus.WAITING or (progress.status is CallStatus.QUEUED and progress.held)
-
-
-# -- unknown outcomes ------------------------------------------------------------------------------------------------
-
-
-def mark_unknown(progress: Mapping[int, Progress], event: OutcomeAsked) -> None:
-    """Note that a person is asked about an execution in flight.
-
-    Raises:
-        JournalError: it is not in flight, or somebody is asked already.
-    """
-    item = running_item(progress, event.call, event.item)
-    if not item.started or item.finished or item.doubt is not None or item.question is not None:
-        raise JournalError(f"call {event.call} is not in flight; nobody can be asked about its outcome")
-    item.doubt, item.cut_off = event.digest, event.why
-
-
-def decide_outcome(progress: Mapping[int, Progress], event: OutcomeDecided) -> CallFinished | None:
-    """Take a person's answer about an execution: how it ended, or None if it runs again.
-
-    Raises:
-        JournalError: nobody was asked about it, or the answer is bound to another question.
-    """
-    item = running_item(progress, event.call, event.item)
-    if item.doubt is None:
-        raise JournalError(f"nobody was asked about the outcome of call {event.call}")
-    if item.doubt != event.digest:
-        raise JournalError(f"the decision on call {event.call} is bound to another question than the one that waits")
-    item.doubt = None
-    item.doubts += 1
-    if event.decision == "retry":
-        item.started = False
-        return None
-    return CallFinished(event.call, event.item, event.value, event.error)
