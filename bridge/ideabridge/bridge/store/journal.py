@@ -21,8 +21,8 @@ _BATCH: Final = 256
 
 _APPEND: Final = (
     "INSERT INTO events(id, body, at) "
-    "SELECT coalesce((SELECT max(id) FROM events WHERE id BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1), ?1 << 32) + 1, "
-    "?2, ?4 FROM runs WHERE number = ?1 AND epoch = ?3 AND driver IS NOT NULL"
+    "SELECT coalesce((SELECT max(id) FROM events WHERE id BETWEEN runs.number << 32 AND ((runs.number + 1) << 32) - 1), "
+    "runs.number << 32) + 1, ?2, ?4 FROM runs WHERE runs.id = ?1 AND epoch = ?3 AND driver IS NOT NULL"
 )
 _RECORD: Final = (
     "SELECT id, kind, caller, title, fingerprint, parent, status, summary, driver, epoch, lease_until, created, "
@@ -63,30 +63,13 @@ class Journal:
     def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
         self._contents = contents
-        self._numbers: dict[str, int] = {}
-        self._voids = 0
 
     def _number(self, run_id: str) -> int:
-        if self._voids != self._database.voids:
-            self._voids = self._database.voids
-            self._numbers.clear()
-        number = self._numbers.get(run_id)
-        if number is None:
-            number = self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
-            if number == 0:
-                raise UnknownRunError(f"no run {run_id[:64]!r}")
-            if len(self._numbers) >= 10_000:
-                self._numbers.clear()
-            self._numbers[run_id] = number
+        """The row of a run. Inside a guard or transaction."""
+        number = self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
+        if number == 0:
+            raise UnknownRunError(f"no run {run_id[:64]!r}")
         return number
-
-    def _number_of(self, run_id: str) -> int:
-        """The same, outside a transaction or guard."""
-        number = self._numbers.get(run_id) if self._voids == self._database.voids else None
-        if number is not None:
-            return number
-        with self._database.guard:
-            return self._number(run_id)
 
     def create(
         self, run_id: str, *, kind: str, caller: str, title: str, fingerprint: str, parent: str | None = None
@@ -130,7 +113,6 @@ class Journal:
                 (number, f"{driver}:{ttl_s:g}", now + ttl_s, lapsed and lapsed.epoch, lapsed and lapsed.until),
             )
             if cursor.rowcount != 1:
-                self._expect(run_id)
                 return None
             return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
 
@@ -140,13 +122,8 @@ class Journal:
         Raises:
             UnknownRunError: no such run.
         """
-        # Whoever watches the lease sees that the value changes, also where the driver's clock was set back.
-        cursor = self._database.change(
-            "UPDATE runs SET lease_until = max(?, lease_until + 0.001) "
-            "WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
-            (now + ttl_s, self._number_of(run_id), epoch),
-        )
-        return cursor.rowcount == 1
+        # The value must change even if the driver's clock was set back: other processes compare it with the last one.
+        return self._change_lease("lease_until = max(?, lease_until + 0.001)", now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
         """Give the lease up: the epoch can write nothing more. False: it was not the current one.
@@ -154,10 +131,16 @@ class Journal:
         Raises:
             UnknownRunError: no such run.
         """
+        return self._change_lease("driver = NULL, lease_until = ?", 0.0, run_id, epoch)
+
+    def _change_lease(self, change: str, until: float, run_id: str, epoch: int) -> bool:
         cursor = self._database.change(
-            "UPDATE runs SET driver = NULL, lease_until = 0 WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
-            (self._number_of(run_id), epoch),
+            f"UPDATE runs SET {change} WHERE id = ? AND epoch = ? AND driver IS NOT NULL",  # noqa: S608 - constants
+            (until, run_id, epoch),
         )
+        if cursor.rowcount != 1:
+            with self._database.guard:
+                self._number(run_id)
         return cursor.rowcount == 1
 
     def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
@@ -171,13 +154,16 @@ class Journal:
         if len(events) == 1 and events[0].get("event") not in PARTS:
             # One statement is a transaction by itself: the epoch is checked in it.
             body = encode_text(events[0])
-            cursor = self._database.change(_APPEND, (self._number_of(run_id), body, epoch, time.time()))
+            cursor = self._database.change(_APPEND, (run_id, body, epoch, time.time()))
             if cursor.rowcount != 1:
                 raise self._stale(run_id, epoch)
             return cast("int", cursor.lastrowid) & (2**_BITS - 1)
         with self._database.transaction():
             number = self._number(run_id)
-            self._check(run_id, number, epoch)
+            if not self._database.number(
+                "SELECT 1 FROM runs WHERE number = ? AND epoch = ? AND driver IS NOT NULL", (number, epoch)
+            ):
+                raise self._stale(run_id, epoch)
             packed = self._contents.pack(events)
             base = number << _BITS
             last = self._database.number(
@@ -191,20 +177,9 @@ class Journal:
             )
             return start - base + len(packed) - 1
 
-    def _check(self, run_id: str, number: int, epoch: int) -> None:
-        if not self._database.number(
-            "SELECT 1 FROM runs WHERE number = ? AND epoch = ? AND driver IS NOT NULL", (number, epoch)
-        ):
-            raise self._stale(run_id, epoch)
-
-    def _expect(self, run_id: str) -> None:
-        """See that a run is there: one that had ended may have been pruned."""
-        if not self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,)):
-            raise UnknownRunError(f"no run {run_id[:64]!r}")
-
     def _stale(self, run_id: str, epoch: int) -> StaleDriverError:
         with self._database.guard:
-            self._expect(run_id)
+            self._number(run_id)
             current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
         why = "was released, or never acquired" if current == epoch else f"is at epoch {current}"
         return StaleDriverError(f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more")
@@ -303,9 +278,8 @@ class Journal:
         """
         text = None if summary is None else encode_text(summary)
         cursor = self._database.change(
-            "UPDATE runs SET status = ?, summary = ?, updated = ? "
-            "WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
-            (status, text, now_text(), self._number_of(run_id), epoch),
+            "UPDATE runs SET status = ?, summary = ?, updated = ? WHERE id = ? AND epoch = ? AND driver IS NOT NULL",
+            (status, text, now_text(), run_id, epoch),
         )
         if cursor.rowcount != 1:
             raise self._stale(run_id, epoch)
