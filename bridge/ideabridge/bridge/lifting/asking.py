@@ -1,4 +1,4 @@
-"""Asking: what a person must accept before a lifted plan may answer for other inputs, and the report about it."""
+"""Asking: what a person must accept before a lifted plan may answer for other inputs, and the report of a lifting."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[ValueSource]]:
-    """By place, the parts of what calls gave that nothing in the plan reads, and that were the same in every run.
+    """By place, the parts of results that nothing in the plan reads and that were the same in every run.
 
-    A part is a member of an object that is none itself. What another run had otherwise, while it went the same way,
-    decided nothing.
+    A part is a member of an object that is not an object itself. If another run made the same calls with another value
+    of the part, the part decided nothing.
     """
     read = _reads(lifted, graph)
     return {
@@ -38,7 +38,7 @@ def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[ValueSource]]:
 
 
 def unread_input(lifted: Lifted, graph: Graph) -> list[ValueSource]:
-    """The parts of the input that nothing in the plan reads: those of the run, and what the tool takes besides."""
+    """The parts of the input that nothing in the plan reads: those of the run, and other parameters of the tool."""
     read = _reads(lifted, graph)
     given = lifted.function.input or {}
     declared = lifted.function.input_schema.get("properties")
@@ -84,7 +84,7 @@ def _differs(lifted: Lifted, part: ValueSource) -> bool:
 
 
 def named(parts: Iterable[ValueSource]) -> str:
-    """`calls.0.level, calls.0.size` of the first few."""
+    """The first parts in one line: `calls.0.level, calls.0.size`."""
     texts = [".".join(names_of(part.place, part.path)) for part in parts]
     return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
 
@@ -96,12 +96,12 @@ def unbound_orders(graph: Graph, apart: Mapping[int, set[int]] | None = None) ->
     """The calls of one module and instance that declare effects and that no data and no `_after` put in order.
 
     Args:
-        graph: of the plan.
-        apart: where it was lifted from several Requests: by call, those it runs after only because it did so then. A
-            Request waits for the one before, so there every call that may do more than read kept its order.
+        graph: the graph of the plan.
+        apart: for a plan of several Requests, by call, the calls that it follows only because it did so in the run. A
+            Request waits for the one before it, so every call that may do more than read kept its order.
 
     Returns:
-        `calls.0, calls.1 (send, send)` for each module and instance; what only instances tell apart stands once.
+        `calls.0, calls.1 (send, send)` for each module and instance; equal lines of several instances only once.
     """
     groups: dict[tuple[str | None, str], list[int]] = {}
     for call in graph.calls:
@@ -144,7 +144,7 @@ def _mask(indices: list[int]) -> int:
 
 
 def _reachable(steps: dict[int, set[int]]) -> dict[int, int]:
-    """The calls each call leads to, by one step or many, as bits."""
+    """The calls that each call leads to, in one step or several, as a bit mask."""
     found: dict[int, int] = {}
     for root in steps:
         stack = [root]
@@ -159,7 +159,7 @@ def _reachable(steps: dict[int, set[int]]) -> dict[int, int]:
                 open_.add(index)
                 stack.extend(left)
                 continue
-            # A circle through later alternatives says nothing of the order within it.
+            # A cycle through later alternatives does not order the calls in it.
             stack.pop()
             mask = 0
             for one in steps[index]:
@@ -182,10 +182,10 @@ class Ask:
     """One thing to accept.
 
     Attributes:
-        kind: see `_TOLD`; `varies` cannot be accepted.
-        path: what `choices.accept` names it by.
-        text: what it is, in a line.
-        leaf: the part of the plan it is about.
+        kind: see `_MESSAGES`; `varies` cannot be accepted.
+        path: its name in `choices.accept`.
+        text: its description, one line.
+        leaf: the part of the plan that it concerns.
     """
 
     kind: Kind
@@ -195,7 +195,7 @@ class Ask:
 
 
 def asks_of(draft: PlanDraft) -> list[Ask]:
-    """Everything that is named, accepted or not.
+    """Every question, accepted or not.
 
     Raises:
         PublicationError: the plan cannot run by itself.
@@ -204,7 +204,7 @@ def asks_of(draft: PlanDraft) -> list[Ask]:
 
 
 def open_asks(draft: PlanDraft) -> list[Ask]:
-    """The asks that nobody has accepted yet."""
+    """The questions that nobody has accepted yet."""
     return [one for one in asks_of(draft) if one.kind == "varies" or not draft.choices.accepts(one.path)]
 
 
@@ -215,14 +215,14 @@ def _of_leaves(draft: PlanDraft) -> Iterator[Ask]:
         notes = [one.shown for one in leaf.origins[:4]]
         if leaf.edited is not None and leaf.place is not None:
             notes.append(f"calls.{leaf.place} ({draft.lifted.kept[leaf.place].name}): a person changed it")
-        told = f" ({', '.join(notes)})" if notes else ""
+        note = f" ({', '.join(notes)})" if notes else ""
         if leaf.reference is not None and leaf.varies is None:
             if leaf.selects:
-                yield Ask("selection", leaf.path, f"{leaf.path}: {leaf.selects}{told}", leaf)
+                yield Ask("selection", leaf.path, f"{leaf.path}: {leaf.selects}{note}", leaf)
         elif leaf.varies:
-            yield Ask("varies", leaf.path, f"{leaf.shown}, but {leaf.varies}{told}", leaf)
+            yield Ask("varies", leaf.path, f"{leaf.shown}, but {leaf.varies}{note}", leaf)
         else:
-            yield Ask("proposal" if leaf.origins else "constant", leaf.path, f"{leaf.shown}{told}", leaf)
+            yield Ask("proposal" if leaf.origins else "constant", leaf.path, f"{leaf.shown}{note}", leaf)
 
 
 def _of_course(draft: PlanDraft) -> Iterator[Ask]:
@@ -272,7 +272,7 @@ def _later(draft: PlanDraft, graph: Graph, unread: dict[int, list[ValueSource]],
             continue
         said = f"later.{place}: calls.{place} ({one.name}) was proposed after results had been seen"
         if any(kept[other].chosen == one.chosen for other in steps[place] if other < len(kept)):
-            # It stands or falls with the call of its own Request that it reads.
+            # The call of its own Request that it reads is asked about instead.
             continue
         if not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
             yield Ask("later", f"later.{place}", f"{said}, and reads none")
@@ -284,7 +284,7 @@ def _later(draft: PlanDraft, graph: Graph, unread: dict[int, list[ValueSource]],
 
 
 def _proposed(draft: PlanDraft, place: int | None) -> set[int]:
-    """The calls a call would read if what is still open about it were taken: until then only that is asked."""
+    """The calls that a call would read if its open proposals were taken: until then only these are asked about."""
     return {
         origin.source.place
         for leaf in draft.lifted.leaves
@@ -297,19 +297,19 @@ def _proposed(draft: PlanDraft, place: int | None) -> set[int]:
 def _unread(
     draft: PlanDraft, graph: Graph, later: list[Ask], unread: dict[int, list[ValueSource]], open_: set[int]
 ) -> Iterator[Ask]:
-    """What a mind saw and nothing reads: what came after, the output at least, may have been chosen because of it."""
+    """Results that a mind saw and nothing reads. Later calls, or the output, may have been chosen because of them."""
     kept = draft.lifted.kept
     read = {index for call in graph.calls for index in reads_of(call)} | open_
     for reads in graph.output_reads.values():
         for item in reads:
             read.update(index for alternative in item.bound for operand in alternative for index in operand or ())
-    # What was seen before a call that is asked about is told there.
-    told = max(
+    # What was seen before a call of `later` is named by that question.
+    asked = max(
         (kept[place].chosen for place in range(len(kept)) if any(f"later.{place}" == one.path for one in later)),
         default=0,
     )
     for place, one in enumerate(kept):
-        if not told <= one.step < draft.lifted.requests - 1 or one.progress.status is not CallStatus.DONE:
+        if not asked <= one.step < draft.lifted.requests - 1 or one.progress.status is not CallStatus.DONE:
             continue
         said = f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads"
         if place not in read:
@@ -319,7 +319,7 @@ def _unread(
 
 
 def _unread_input(draft: PlanDraft, graph: Graph) -> Iterator[Ask]:
-    """What a mind was given and nothing reads: what it did may have been chosen because of it."""
+    """Parts of the input that a mind saw and nothing reads. Its calls may have been chosen because of them."""
     open_ = {
         origin.source
         for leaf in draft.lifted.leaves
@@ -338,7 +338,7 @@ _LET: Final = (
     'Let one read what the other gives, or accept the order (choices {"accept": ["order", ...]} or {"accept": true})'
 )
 
-_TOLD: Final[dict[Kind, tuple[str, str]]] = {
+_MESSAGES: Final[dict[Kind, tuple[str, str]]] = {
     "varies": (
         "these differ between the runs, and nothing explains them: {}",
         'say where they come from (choices {"take": {"calls.0.x": "†input.x"}})',
@@ -379,17 +379,18 @@ _TOLD: Final[dict[Kind, tuple[str, str]]] = {
 
 
 def demand(draft: PlanDraft) -> None:
-    """Everything that is named must have been accepted, and nothing else.
+    """Check that every question was accepted, and nothing else.
 
     Raises:
-        PublicationError: names what is not, and paths accepted at which nothing stands.
+        UndecidedError: a question is open.
+        PublicationError: `accept` names a path without a question.
     """
     left = open_asks(draft)
     if left:
-        told = list(_paragraphs(left))
+        paragraphs = list(_paragraphs(left))
         raise UndecidedError(
-            f'{". And ".join(f"{what}. {how}" for what, how in told)}, or publish with answer "recorded"',
-            [what for what, _ in told],
+            f'{". And ".join(f"{what}. {how}" for what, how in paragraphs)}, or publish with answer "recorded"',
+            [what for what, _ in paragraphs],
             [one.path for one in left if one.kind != "varies"],
             [one.path for one in left if one.kind == "varies"],
         )
@@ -403,8 +404,8 @@ def demand(draft: PlanDraft) -> None:
 
 
 def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
-    """(what is open, what can be done about it) for each kind."""
-    for kind, (what, how) in _TOLD.items():
+    """(the open questions, how to answer them) for each kind."""
+    for kind, (what, how) in _MESSAGES.items():
         texts = [one.text for one in left if one.kind == kind]
         if texts:
             more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
@@ -417,8 +418,8 @@ def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
 def counts_of(draft: PlanDraft) -> JSONObject:
     """How the parameters and the output were written: `{"references", "proposals", "constants", "taken"}`.
 
-    `references`: by the mind; `proposals`: literals equal to what it had seen; `constants`: other literals; `taken`:
-    literals in whose place a reference stands now.
+    `references`: written by the mind; `proposals`: literals equal to a value it had seen; `constants`: other literals;
+    `taken`: literals that a reference has replaced.
     """
     leaves = draft.lifted.leaves
     references = sum(leaf.reference is not None for leaf in leaves)
@@ -429,7 +430,7 @@ def counts_of(draft: PlanDraft) -> JSONObject:
 
 
 def report_of(draft: PlanDraft) -> dict[str, Any]:
-    """The report.
+    """The report of a lifting.
 
     Returns:
         `{"run", "requests", "calls": [{"place", "tool", "step", "parameters": [...], ...}], "output": [...],
@@ -440,18 +441,18 @@ def report_of(draft: PlanDraft) -> dict[str, Any]:
     lifted = draft.lifted
     calls: list[JSON] = []
     for place, call in enumerate(draft.calls):
-        told: JSONObject = {"place": place, "tool": call.get("_tool") if isinstance(call, dict) else None}
+        entry: JSONObject = {"place": place, "tool": call.get("_tool") if isinstance(call, dict) else None}
         if place < len(lifted.kept):
             one = lifted.kept[place]
-            told["step"] = one.step
+            entry["step"] = one.step
             if one.edited is not None:
-                told["edited_by"] = one.edited
+                entry["edited_by"] = one.edited
             if lifted.kept_order and lifted.kept_order[place]:
-                told["kept_after"] = list[JSON](sorted(lifted.kept_order[place]))
+                entry["kept_after"] = list[JSON](sorted(lifted.kept_order[place]))
         if place in draft.asks_mind:
-            told["asks_mind"] = True
-        told["parameters"] = list[JSON](part_of(draft, leaf) for leaf in lifted.leaves if leaf.place == place)
-        calls.append(told)
+            entry["asks_mind"] = True
+        entry["parameters"] = list[JSON](part_of(draft, leaf) for leaf in lifted.leaves if leaf.place == place)
+        calls.append(entry)
     try:
         asks, fault = asks_of(draft), draft.difference()
     except PublicationError as error:
@@ -476,29 +477,29 @@ def report_of(draft: PlanDraft) -> dict[str, Any]:
 
 
 def part_of(draft: PlanDraft, leaf: Leaf) -> JSONObject:
-    """One part: what it is, and where it comes from."""
-    told: JSONObject = {"path": leaf.path, "kind": "constant", "value": leaf.value}
+    """One part of the plan with its origin."""
+    entry: JSONObject = {"path": leaf.path, "kind": "constant", "value": leaf.value}
     reference = replacement_of(draft, leaf)
     if reference is not None:
-        told["kind"] = _kind(reference)
-        told["reference"] = reference
-        told["by"] = "a person" if leaf.path in draft.choices.take else f"{leaf.agreed} runs"
+        entry["kind"] = _kind(reference)
+        entry["reference"] = reference
+        entry["by"] = "a person" if leaf.path in draft.choices.take else f"{leaf.agreed} runs"
     elif leaf.reference is not None:
-        told["kind"] = _kind(leaf.reference)
-        told["reference"] = leaf.reference
-        told["by"] = "the mind"
+        entry["kind"] = _kind(leaf.reference)
+        entry["reference"] = leaf.reference
+        entry["by"] = "the mind"
     elif leaf.demanded:
-        told["by"] = "the schema"
+        entry["by"] = "the schema"
     elif leaf.origins:
-        told["kind"] = "proposal"
-    if told["kind"] == "constant" or told["kind"] == "proposal":
-        told["accepted"] = leaf.demanded or (leaf.varies is None and draft.choices.accepts(leaf.path))
+        entry["kind"] = "proposal"
+    if entry["kind"] == "constant" or entry["kind"] == "proposal":
+        entry["accepted"] = leaf.demanded or (leaf.varies is None and draft.choices.accepts(leaf.path))
     if leaf.origins and reference is None:
-        told["origins"] = [one.take for one in leaf.origins]
+        entry["origins"] = [one.take for one in leaf.origins]
     for name, text in (("selects", leaf.selects), ("varies", leaf.varies), ("edited_by", leaf.edited)):
         if text is not None:
-            told[name] = text
-    return told
+            entry[name] = text
+    return entry
 
 
 def _kind(reference: str) -> str:
@@ -510,11 +511,11 @@ def _kind(reference: str) -> str:
 
 
 def _ask(draft: PlanDraft, ask: Ask) -> JSONObject:
-    told: JSONObject = {"path": ask.path, "kind": ask.kind, "text": ask.text}
-    told["accepted"] = ask.kind != "varies" and draft.choices.accepts(ask.path)
+    entry: JSONObject = {"path": ask.path, "kind": ask.kind, "text": ask.text}
+    entry["accepted"] = ask.kind != "varies" and draft.choices.accepts(ask.path)
     if ask.leaf is not None and ask.leaf.origins:
-        told["origins"] = [one.take for one in ask.leaf.origins]
-    return told
+        entry["origins"] = [one.take for one in ask.leaf.origins]
+    return entry
 
 
 def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
@@ -522,8 +523,10 @@ def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
     counts = report["counts"]
     lines: list[tuple[str, str | None]] = [(f"run {report['run']}, {_requests(report['requests'])}", "bold")]
     if isinstance(counts, dict):
-        told = "written as references: {references}; equal to a value seen before: {proposals}; constants: {constants}"
-        lines.append((f"  {told.format(**counts)}; made references: {counts['taken']}", "dim"))
+        template = (
+            "written as references: {references}; equal to a value seen before: {proposals}; constants: {constants}"
+        )
+        lines.append((f"  {template.format(**counts)}; made references: {counts['taken']}", "dim"))
     for call in _objects(report["calls"]):
         notes = [f"Request {call['step']}"] if "step" in call else ["added"]
         notes += [f"changed by {call['edited_by']}"] if "edited_by" in call else []
