@@ -3,7 +3,7 @@
     Connection          connects, lists the tools, holds the connection, reports its end
       mcp.Client        the SDK's client
         Tap             watches and limits the messages between the client and the transport
-          StdioTransport or HTTPTransport
+          StdioTransport or http_transport
       Backchannel       finds the call that a question of the module belongs to
 
 An `mcp.Client` must be entered and left by the same task and cannot be used again: `hold` is that task, and every
@@ -25,6 +25,7 @@ import anyio
 import anyio.to_thread
 import mcp_types as types
 import orjson
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
@@ -36,7 +37,7 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.modules.asking import Asking
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError
-from ideabridge.bridge.modules.http import REFUSED, HTTPTransport
+from ideabridge.bridge.modules.http import REFUSED, http_transport
 from ideabridge.bridge.modules.listing import (
     MAX_LISTING_BYTES,
     Listing,
@@ -319,7 +320,7 @@ def _size(result: dict[str, Any]) -> int:
         return len(repr(result))  # for example an integer of more than 64 bits
 
 
-class _Reading:
+class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
     def __init__(self, stream: ReadStream[SessionMessage | Exception], tap: Tap) -> None:
         self._stream = stream
         self._tap = tap
@@ -338,48 +339,21 @@ class _Reading:
             self._tap.ended.set()
             raise
 
-    def __aiter__(self) -> _Reading:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def __aenter__(self) -> _Reading:
-        await self._stream.__aenter__()
-        return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> bool | None:
-        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
-
-
-class _Writing:
+class _Writing(ObjectSendStream[SessionMessage]):
     def __init__(self, stream: WriteStream[SessionMessage], tap: Tap) -> None:
         self._stream = stream
         self._tap = tap
 
-    async def send(self, item: SessionMessage, /) -> None:
+    async def send(self, item: SessionMessage) -> None:
         self._tap.outgoing(item)
         await self._stream.send(item)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    async def __aenter__(self) -> _Writing:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> bool | None:
-        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
 
 
 _REFRESH_SECONDS: Final = 0.25
@@ -440,7 +414,7 @@ class Connection:
         self.backchannel = Backchannel(on_ask)
         self._tap = Tap(
             self._stdio
-            or HTTPTransport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
+            or http_transport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
             self.backchannel,
             lambda: self._changed.set(),
         )

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from types import TracebackType
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpx2
@@ -205,45 +204,32 @@ def _error(request: httpx2.Request, status: int, code: int, message: str, data: 
     return httpx2.Response(status, json=body, request=request)
 
 
-class HTTPTransport:
+@asynccontextmanager
+async def http_transport(
+    launch: Launch, kind: ModuleKind, *, connect_timeout: float, max_bytes: int
+) -> AsyncGenerator[TransportStreams]:
     """A module at an address, as an MCP `Transport`: streamable HTTP, or the older SSE."""
+    headers = dict(launch.headers or {})
+    if kind == "sse":
 
-    def __init__(self, launch: Launch, kind: ModuleKind, *, connect_timeout: float, max_bytes: int) -> None:
-        self._launch = launch
-        self._kind: ModuleKind = kind
-        self._connect_timeout = connect_timeout
-        self._max_bytes = max_bytes
-        self._stack = AsyncExitStack()
+        def make_client(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return _EventClient(max_bytes, headers=headers, timeout=timeout, auth=auth)
 
-    async def __aenter__(self) -> TransportStreams:
-        async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(await self._open(stack))
-            self._stack = stack.pop_all()
-            return streams
-
-    async def _open(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[TransportStreams]:
-        headers = dict(self._launch.headers or {})
-        if self._kind == "sse":
-
-            def client_of(
-                headers: dict[str, str] | None = None,
-                timeout: httpx2.Timeout | None = None,
-                auth: httpx2.Auth | None = None,
-            ) -> httpx2.AsyncClient:
-                return _EventClient(self._max_bytes, headers=headers, timeout=timeout, auth=auth)
-
-            return sse_client(
-                self._launch.url,
-                headers,
-                timeout=self._connect_timeout,
-                sse_read_timeout=86_400,
-                httpx_client_factory=client_of,
-            )
-        client = ModuleHTTPClient(headers=headers, connect_timeout=self._connect_timeout, max_bytes=self._max_bytes)
-        await stack.enter_async_context(client)
-        return streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=self._max_bytes)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
+        async with sse_client(
+            launch.url,
+            headers,
+            timeout=connect_timeout,
+            sse_read_timeout=86_400,
+            httpx_client_factory=make_client,
+        ) as streams:
+            yield streams
+        return
+    async with (
+        ModuleHTTPClient(headers=headers, connect_timeout=connect_timeout, max_bytes=max_bytes) as client,
+        streamable_http_client(launch.url, http_client=client, max_sse_event_size=max_bytes) as streams,
+    ):
+        yield streams

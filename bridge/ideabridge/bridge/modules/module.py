@@ -502,20 +502,12 @@ class Module:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._limiter.acquire(run)
         try:
-            return await self._try(tool, theirs, seconds, progress, asker, meant)
+            return await self._try(tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, meant))
         finally:
             self._limiter.release()
 
-    async def _try(
-        self,
-        tool: Tool,
-        arguments: JSONObject,
-        seconds: float,
-        progress: Progress | None,
-        asker: Asker | None,
-        meant: Tool | None,
-    ) -> JSON:
-        """Send a call; again, within its time, if it was not sent, or was not answered and may run twice."""
+    async def _try(self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[JSON]]) -> JSON:
+        """Send a call. Within its time, repeat a call that was not sent, or was not answered and may run twice."""
         deadline = anyio.current_time() + seconds
         most = self.configuration.tries_of(tool.remote_name or tool.name) if tool.annotations.repeatable else 1
         sent = unsent = 0
@@ -523,7 +515,7 @@ class Module:
         while True:
             left = round(deadline - anyio.current_time(), 1) if sent or unsent else seconds
             try:
-                return await self._send(tool, arguments, left, progress, asker, meant)
+                return await send(left)
             except ModuleTimeoutError as error:
                 raise error if lost is None else lost from None
             except ModuleDownError as error:

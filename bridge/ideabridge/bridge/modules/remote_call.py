@@ -130,16 +130,12 @@ async def remote_call(
             module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
     if answered is None:
-        raise _timed_out(module, name, seconds)
+        raise ModuleTimeoutError(module, f"{name} did not answer within {seconds:g} s and was told to stop")
     try:
-        # Holding it against its schema may take its own time, which is not the module's.
+        # Outside of the time-out: validating a result may take long, which is not the module's fault.
         return await result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except ModuleToolError as error:
         raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
-
-
-def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:
-    return ModuleTimeoutError(module, f"{name} did not answer within {seconds:g} s and was told to stop")
 
 
 def _failure(

@@ -47,16 +47,11 @@ async def result_value(
         text = shown(_error_text(result), secrets)
         # The prefix of the Python SDK; the message of the run contains the name anyway.
         text = text.removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
-        raise ModuleToolError(module, text or f"{_name(module)} failed without saying why")
+        raise ModuleToolError(module, text or f"module {module!r} failed without saying why")
     value = _bounded(module, _value(module, tool, result), max_bytes)
     if validator is not None:
         await _checked(module, value, validator, secrets)
     return secrets.redact(value)
-
-
-def _name(module: str) -> str:
-    # The reader of the error knows which call it belongs to.
-    return f"module {module!r}"
 
 
 def _value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
@@ -73,7 +68,7 @@ def _value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
                 return decode(texts[0], what="its text")
             except IdeabridgeError:
                 pass
-        raise ModuleOutputError(module, f"{_name(module)} has an output schema but sent no structured content")
+        raise ModuleOutputError(module, f"module {module!r} has an output schema but sent no structured content")
     if not content:
         return None
     if len(texts) == len(content):
@@ -86,12 +81,12 @@ def _bounded(module: str, value: Any, max_bytes: int) -> JSON:
         ours = normalise(value, what="the result")
         size = len(encode(ours))
     except LimitExceededError as error:
-        raise ResultLimitError(f"{_name(module)}: {error}") from None
+        raise ResultLimitError(f"module {module!r}: {error}") from None
     except IdeabridgeError as error:
-        raise ModuleOutputError(module, f"{_name(module)}: {error}") from None
+        raise ModuleOutputError(module, f"module {module!r}: {error}") from None
     if size > max_bytes:
         raise ResultLimitError(
-            f"{_name(module)} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+            f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
         )
     return ours
 
@@ -101,7 +96,7 @@ async def _checked(module: str, value: JSON, validator: Validator, secrets: Secr
         await validator.check_apart(value)
     except IdeabridgeError as error:
         text = shown(str(error), secrets, _FAULTS)
-        raise ModuleOutputError(module, f"{_name(module)} answered against its own schema: {text}") from None
+        raise ModuleOutputError(module, f"module {module!r} answered against its own schema: {text}") from None
 
 
 def _error_text(result: types.CallToolResult) -> str:
