@@ -78,7 +78,7 @@ def kept(store: Store) -> set[str]:
     return {one.id for one in store.runs.newest(limit=1000)}
 
 
-USES = "SELECT name, time, idea FROM idea_uses JOIN use_names ON use_names.number = what ORDER BY 1, 2, 3"
+USES = "SELECT what, time, idea FROM idea_uses ORDER BY 1, 2, 3"
 
 HAVING = """
 WITH placed AS (SELECT number AS idea, run, time FROM ideas WHERE number <= (
@@ -88,7 +88,7 @@ called AS (SELECT idea, 'tool:' || tool AS use FROM idea_calls UNION
 SELECT use, placed.time, placed.idea FROM placed JOIN called ON called.idea = placed.idea UNION
 SELECT use, placed.time, placed.idea FROM placed JOIN placed AS other ON other.run = placed.run
     JOIN called ON called.idea = other.idea UNION
-SELECT 'tag:' || tag, ideas.time, idea FROM idea_tags JOIN ideas ON ideas.number = idea ORDER BY 1, 2, 3
+SELECT 'tag:' || tag.value, ideas.time, number FROM ideas JOIN json_each(meta, '$.tags') AS tag ORDER BY 1, 2, 3
 """
 """What ideas must be listed by: what any step of their run calls, and their own tags."""
 

@@ -1,10 +1,10 @@
 """Ideas: save, read, list, tag and find ideas, and the filter of lists and searches.
 
-`Ideas` owns the tables `ideas` (one row for each idea), `occurrences` (further runs and steps in which the same idea
-was made) and `idea_tags`. Lists are ordered by time of saving, then by row; the cursor of a page is `ROW@TIME`.
+`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (further runs and steps in which the same idea
+was made). Lists are ordered by time of saving, then by row; the cursor of a page is `ROW@TIME`.
 
-The words for searches (`Search`) and the tools that the runs call (`Shapes`, `Uses`) are indexed later than saved:
-`index` indexes a batch, and methods that read these tables call `index_all` first.
+The words for searches (`Search`) and the tools that runs call (`Calls`) are not indexed when an idea is saved: `index`
+indexes a batch, and methods that read these tables call `index_all` first.
 
 A `caller` sees an idea if one of its own runs made it or if the idea is published to it (`may_see`). Methods with
 `caller=None` act for the owner of the store, who sees everything.
@@ -44,19 +44,7 @@ from ideabridge.bridge.store.search import (
     read_meta,
     words_of,
 )
-from ideabridge.bridge.store.shapes import (
-    EVERY,
-    HAS_USE,
-    MODULE,
-    TAG,
-    TOOL,
-    Place,
-    Shapes,
-    Source,
-    Uses,
-    of_run,
-    using,
-)
+from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, Calls, Place
 from ideabridge.bridge.store.users import Users, user_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
@@ -83,7 +71,7 @@ _RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas
 
 @dataclass(frozen=True, slots=True)
 class IdeaFilter:
-    """Conditions that an idea must meet, all of them; None: no condition.
+    """SQLs that an idea must meet, all of them; None: no condition.
 
     Attributes:
         tool: a tool that a step of their run calls.
@@ -107,7 +95,7 @@ class IdeaFilter:
         """Whether every idea passes."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
-    def columns(self, now: datetime | None = None) -> Condition:
+    def columns(self, now: datetime | None = None) -> SQL:
         """The conditions on columns of `ideas`, which the indexes `ideas_by_...` serve.
 
         Raises:
@@ -123,7 +111,7 @@ class IdeaFilter:
             if wanted is not None:
                 clauses.append(f"ideas.{column} = ?")
                 values.append(wanted)
-        return Condition("".join(f"{clause} AND " for clause in clauses), values)
+        return SQL("".join(f"{clause} AND " for clause in clauses), values)
 
     @property
     def uses(self) -> list[str]:
@@ -132,15 +120,22 @@ class IdeaFilter:
         return [kind + wanted for kind, wanted in kinds if wanted is not None]
 
 
-class Condition(NamedTuple):
-    """SQL conditions on a row of `ideas`, each followed by `AND `, and their values."""
+class SQL(NamedTuple):
+    """A part of a statement, and its values. Each condition on a row of `ideas` is followed by `AND `."""
 
-    sql: str
+    text: str
     values: list[Any]
 
-    def and_(self, other: Condition) -> Condition:
-        """Both conditions."""
-        return Condition(self.sql + other.sql, [*self.values, *other.values])
+    def __add__(self, other: tuple[Any, ...]) -> SQL:
+        text, values = other
+        return SQL(self.text + text, [*self.values, *values])
+
+
+_EVERY: Final = SQL("ideas", [])
+_HAS_USE: Final = (
+    "EXISTS (SELECT 1 FROM idea_uses AS part "
+    "WHERE part.what = ? AND part.time = ideas.time AND part.idea = ideas.number) AND "
+)
 
 
 def read_time(text: str, what: str, now: datetime | None = None) -> str:
@@ -164,8 +159,8 @@ def read_time(text: str, what: str, now: datetime | None = None) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def _below(place: Place) -> Condition:
-    return Condition("(ideas.time, ideas.number) < (?, ?) AND ", [*place])
+def _below(place: Place) -> SQL:
+    return SQL("(ideas.time, ideas.number) < (?, ?) AND ", [*place])
 
 
 def _listed(numbers: list[int]) -> str:
@@ -185,18 +180,16 @@ class Ideas:
         self,
         database: Database,
         contents: Contents,
-        uses: Uses,
+        calls: Calls,
         publications: Publications,
         search: Search,
-        shapes: Shapes,
         users: Users,
     ) -> None:
         self._database = database
         self._contents = contents
-        self._uses = uses
+        self._calls = calls
         self._publications = publications
         self._search = search
-        self._shapes = shapes
         self._users = users
         self._indexed = 0
         """The last row that was indexed, as far as this process knows."""
@@ -251,7 +244,7 @@ class Ideas:
         if cursor.rowcount == 1:
             number = cast("int", cursor.lastrowid)
             if meta.tags:
-                self._set_tags(number, cast("str", meta_json["time"]), meta.tags)
+                self._calls.tag((cast("str", meta_json["time"]), number), (), meta.tags)
             return number, True
         number, run, step = self._database.execute(
             "SELECT number, run, step FROM ideas WHERE id = ?", (encoded.idea,)
@@ -262,13 +255,6 @@ class Ideas:
                 (meta.run, meta.step or 0, number, text),
             )
         return number, False
-
-    def _set_tags(self, number: int, time: str, tags: Iterable[str]) -> None:
-        before = self._database.execute("SELECT tag FROM idea_tags WHERE idea = ?", (number,)).fetchall()
-        self._database.execute("DELETE FROM idea_tags WHERE idea = ?", (number,))
-        for tag in tags:
-            self._database.execute("INSERT OR IGNORE INTO idea_tags(tag, idea) VALUES (?, ?)", (tag, number))
-        self._uses.tag(number, time, [row[0] for row in before], tags)
 
     def get(self, ref: str, *, caller: str | None = None) -> StoredIdea:
         """Read an idea.
@@ -388,7 +374,7 @@ class Ideas:
             self.index_all()
         # A snapshot: otherwise an idea that another process indexes in between could be listed twice, or not at all.
         with self._database.snapshot():
-            below = Condition("", [])
+            below = SQL("", [])
             if after is not None:
                 last, _, time = after.partition("@")
                 below = _below((time, read_cursor(last)))
@@ -412,18 +398,18 @@ class Ideas:
             execute = self._database.execute
             text, time = execute("SELECT meta, time FROM ideas WHERE number = ?", (number,)).fetchone()
             meta_json = cast("JSONObject", decode_trusted(text))
-            gone = set(remove)
-            tags = [tag for tag in dict.fromkeys((*IdeaMeta.from_json(meta_json).tags, *wanted)) if tag not in gone]
+            before, gone = IdeaMeta.from_json(meta_json).tags, set(remove)
+            tags = [tag for tag in dict.fromkeys((*before, *wanted)) if tag not in gone]
             meta_json["tags"] = list[JSON](tags)
             execute("UPDATE ideas SET meta = ? WHERE number = ?", (encode_text(meta_json), number))
-            self._set_tags(number, time, tags)
+            self._calls.tag((time, number), before, tags)
             return tuple(tags)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
         """Unpublished work that was done at least `least` times, with different literals: the most frequent first."""
         self.index_all()
         with self._database.snapshot():
-            found = self._shapes.repeated(least, check_limit(limit))
+            found = self._calls.repeated(least, check_limit(limit))
             records = self._records([number for number, _ in found])
         return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
 
@@ -509,7 +495,7 @@ class Ideas:
         """The newest ideas that pass a filter and that `seen` selects, of at most `SCORED` examined rows."""
         kept: list[int] = []
         size, most = limit, SCORED
-        below = Condition("", [])
+        below = SQL("", [])
         while most > 0:
             places = self._places(chosen, below, size)
             numbers = [number for _, number in places]
@@ -559,27 +545,33 @@ class Ideas:
             fetch = min(SCORED, fetch * 8)
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Which of these rows pass a filter."""
-        among = Condition("ideas.number IN (SELECT value FROM json_each(?)) AND ", [_listed(numbers)])
-        return {number for _, number in self._select(EVERY, among.and_(chosen.columns()), chosen.uses, len(numbers))}
+        """Those of these rows that pass a filter."""
+        among = SQL("ideas.number IN (SELECT value FROM json_each(?)) AND ", [_listed(numbers)])
+        return {number for _, number in self._select(_EVERY, among + chosen.columns(), chosen.uses, len(numbers))}
 
-    def _places(self, chosen: IdeaFilter, below: Condition, limit: int, run: str | None = None) -> list[Place]:
+    def _places(self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None) -> list[Place]:
         """The newest ideas that pass a filter and come after a place in the list."""
-        own = chosen.columns().and_(below)
+        own = chosen.columns() + below
         if run is not None:
-            # A run has few ideas, whatever else is asked for.
-            return self._select(of_run(run), own, chosen.uses, limit)
-        counts = {use: self._uses.count(use, FEW) for use in chosen.uses}
+            # A run has few ideas, whatever the filter is.
+            of_run = SQL("(SELECT * FROM ideas INDEXED BY ideas_by_run WHERE run = ?) AS ideas", [run])
+            return self._select(of_run, own, chosen.uses, limit)
+        counts = {use: self._calls.count(use, FEW) for use in chosen.uses}
         uses = sorted(counts, key=lambda use: counts[use])
         if not uses or (counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)):
-            # Many ideas have the rarest use: an index of `ideas` comes upon them soon.
-            return self._select(EVERY, own, uses, limit)
-        return self._select(using(uses[0]), own, uses[1:], limit)
+            # Many ideas have even the rarest use, so the index of an outcome or mind reaches some of them soon.
+            return self._select(_EVERY, own, uses, limit)
+        using = SQL(
+            "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "
+            "CROSS JOIN ideas ON ideas.number = part.idea WHERE part.what = ?) AS ideas",
+            [uses[0]],
+        )
+        return self._select(using, own, uses[1:], limit)
 
-    def _select(self, source: Source, own: Condition, uses: list[str], limit: int) -> list[Place]:
+    def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
         """The newest ideas of a source that pass a condition and have all these uses."""
         rows = self._database.execute(
-            f"SELECT ideas.time, ideas.number FROM {source.sql} WHERE {own.sql}{HAS_USE * len(uses)}1 "  # noqa: S608
+            f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
             (*source.values, *own.values, *uses, limit),
         ).fetchall()
@@ -626,6 +618,6 @@ class Ideas:
         """Index up to `BATCH` ideas; returns their number. Inside a transaction."""
         mark = self._database.counter(INDEXED)
         count, self._indexed = self._search.index("idea_words", mark, 2**62, BATCH)
-        self._shapes.index(mark, self._indexed)
+        self._calls.index(mark, self._indexed)
         self._database.set_counter(INDEXED, self._indexed)
         return count

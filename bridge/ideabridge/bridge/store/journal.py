@@ -21,7 +21,8 @@ _BATCH: Final = 256
 
 _APPEND: Final = (
     "INSERT INTO events(id, body, at) "
-    "SELECT coalesce((SELECT max(id) FROM events WHERE id BETWEEN runs.number << 32 AND ((runs.number + 1) << 32) - 1), "
+    "SELECT coalesce((SELECT max(id) FROM events "
+    "WHERE id BETWEEN runs.number << 32 AND ((runs.number + 1) << 32) - 1), "
     "runs.number << 32) + 1, ?2, ?4 FROM runs WHERE runs.id = ?1 AND epoch = ?3 AND driver IS NOT NULL"
 )
 _RECORD: Final = (

@@ -26,7 +26,7 @@ from ideabridge.bridge.store.contents import SWEPT, entries_of, key_of
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.search import UNINDEXED, Search
-from ideabridge.bridge.store.shapes import Uses
+from ideabridge.bridge.store.shapes import Calls
 from ideabridge.tools.encoding import decode_trusted, encode_text
 
 # -- families --------------------------------------------------------------------------------------------------------
@@ -161,7 +161,8 @@ def holders(database: Database, ideas: Iterable[int] | None = None, since: int =
             yield str(run), PUBLISHED
         for (other,) in execute("SELECT value FROM json_each(?)", (confirmed or "[]",)).fetchall():
             yield str(other), PUBLISHED
-    tagged: list[tuple[int]] = execute(f"SELECT DISTINCT idea FROM idea_tags{where}", values).fetchall()  # noqa: S608
+    tags = "SELECT DISTINCT idea FROM idea_uses WHERE what >= 'tag:' AND what < 'tag;'"
+    tagged: list[tuple[int]] = execute(f"{tags}{where.replace('WHERE', 'AND')}", values).fetchall()
     for idea, why in {**{row[0]: TAGGED for row in tagged}, **published}.items():
         if idea not in lifted:
             yield _best_run(database, idea), why
@@ -382,7 +383,7 @@ class Pruning:
     Args:
         database: the store.
         search: its index of words.
-        uses: its index of tools and tags.
+        calls: its index of tools and tags.
         wait: waits for the given seconds between two transactions; returns true to stop. None: `time.sleep`.
         pace: the length of a pause, as a multiple of the length of the transaction before it.
     """
@@ -391,14 +392,14 @@ class Pruning:
         self,
         database: Database,
         search: Search,
-        uses: Uses,
+        calls: Calls,
         wait: Callable[[float], bool | None] | None = None,
         pace: float = 1.0,
     ) -> None:
         self._wait = wait
         self._pace = pace
         self._database = database
-        self._uses = uses
+        self._calls = calls
         self._search = search
         self._begun = time.monotonic()
 
@@ -513,7 +514,7 @@ class Pruning:
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
         # Read this before the first idea of a run is deleted.
-        uses = self._uses.of_runs(names)
+        uses = self._calls.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
             # An idea that was first saved without a run belongs to no run, although it occurred in some later.
@@ -522,7 +523,7 @@ class Pruning:
             other = execute(
                 "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1", (idea,)
             ).fetchone()
-            self._uses.remove(idea, None if row[0] is None else uses[row[0]])
+            self._calls.remove(idea, None if row[0] is None else uses[row[0]])
             if other is None:
                 gone.append((idea,))
             else:
@@ -552,7 +553,7 @@ class Pruning:
             "WHERE number = ?4",
             (run, step, meta, idea),
         )
-        self._uses.moved(idea)
+        self._calls.moved(idea)
         execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
 
     def _remove_events(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 21
+VERSION: Final = 22
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -105,8 +105,6 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
         "columns": {"number": int, "owner": str, "tool": str, "name": str, "shapes": str, "time": str},
         "unique": [["owner", "tool"]],
     },
-    # What runs call and ideas are tagged with, each once.
-    "use_names": {"columns": {"number": int, "name": str}, "unique": [["name"]]},
 }
 """Tables that sqlite-utils creates. Columns are NOT NULL but for those in `nullable`, or for all that `not_null` does
 not name; the primary key is `number`, but for `pk`.
@@ -139,18 +137,18 @@ _STATEMENTS: Final = (
     "CREATE INDEX ideas_by_outcome ON ideas(outcome, time)",
     "CREATE INDEX ideas_by_mind ON ideas(mind, time)",
     "CREATE INDEX ideas_by_outcome_and_mind ON ideas(outcome, mind, time)",
-    # By `use_names`: what a step of the run of an idea calls, and the tags of the idea.
+    # `tool:NAME` and `module:NAME` for what any step of an idea's run calls, and `tag:NAME` for its tags.
     """
     CREATE TABLE idea_uses (
-        what INTEGER NOT NULL,
+        what TEXT NOT NULL,
         time TEXT NOT NULL,
         idea INTEGER NOT NULL REFERENCES ideas(number),
         PRIMARY KEY (what, time, idea)
     ) STRICT, WITHOUT ROWID
     """,
-    # The calls of an idea without their literals: equal ones were done over and over. NULL: it has no calls.
-    "CREATE TABLE idea_shapes (idea INTEGER PRIMARY KEY REFERENCES ideas(number), shape BLOB) STRICT",
-    "CREATE INDEX idea_shapes_by_shape ON idea_shapes(shape, idea) WHERE shape IS NOT NULL",
+    # The hash of an idea's calls without their literals, by which repeated work is recognised.
+    "CREATE TABLE idea_shapes (idea INTEGER PRIMARY KEY REFERENCES ideas(number), shape BLOB NOT NULL) STRICT",
+    "CREATE INDEX idea_shapes_by_shape ON idea_shapes(shape, idea)",
     """
     CREATE TABLE idea_calls (
         tool TEXT NOT NULL,
@@ -159,14 +157,6 @@ _STATEMENTS: Final = (
         PRIMARY KEY (idea, tool, module)
     ) STRICT, WITHOUT ROWID
     """,
-    """
-    CREATE TABLE idea_tags (
-        tag TEXT NOT NULL,
-        idea INTEGER NOT NULL REFERENCES ideas(number),
-        PRIMARY KEY (tag, idea)
-    ) STRICT, WITHOUT ROWID
-    """,
-    "CREATE INDEX idea_tags_by_idea ON idea_tags(idea)",
     # How often each tool of a server was called by hosts, and when last.
     "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL) STRICT, WITHOUT ROWID",
     # Every direct call of an exposed tool, in the order in which they ended.
@@ -297,8 +287,9 @@ _VIEWS: Final = {
         FROM idea_calls JOIN ideas ON ideas.number = idea_calls.idea
     """,
     "tag_list": """
-        SELECT idea_tags.tag, lower(hex(ideas.id)) AS idea
-        FROM idea_tags JOIN ideas ON ideas.number = idea_tags.idea
+        SELECT substr(idea_uses.what, 5) AS tag, lower(hex(ideas.id)) AS idea
+        FROM idea_uses JOIN ideas ON ideas.number = idea_uses.idea
+        WHERE idea_uses.what >= 'tag:' AND idea_uses.what < 'tag;'
     """,
     "publication_list": """
         SELECT publications.name, publications.version, lower(hex(ideas.id)) AS idea, publications.description,

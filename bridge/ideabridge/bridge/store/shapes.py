@@ -1,13 +1,13 @@
-"""Shapes: the shapes of ideas, so that what was done over and over is recognised; and which tools they called.
+"""Shapes: which tools ideas call, and the shape of their calls, by which repeated work is recognised.
 
-Like the words for the search, they are taken up when there is time, not when an idea is saved.
+A save does not index them: like the words for searches, `Ideas.index` does.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -20,29 +20,29 @@ from ideabridge.tools.tool import META_PROPERTIES
 
 # -- shape -----------------------------------------------------------------------------------------------------------
 #
-# Shape: the calls of an idea without their literals: what is done over and over is recognised by it.
+# Shape: the calls of an idea without their literals. Ideas of the same shape are repetitions.
 
 _LITERAL: Final = "·"
 _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 
 def shape_of(solution: JSON) -> bytes | None:
-    """The hash of a Solution's calls and output without what they were given; None where it has no calls.
+    """The hash of a Solution's calls and output without their literals; None if it has no calls.
 
-    References, tools, modules, paths and keys count; texts, numbers and lists of them do not, nor does a reference to
-    the input, which stands where one of them would.
+    References, tools, modules, paths and keys count. Texts, numbers and lists of them do not; neither does a reference
+    to the input, which takes the place of a literal.
     """
     calls = solution.get("calls") if isinstance(solution, dict) else None
     if not isinstance(calls, list) or not calls or not isinstance(solution, dict):
         return None
-    told: JSONObject = {"calls": [_call(call) for call in calls], "output": _bare(solution.get("output"))}
-    return hashlib.sha256(encode(told)).digest()[:16]
+    bare: JSONObject = {"calls": [_call(call) for call in calls], "output": _bare(solution.get("output"))}
+    return hashlib.sha256(encode(bare)).digest()[:16]
 
 
 def _call(call: JSON) -> JSON:
     if not isinstance(call, dict):
         return _LITERAL
-    # In one order: the same call may be written with its parameters in any.
+    # Sorted: the order of the parameters does not matter.
     return {
         key: call[key] if key in META_PROPERTIES and key not in ("_each", "_output") else _bare(call[key])
         for key in sorted(call)
@@ -55,7 +55,7 @@ def is_literal(value: JSON) -> bool:
 
 
 def _is_given(text: str) -> bool:
-    """Whether a text is a literal, or stands for what a run is given: a reference to the input and to nothing else."""
+    """Whether a text is a literal, or a reference to the input and to nothing else."""
     return _is_no_reference(text) or (_OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text)
 
 
@@ -72,7 +72,7 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_given) -> JSON:
         return {key: _bare(value[key], is_left_out) for key in sorted(value)}
     if isinstance(value, list):
         bare = [_bare(item, is_left_out) for item in value]
-        # How many literals a list has is a literal too.
+        # The number of literals in a list does not count.
         return _LITERAL if all(item == _LITERAL or item is None for item in bare) else bare
     return _LITERAL
 
@@ -84,7 +84,7 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_given) -> JSON:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """A tool that an idea calls. `module`: the server it belongs to, as its author configured it; "": no server's."""
+    """A tool that an idea calls, and the name of its server in the author's configuration ("": not a server's tool)."""
 
     tool: str
     module: str = ""
@@ -100,9 +100,8 @@ class Need:
 
 
 def needs_of(schema: JSON, solution: JSON, plan: JSONObject | None = None) -> list[Need]:
-    """What an idea's calls name, and those of the plan it is published with.
-
-    The schema a Solution was written for tells the module of a tool where the call itself does not.
+    """The tools that an idea's calls name, and those of the plan it is published with. If a call does not name the
+    module of its tool, the schema that the Solution was written for does.
     """
     modules = modules_of(schema)
     found: dict[Need, None] = {}
@@ -116,26 +115,26 @@ def needs_of(schema: JSON, solution: JSON, plan: JSONObject | None = None) -> li
 
 
 def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
-    """The tool a call names; None where it names none."""
+    """The tool that a call names; None if it names no tool."""
     tool = call.get("_tool") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(tool, str):
         return None
     module = call.get("_module")
     if module is None and tool not in modules:
         # A plan may say `module.tool`.
-        meant = next((own for own, of in modules.items() if tool in (f"{of}.{own}", f"{of}/{own}")), None)
-        if meant is not None:
-            return Need(meant, modules[meant])
+        own = next((own for own, of in modules.items() if tool in (f"{of}.{own}", f"{of}/{own}")), None)
+        if own is not None:
+            return Need(own, modules[own])
     return Need(tool, module if isinstance(module, str) else modules.get(tool, ""))
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Tool -> module, as the call schemas of a composed schema say it, for those that have one."""
+    """Tool -> module, from the call schemas of a composed schema, without the tools that belong to no module."""
     return {tool: module for tool, module in tools_in(schema).items() if module}
 
 
 def tools_in(schema: JSON) -> dict[str, str]:
-    """Tool -> module, as the call schemas of a composed schema say it; "": it belongs to no module."""
+    """Tool -> module, from the call schemas of a composed schema; "" if the tool belongs to no module."""
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
     found: dict[str, str] = {}
     for branch in _branches(schema):
@@ -167,13 +166,10 @@ def _const(schema: JSON) -> str:
     return value if isinstance(value, str) else ""
 
 
-# -- uses ------------------------------------------------------------------------------------------------------------
+# -- calls of the saved ideas ----------------------------------------------------------------------------------------
 #
-# Uses: the tools and servers that the runs of ideas call, and tags, for lists by them.
-#
-# An idea has a row for each, with its time, so that a page of any is read from its place. A step of a run has what any
-# of
-# its steps calls.
+# `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that any step of its run
+# calls, and for each of its tags. The rows include the time, so that a page is read from its place in the index.
 
 TOOL: Final = "tool:"
 MODULE: Final = "module:"
@@ -181,239 +177,152 @@ TAG: Final = "tag:"
 """The prefixes of the kinds of uses."""
 
 Place = tuple[str, int]
-"""Where an idea is listed: its time and row."""
-
-_USE: Final = "(SELECT number FROM use_names WHERE name = ?)"
-"""SQL for the number of a use, which is one of the values."""
-
-HAS_USE: Final = (
-    "EXISTS (SELECT 1 FROM idea_uses AS part "  # noqa: S608
-    f"WHERE part.what = {_USE} AND part.time = ideas.time AND part.idea = ideas.number) AND "
-)
-"""SQL for the condition that an idea has a use, which is one of the values."""
+"""The position of an idea in a list: its time and row."""
 
 
-class Source(NamedTuple):
-    """What ideas are listed from: SQL for FROM, with the columns of `ideas` that conditions name, and its values."""
+class _Step(NamedTuple):
+    """An idea of a run: its place, and the uses that its own calls give it."""
 
-    sql: str
-    values: list[Any]
-
-
-EVERY: Final = Source("ideas", [])
+    place: Place
+    uses: set[str]
 
 
-def of_run(run: str) -> Source:
-    """The ideas of a run."""
-    return Source("(SELECT * FROM ideas INDEXED BY ideas_by_run WHERE run = ?) AS ideas", [run])
+def _uses_of(needs: Iterable[Need]) -> set[str]:
+    """The uses that calls of these tools give."""
+    return {use for need in needs for use in (TOOL + need.tool, need.module and MODULE + need.module) if use}
 
 
-def using(use: str) -> Source:
-    """The ideas that have a use, in the order of its index."""
-    return Source(
-        "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "  # noqa: S608
-        f"CROSS JOIN ideas ON ideas.number = part.idea WHERE part.what = {_USE}) AS ideas",
-        [use],
-    )
-
-
-class Step(NamedTuple):
-    """An idea that is taken up: its row, run, time, and what it calls."""
-
-    number: int
-    run: str | None
-    time: str
-    needs: set[Need]
-
-    @property
-    def place(self) -> Place:
-        """Where it is listed."""
-        return self.time, self.number
-
-    def uses(self) -> Iterator[str]:
-        """What it has by its own calls."""
-        return uses_of(self.needs)
-
-
-def uses_of(needs: Iterable[Need]) -> Iterator[str]:
-    """What an idea has by calls of these tools."""
-    for need in needs:
-        yield TOOL + need.tool
-        if need.module:
-            yield MODULE + need.module
-
-
-class Uses:
-    """The table `idea_uses`. Methods run inside a transaction or guard of the caller."""
+class Calls:
+    """What saved ideas call: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run inside a transaction
+    or guard of the caller.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def take_up(self, steps: list[Step]) -> None:
-        """Take up the next ideas in the order of their rows. Inside a transaction."""
-        runs: dict[str, list[Step]] = {}
-        for step in steps:
-            if step.run is None:
-                self._add(step.uses(), [step.place])
-            else:
-                runs.setdefault(step.run, []).append(step)
-        for run, some in runs.items():
-            self._join(run, some)
-
-    def _join(self, run: str, steps: list[Step]) -> None:
-        """Give the next steps of a run, and those before them, what any of them has."""
-        uses = {use for step in steps for use in step.uses()}
-        before = self._database.execute(
-            "SELECT time, number FROM ideas WHERE run = ? AND number < ?", (run, steps[0].number)
-        ).fetchall()
-        if before:
-            known = self._called([idea for _, idea in before])
-            if not uses <= known:
-                self._add(uses - known, before)
-            uses |= known
-        self._add(uses, [step.place for step in steps])
-
-    def _called(self, ideas: Iterable[int]) -> set[str]:
-        """What some ideas have by their own calls."""
-        rows = self._database.execute(
-            "SELECT DISTINCT tool, module FROM idea_calls WHERE idea IN (SELECT value FROM json_each(?))",
-            (encode_text([*ideas]),),
-        )
-        return {use for row in rows for use in uses_of({Need(*row)})}
-
-    def _add(self, uses: Iterable[str], ideas: list[Place]) -> None:
-        many = self._database.connection.executemany
-        uses = [*uses]
-        many("INSERT OR IGNORE INTO use_names(name) VALUES (?)", [(use,) for use in uses])
-        many(
-            f"INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES ({_USE}, ?, ?)",  # noqa: S608
-            [(use, *idea) for use in uses for idea in ideas],
-        )
-
-    def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
-        """What the ideas of each run have: what any of them calls."""
-        found: dict[str, set[str]] = {}
-        for run in runs:
-            rows = self._database.execute("SELECT number FROM ideas WHERE run = ?", (run,)).fetchall()
-            found[run] = self._called([row[0] for row in rows])
-        return found
-
-    def remove(self, idea: int, of_run: set[str] | None) -> None:
-        """An idea goes, or leaves its run: it has nothing any more. Inside a transaction, before its row changes.
-
-        Args:
-            idea: its row.
-            of_run: what the ideas of its run have, with all that were in it; None: it has no run.
-        """
-        execute = self._database.execute
-        tags = execute("SELECT tag FROM idea_tags WHERE idea = ?", (idea,)).fetchall()
-        uses = {*(self._called([idea]) if of_run is None else of_run), *(TAG + tag for (tag,) in tags)}
-        (time,) = execute("SELECT time FROM ideas WHERE number = ?", (idea,)).fetchone()
-        self._drop(uses, time, idea)
-
-    def _drop(self, uses: Iterable[str], time: str, idea: int) -> None:
-        self._database.connection.executemany(
-            f"DELETE FROM idea_uses WHERE what = {_USE} AND time = ? AND idea = ?",  # noqa: S608
-            [(use, time, idea) for use in uses],
-        )
-
-    def moved(self, number: int) -> None:
-        """An idea that was removed has the run and time of another occurrence now. Inside a transaction."""
-        execute = self._database.execute
-        run, time = execute("SELECT run, time FROM ideas WHERE number = ?", (number,)).fetchone()
-        tags = execute("SELECT tag FROM idea_tags WHERE idea = ?", (number,)).fetchall()
-        self._add((TAG + tag for (tag,) in tags), [(time, number)])
-        indexed = self._database.counter(INDEXED)
-        if number > indexed:
-            return
-        uses = self._called([number])
-        others = execute(
-            "SELECT time, number FROM ideas WHERE run = ? AND number <> ? AND number <= ?", (run, number, indexed)
-        ).fetchall()
-        if others:
-            known = self._called([idea for _, idea in others])
-            self._add(uses - known, others)
-            uses |= known
-        self._add(uses, [(time, number)])
-
-    def tag(self, number: int, time: str, before: Iterable[str], tags: Iterable[str]) -> None:
-        """An idea has these tags, and those before no more. Inside a transaction."""
-        self._drop((TAG + tag for tag in before), time, number)
-        self._add((TAG + tag for tag in tags), [(time, number)])
-
-    def count(self, use: str, most: int) -> int:
-        """How many ideas have it; counting stops at `most`."""
-        return self._database.number(
-            f"SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = {_USE} LIMIT ?)",  # noqa: S608
-            (use, most),
-        )
-
-
-# -- shapes ----------------------------------------------------------------------------------------------------------
-
-_SCHEMAS: Final = 512
-"""Schemas whose modules are remembered."""
-
-
-class Shapes:
-    """The tables `idea_shapes` and `idea_calls`. Methods run inside a transaction or guard of the caller."""
-
-    def __init__(self, database: Database, uses: Uses) -> None:
-        self._database = database
-        self._uses = uses
-        self._voids = 0
-        self._modules: dict[int, dict[str, str]] = {}
-
     def index(self, after: int, until: int) -> None:
-        """Index the ideas in the rows after one, up to another: their shapes, calls and uses. Inside a transaction."""
-        if self._voids != self._database.voids:
-            # A transaction was rolled back: the row of a schema may hold another one now.
-            self._voids = self._database.voids
-            self._modules.clear()
+        """Index the ideas in the rows after one, up to another. Inside a transaction."""
         rows = self._database.execute(
             f"SELECT number, schema, {SOLUTION_OF}, outcome, run, time FROM ideas "  # noqa: S608
             "WHERE number > ? AND number <= ? ORDER BY number",
             (after, until),
         ).fetchall()
         shapes: list[tuple[int, bytes]] = []
-        calls: list[tuple[str, str, int]] = []
-        steps: list[Step] = []
+        called: list[tuple[str, str, int]] = []
+        runs: dict[str, list[_Step]] = {}
+        # Most ideas of one configuration have the same schema.
+        modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
             solution = decode_trusted(text)
             listed = solution.get("calls") if isinstance(solution, dict) else None
-            step = Step(number, run, time, set())
-            steps.append(step)
-            if not isinstance(listed, list) or not listed:
-                continue
-            modules = self._modules_of(schema)
-            step.needs.update(need for call in listed if (need := need_of(call, modules)) is not None)
-            calls += [(need.tool, need.module, number) for need in step.needs]
-            shape = shape_of(solution) if outcome == "done" else None
-            if shape is not None:
-                shapes.append((number, shape))
+            needs = set[Need]()
+            if isinstance(listed, list) and listed:
+                if schema not in modules:
+                    modules[schema] = self._modules_of(schema)
+                needs = {need for call in listed if (need := need_of(call, modules[schema])) is not None}
+                called += [(need.tool, need.module, number) for need in needs]
+                shape = shape_of(solution) if outcome == "done" else None
+                if shape is not None:
+                    shapes.append((number, shape))
+            step = _Step((time, number), _uses_of(needs))
+            if run is None:
+                self._add(step.uses, [step.place])
+            else:
+                runs.setdefault(run, []).append(step)
         many = self._database.connection.executemany
         many("INSERT OR REPLACE INTO idea_shapes(idea, shape) VALUES (?, ?)", shapes)
-        many("INSERT OR IGNORE INTO idea_calls(tool, module, idea) VALUES (?, ?, ?)", calls)
-        self._uses.take_up(steps)
+        many("INSERT OR IGNORE INTO idea_calls(tool, module, idea) VALUES (?, ?, ?)", called)
+        for run, steps in runs.items():
+            self._join(run, steps)
 
     def _modules_of(self, schema: int) -> dict[str, str]:
-        """Tool -> module by the schema in a row: the ideas of one configuration mostly share theirs."""
-        known = self._modules.get(schema)
-        if known is None:
-            row = self._database.execute("SELECT body FROM contents WHERE number = ?", (schema,)).fetchone()
-            known = modules_of(decode_trusted(row[0])) if row is not None else {}
-            if len(self._modules) >= _SCHEMAS:
-                self._modules.clear()
-            self._modules[schema] = known
-        return known
+        """Tool -> module, by the schema in a row."""
+        row = self._database.execute("SELECT body FROM contents WHERE number = ?", (schema,)).fetchone()
+        return modules_of(decode_trusted(row[0])) if row is not None else {}
+
+    def _join(self, run: str, steps: list[_Step]) -> None:
+        """Give new steps of a run, and its other indexed steps, the uses that any of them has."""
+        uses = set[str]().union(*(step.uses for step in steps))
+        others = self._database.execute(
+            "SELECT time, number FROM ideas WHERE run = ? AND number <= ? AND number <> ?",
+            (run, self._database.counter(INDEXED), steps[0].place[1]),
+        ).fetchall()
+        if others:
+            known = self._called(idea for _, idea in others)
+            self._add(uses - known, others)
+            uses |= known
+        self._add(uses, [step.place for step in steps])
+
+    def _called(self, ideas: Iterable[int]) -> set[str]:
+        """The uses that ideas have by their own calls."""
+        rows = self._database.execute(
+            "SELECT DISTINCT tool, module FROM idea_calls WHERE idea IN (SELECT value FROM json_each(?))",
+            (encode_text([*ideas]),),
+        )
+        return _uses_of(Need(*row) for row in rows)
+
+    def _add(self, uses: Iterable[str], places: list[Place]) -> None:
+        self._database.connection.executemany(
+            "INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES (?, ?, ?)",
+            [(use, *place) for use in uses for place in places],
+        )
+
+    def _drop(self, uses: Iterable[str], place: Place) -> None:
+        self._database.connection.executemany(
+            "DELETE FROM idea_uses WHERE what = ? AND time = ? AND idea = ?", [(use, *place) for use in uses]
+        )
+
+    def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
+        """Run -> the uses that its ideas have by their calls."""
+        uses: dict[str, set[str]] = {}
+        for run in runs:
+            rows = self._database.execute("SELECT number FROM ideas WHERE run = ?", (run,)).fetchall()
+            uses[run] = self._called(row[0] for row in rows)
+        return uses
+
+    def remove(self, idea: int, of_run: set[str] | None) -> None:
+        """Delete the uses of an idea that is deleted, or that leaves its run. Inside a transaction, before its row
+        changes.
+
+        Args:
+            idea: its row.
+            of_run: the uses of its run, as `of_runs` returned them; None: it has no run.
+        """
+        place, tags, _ = self._read(idea)
+        self._drop({*tags, *(self._called([idea]) if of_run is None else of_run)}, place)
+
+    def moved(self, idea: int) -> None:
+        """Add the uses of an idea that now belongs to another run, after `remove`. Inside a transaction."""
+        place, tags, run = self._read(idea)
+        self._add(tags, [place])
+        if idea <= self._database.counter(INDEXED):
+            self._join(run, [_Step(place, self._called([idea]))])
+
+    def _read(self, idea: int) -> tuple[Place, list[str], str]:
+        """(place, uses by tags, run) of an idea."""
+        time, meta, run = self._database.execute(
+            "SELECT time, meta, run FROM ideas WHERE number = ?", (idea,)
+        ).fetchone()
+        return (time, idea), [TAG + tag for tag in cast("dict[str, Any]", decode_trusted(meta)).get("tags", ())], run
+
+    def tag(self, place: Place, before: Iterable[str], tags: Iterable[str]) -> None:
+        """Replace the tags of an idea. Inside a transaction."""
+        self._drop((TAG + tag for tag in before), place)
+        self._add((TAG + tag for tag in tags), [place])
+
+    def count(self, use: str, most: int) -> int:
+        """The number of ideas that have a use, or `most` if there are more."""
+        return self._database.number(
+            "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?)", (use, most)
+        )
 
     def repeated(self, least: int, limit: int) -> list[tuple[int, int]]:
-        """(row of the latest idea, how often it was done) of every shape done at least so often of which nothing is
-        published, the most frequent first.
+        """(row of the latest idea, number of ideas) of every shape that at least `least` ideas have and no published
+        idea has, the most frequent first.
         """
         rows = self._database.execute(
             "SELECT max(idea), count(*) AS times FROM ("
-            "SELECT shape, idea FROM idea_shapes WHERE shape IS NOT NULL UNION ALL "
+            "SELECT shape, idea FROM idea_shapes UNION ALL "
             "SELECT idea_shapes.shape, occurrences.idea FROM occurrences JOIN idea_shapes USING (idea)"
             ") WHERE shape NOT IN (SELECT idea_shapes.shape FROM names JOIN publications AS p "
             "ON p.name = names.name AND p.version = names.version JOIN idea_shapes ON idea_shapes.idea = p.idea) "

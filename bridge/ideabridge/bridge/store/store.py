@@ -21,7 +21,7 @@ from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export,
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.search import Search
-from ideabridge.bridge.store.shapes import Shapes, Uses
+from ideabridge.bridge.store.shapes import Calls
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import Users
 from ideabridge.bridge.store.versions import Side, breaking, changes
@@ -64,9 +64,9 @@ class Store:
     def __init__(self, database: Database) -> None:
         """Use `Store.open`."""
         self._database = database
-        contents, self._uses = Contents(database), Uses(database)
+        contents, self._calls = Contents(database), Calls(database)
         self._search = Search(database, contents)
-        self._pruning = Pruning(database, self._search, self._uses)
+        self._pruning = Pruning(database, self._search, self._calls)
         self.runs = Journal(database, contents)
         self.settings = StoredSettings(database)
         self.requests = DriverRequests(database, self.settings)
@@ -74,9 +74,7 @@ class Store:
         self.tool_memory = ToolMemory(database)
         self.users = Users(database)
         self.publications = Publications(database, self._search, self.tool_memory)
-        self.ideas = Ideas(
-            database, contents, self._uses, self.publications, self._search, Shapes(database, self._uses), self.users
-        )
+        self.ideas = Ideas(database, contents, self._calls, self.publications, self._search, self.users)
 
     @classmethod
     def open(
@@ -166,7 +164,7 @@ class Store:
             bounds: what is kept.
             wait: waits so many seconds between two steps; true: stop.
         """
-        pruning = Pruning(self._database, self._search, self._uses, wait, PACE)
+        pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
 
     def transaction(self) -> AbstractContextManager[None]:
