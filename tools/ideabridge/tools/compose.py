@@ -7,8 +7,7 @@ schemas of the calls with the meta-properties and the output.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -32,6 +31,11 @@ from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool, ToolKey
 REFERENCE: Final = "reference"
 """Name in `$defs` of the alternative "a reference"."""
 
+_REFERENCE: Final[JSONObject] = {
+    "type": "string",
+    "pattern": REFERENCE_PATTERN,
+    "description": "A reference to a value, read when the call runs: †state.x, †input.x, †results.0.x",
+}
 _DROPPED: Final = frozenset(
     {
         *("$id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment"),
@@ -84,8 +88,7 @@ class Admitter:
 
     def reference(self) -> JSONObject:
         """Return a `$ref` to the schema of a reference string."""
-        description = "A reference to a value, read when the call runs: †state.x, †input.x, †results.0.x"
-        return self.define(REFERENCE, {"type": "string", "pattern": REFERENCE_PATTERN, "description": description})
+        return self.define(REFERENCE, _REFERENCE)
 
     def define(self, name: str, schema: JSONObject) -> JSONObject:
         """Return a `$ref` to `schema`, which is kept once under `name`."""
@@ -98,12 +101,9 @@ class Admitter:
         return admission.finished(admission.admit(schema, schema, 0))
 
     def within(self, schema: JSONObject, label: str = "", *, top: bool = False) -> JSON:
-        """Return `schema` with references admitted below the top.
+        """Return `schema` with references admitted below the top. The names of its definitions begin with `label`.
 
-        Args:
-            schema: the exact schema.
-            label: the beginning of the names of its definitions.
-            top: `schema` is of an object that will also contain the meta-properties of a call.
+        With `top` it is the schema of an object that will also contain the meta-properties of a call.
         """
         admission = _Admission(self, schema, label)
         return admission.finished(admission.within(schema, schema, 0, top=top))
@@ -130,10 +130,8 @@ class _Part:
     """A schema while references are admitted in it.
 
     Attributes:
-        schema: the exact schema.
         root: the document to which its `$ref`s refer.
-        depth: how deep it is nested.
-        top: it is of an object that will also contain the meta-properties of a call.
+        top: it is the schema of an object that will also contain the meta-properties of a call.
         out: the keywords written so far.
         also: schemas that become part of `allOf`.
     """
@@ -142,8 +140,8 @@ class _Part:
     root: JSONObject
     depth: int
     top: bool
-    out: JSONObject = field(default_factory=dict[str, JSON])
-    also: list[JSON] = field(default_factory=list[JSON])
+    out: JSONObject
+    also: list[JSON]
 
 
 class _Admission:
@@ -193,7 +191,7 @@ class _Admission:
             return self._refer(schema, root, "part")
         if schema is not root and isinstance(schema.get("$id"), str):
             root = schema
-        part = _Part(schema, root, depth, top)
+        part = _Part(schema, root, depth, top, {}, [])
         for keyword, value in schema.items():
             if keyword in REFERRING:
                 self._reference(part, value)
@@ -240,27 +238,27 @@ class _Admission:
         return {"$ref": f"#/$defs/{name}"}
 
     def _keyword(self, part: _Part, keyword: str, value: JSON) -> None:
-        schema, top, out = part.schema, part.top, part.out
-        admit = partial(self.admit, root=part.root, depth=part.depth + 1)
-        within = partial(self.within, root=part.root, depth=part.depth + 1)
+        schema, root, top, out = part.schema, part.root, part.top, part.out
+        below = part.depth + 1
         match keyword, value:
             case "properties", dict():
-                out[keyword] = {name: admit(item) for name, item in value.items()}
+                out[keyword] = {name: self.admit(item, root, below) for name, item in value.items()}
             case "patternProperties", dict():
                 out[keyword] = {
-                    name: True if top and matches_meta(name) else admit(item) for name, item in value.items()
+                    name: True if top and matches_meta(name) else self.admit(item, root, below)
+                    for name, item in value.items()
                 }
             case ("items", list()) | ("prefixItems", list()):
-                out["prefixItems"] = [admit(item) for item in value]
+                out["prefixItems"] = [self.admit(item, root, below) for item in value]
                 if keyword == "items" and "additionalItems" in schema:
-                    out["items"] = admit(schema["additionalItems"])
+                    out["items"] = self.admit(schema["additionalItems"], root, below)
             case (("items" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems" | "contains"), _):
-                out[keyword] = admit(value)
+                out[keyword] = self.admit(value, root, below)
             case "propertyNames", _:
-                names = within(value)
+                names = self.within(value, root, below)
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
-                branches: list[JSON] = [within(item, top=top) for item in value]
+                branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
                 # Several alternatives of `oneOf` may fit while what distinguishes them is a reference.
                 if keyword == "oneOf" and "anyOf" in schema:
                     part.also.append({"anyOf": branches})
@@ -269,14 +267,17 @@ class _Admission:
             case "if", _:
                 # `if` holds and `then`, or `else`: one of them, whichever it is once references are replaced.
                 if self._unevaluated or ("then" in schema and "else" in schema):
-                    test, then, other = (within(schema.get(word, True), top=top) for word in ("if", "then", "else"))
+                    words = ("if", "then", "else")
+                    test, then, other = (self.within(schema.get(word, True), root, below, top=top) for word in words)
                     part.also.append({"anyOf": [{"allOf": [test, then]}, other]})
             case "dependentSchemas", dict():
-                out[keyword] = {name: within(item, top=top) for name, item in value.items()}
+                out[keyword] = {name: self.within(item, root, below, top=top) for name, item in value.items()}
             case "dependencies", dict():
                 names_of: JSONObject = {name: item for name, item in value.items() if isinstance(item, list)}
                 schemas: JSONObject = {
-                    name: within(item, top=top) for name, item in value.items() if name not in names_of
+                    name: self.within(item, root, below, top=top)
+                    for name, item in value.items()
+                    if name not in names_of
                 }
                 out |= {"dependentRequired": names_of} if names_of else {}
                 out |= {"dependentSchemas": schemas} if schemas else {}
@@ -415,18 +416,11 @@ def solution_schema(
         calls["items"] = {"anyOf": listed}
     else:
         calls["maxItems"] = 0
-    properties: JSONObject = {}
-    for name, schema in (extra or {}).items():
-        properties[name] = move_refs(schema, ("properties", name))
-    properties["calls"] = calls
-    properties["output"] = _output(output, admitter)
+    before = {name: move_refs(schema, ("properties", name)) for name, schema in (extra or {}).items()}
+    properties: JSONObject = {**before, "calls": calls, "output": _output(output, admitter)}
+    required: list[JSON] = ["calls", "output"]
     return admitter.finish(
-        {
-            "type": "object",
-            "properties": properties,
-            "required": ["calls", "output"],
-            "additionalProperties": False,
-        }
+        {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     )
 
 
@@ -445,10 +439,10 @@ def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
 
     if not Validator(schema, what="the output").is_valid(None):
         return schema, False
-    wrapped: JSONObject = {"type": "object", "properties": {"value": move_refs(schema, ("properties", "value"))}}
-    wrapped.update({"required": ["value"], "additionalProperties": False})
-    declared = schema.get("$schema")
-    return ({"$schema": declared, **wrapped} if declared is not None else wrapped), True
+    wrapped: JSONObject = {} if schema.get("$schema") is None else {"$schema": schema["$schema"]}
+    wrapped |= {"type": "object", "properties": {"value": move_refs(schema, ("properties", "value"))}}
+    wrapped |= {"required": ["value"], "additionalProperties": False}
+    return wrapped, True
 
 
 def _output(schema: JSONObject | None, admitter: Admitter) -> JSON:
@@ -510,15 +504,11 @@ def _meta_before(
     elif not latent and not tool.clean and tool.activity is None:
         meta["_activity"] = admitter.define("_activity", _ACTIVITY)
     if instances:
-        listed: JSONObject = {"description": "Which instance the call is for"}
-        if len(instances) <= MAX_LISTED_INSTANCES:
-            listed["enum"] = list(instances)
-        else:
-            shown = ", ".join(instances[:3])
-            listed = {
-                "type": "string",
-                "description": f"Which instance the call is for: one of {len(instances)} ({shown}, …)",
-            }
+        description = "Which instance the call is for"
+        listed: JSONObject = {"description": description, "enum": list(instances)}
+        if len(instances) > MAX_LISTED_INSTANCES:
+            some = f"one of {len(instances)} ({', '.join(instances[:3])}, …)"
+            listed = {"type": "string", "description": f"{description}: {some}"}
         meta["_instance"] = admitter.define("_instance", listed)
         needed.append("_instance")
     if tool.in_room or tool.clean or (latent and not is_constant):

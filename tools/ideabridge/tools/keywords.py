@@ -95,16 +95,15 @@ def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
 
 
 def values_in(root: JSON) -> Iterator[JSON]:
-    """Yield `root` and every value inside it. Reading only the first values of a large `root` is cheap."""
-    stack: list[Iterator[JSON]] = [iter([root])]
+    """Yield `root` and every value inside it, in no particular order."""
+    stack = [root]
     while stack:
-        for value in stack[-1]:
-            yield value
-            if isinstance(value, dict | list):
-                stack.append(iter(value.values() if isinstance(value, dict) else value))
-                break
-        else:
-            stack.pop()
+        value = stack.pop()
+        yield value
+        if isinstance(value, dict):
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
 
 
 def references_in(root: JSON) -> Iterator[str]:

@@ -34,7 +34,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         LimitExceededError: the schema nests or refers too deep.
     """
     parts = _parts(schema)
-    taken = {name for part in parts.values() for name in _names(part.schema)}
+    taken = {name for part in parts.values() for name in _names(part)}
     colliding = [name for name in META_PROPERTIES if name in taken]
     if not colliding:
         return schema, {}
@@ -49,34 +49,31 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         taken.add(candidate)
         ours[name] = candidate
     try:
-        renamed = _rename(schema, schema, ours, _naming(parts, ours), frozenset())
+        renamed = _rename(schema, schema, ours, _naming(parts, schema, ours), frozenset())
     except RecursionError:
         raise LimitExceededError("the parameters refer from one definition to the next too often") from None
     assert isinstance(renamed, dict)
     return renamed, {mine: name for name, mine in ours.items()}
 
 
-class _Part:
-    """A schema that applies to the object itself, with the alternatives and definitions that apply to it too."""
-
-    def __init__(self, schema: JSONObject, root: JSONObject) -> None:
-        self.schema = schema
-        onward: list[JSON] = [child for place, child in children(schema) if place[0] in _ALTERNATIVES]
-        pointer = schema.get("$ref")
-        if isinstance(pointer, str):
-            onward.append(resolve(root, pointer))
-        self.onward = [item for item in onward if isinstance(item, dict)]
+def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
+    """Return the alternatives and definitions that apply to the same object as `schema`."""
+    onward: list[JSON] = [child for place, child in children(schema) if place[0] in _ALTERNATIVES]
+    pointer = schema.get("$ref")
+    if isinstance(pointer, str):
+        onward.append(resolve(root, pointer))
+    return [item for item in onward if isinstance(item, dict)]
 
 
-def _parts(root: JSONObject) -> dict[int, _Part]:
+def _parts(root: JSONObject) -> dict[int, JSONObject]:
     """Return the schema and all parts of it that apply to the object itself, by identity."""
-    parts: dict[int, _Part] = {}
+    parts: dict[int, JSONObject] = {}
     stack = [root]
     while stack:
         schema = stack.pop()
         if id(schema) not in parts:
-            parts[id(schema)] = part = _Part(schema, root)
-            stack.extend(part.onward)
+            parts[id(schema)] = schema
+            stack.extend(_onward(schema, root))
     return parts
 
 
@@ -91,13 +88,13 @@ def _names(schema: JSONObject) -> Iterator[str]:
         yield from (name for name in required if isinstance(name, str))
 
 
-def _naming(parts: dict[int, _Part], ours: dict[str, str]) -> set[int]:
+def _naming(parts: dict[int, JSONObject], root: JSONObject, ours: dict[str, str]) -> set[int]:
     """Return the identities of the parts that name a property of `ours`, or lead to such a part."""
     leading: dict[int, list[int]] = {}
     for key, part in parts.items():
-        for item in part.onward:
+        for item in _onward(part, root):
             leading.setdefault(id(item), []).append(key)
-    stack = [key for key, part in parts.items() if not ours.keys().isdisjoint(_names(part.schema))]
+    stack = [key for key, part in parts.items() if not ours.keys().isdisjoint(_names(part))]
     naming: set[int] = set()
     while stack:
         key = stack.pop()

@@ -119,14 +119,17 @@ class _Inliner:
     def _write_parts(self, schema: JSONObject, targets: tuple[int, ...]) -> JSONObject:
         result: JSONObject = {}
         loose: list[str] = []
+        write = partial(self.write, targets=targets)
         for keyword, value in schema.items():
             if keyword in DEFINITIONS or keyword in _NAMES:
                 continue
             before = self.cuts
             if keyword in REFERRING and isinstance(value, str):
                 self.cuts += 1
+            elif isinstance(value, dict | list):
+                result.update(map_children({keyword: value}, write))
             else:
-                result.update(map_children({keyword: value}, partial(self.write, targets=targets)))
+                result[keyword] = value
             if self.cuts > before:
                 loose.append(keyword)
         for keyword in loose:
@@ -170,7 +173,7 @@ def _loosen(schema: JSONObject, keyword: str) -> None:
         add_to_all_of(schema, {"anyOf": schema.pop("oneOf")})
 
 
-__all__ = ["Problem", "Validator", "check_schema", "inline_refs"]
+# -- checking values -------------------------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
 """How many schemas a schema may have with its references written out: `$ref`s to `$ref`s can multiply."""

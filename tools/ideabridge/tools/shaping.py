@@ -16,7 +16,7 @@ import jmespath.visitor
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
-from ideabridge.tools.keywords import show
+from ideabridge.tools.keywords import show, values_in
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.worker import workers
 
@@ -35,8 +35,6 @@ MAX_RESULT: Final = 64 * 1024 * 1024
 
 _VISIT: Final = 20
 """The cost of visiting a node. The result of the node costs its length."""
-
-_TOO_MUCH: Final = "asks for more than the limit of {:,} steps"
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
 _Functions: Any = cast("Any", jmespath.functions).Functions
@@ -113,23 +111,13 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
 
 def _check_nodes(value: Any, budget: Budget) -> None:
     """Refuse a value that exceeds the limit when its shared parts are written out (`[@,@]|[@,@]|...`)."""
-    left = MAX_STEPS // 4
-    size = MAX_RESULT
-    stack: list[Any] = [value]
-    while stack:
-        item = stack.pop()
+    left, size = MAX_STEPS // 4, MAX_RESULT
+    for part in values_in(value):
         left -= 1
-        if left < 0:
+        # A long text that occurs many times takes its full length only when it is written out.
+        size -= len(part) if isinstance(part, str) else 0
+        if left < 0 or size < 0:
             raise _TooMuchError
-        if isinstance(item, str):
-            # A long text that occurs many times takes its full length only when it is written out.
-            size -= len(item)
-            if size < 0:
-                raise _TooMuchError
-        elif isinstance(item, dict):
-            stack.extend(cast("dict[str, Any]", item).values())
-        elif isinstance(item, list):
-            stack.extend(cast("list[Any]", item))
         budget.spend(_VISIT // 4)
 
 
@@ -200,7 +188,7 @@ def _searches(
             _check_nodes(found, budget)
             selected = normalise(found, what=what)
         except _TooMuchError:
-            raise ActivityError(f"{what}: {show(text)} {_TOO_MUCH.format(MAX_STEPS)}") from None
+            raise ActivityError(f"{what}: {show(text)} asks for more than the limit of {MAX_STEPS:,} steps") from None
         except RecursionError:
             raise ActivityError(f"{what}: {show(text)} nests too deep") from None
         except jmespath.exceptions.JMESPathError as error:

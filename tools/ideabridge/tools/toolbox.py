@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -249,9 +248,7 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
 
 def _run(file: Path, source: bytes) -> ModuleType:
     name = f"_ideabridge_tools_{hashlib.sha256(str(file).encode('utf-8', 'replace')).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
     module.__file__ = str(file)
     folder = str(file.parent)
     if folder not in sys.path:
