@@ -21,7 +21,7 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from ideabridge.server.log import MOST_ALIKE
+from ideabridge.server.serve import MOST_ALIKE
 from ideabridge.server.transports import connections
 from ideabridge.server.transports.http import HTTPServer, bind, http_server
 from tests import preloaded

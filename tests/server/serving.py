@@ -15,7 +15,7 @@ from typing import Any, cast
 import anyio
 from mcp import Client, StdioServerParameters, types
 
-from ideabridge.server.asking.deciding import AT_ONCE_S
+from ideabridge.server.asking.elicitation import AT_ONCE_S
 from tests import preloaded
 
 HERE = Path(__file__).parent

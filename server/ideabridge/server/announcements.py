@@ -68,12 +68,7 @@ class _Listening:
 
 
 class Announcements:
-    """The clients that listen, and what has changed.
-
-    Args:
-        catalogue: the tools of this server.
-        quotas: limits the listeners of one caller.
-    """
+    """The clients that listen, and what has changed."""
 
     def __init__(self, catalogue: ToolCatalogue, quotas: Quotas) -> None:
         self._bridge = bridge = catalogue.bridge

@@ -13,6 +13,7 @@ import anyio
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.finding import LIST_SECONDS
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
 from ideabridge.server.running import Running
 from ideabridge.server.served_tools import DirectCalls, ExposedTool, PublishedTool, ServedTool
@@ -30,11 +31,6 @@ PAGE: Final = 100
 PAGE_BYTES: Final = 512 * 1024
 """Bytes of a page of `tools/list`, unless its first tool is larger: clients refuse events over 1 MB, and some close
 the connection."""
-
-LIST_SECONDS: Final = 8.0
-"""Seconds that lists after the start, and each search, wait for modules whose tools are not known yet. Hosts allow ten
-seconds for the start and the first list.
-"""
 
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
@@ -60,11 +56,7 @@ def exposed_names(
     A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name, the name after the
     name of its module, the name before a hash of both. Two modules' tools that want the same name both get the next
     form, so that no name depends on which module connected first. Tools of this process precede those of modules.
-
-    Args:
-        tools: the tools of this process and of modules.
-        is_taken: whether something else has a name, so that a tool cannot get it.
-        earlier: the earlier names by `Tool.origin`.
+    `is_taken` reports whether something else has a name, so that a tool cannot get it.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -135,12 +127,7 @@ class CursorSyntaxError(IdeabridgeError):
 
 
 class ToolCatalogue:
-    """Own tools, then exposed tools, then published ideas.
-
-    Args:
-        running: runs the plans of published ideas, and direct calls that wait for approval.
-        record: records the direct calls of exposed tools.
-    """
+    """Own tools, then exposed tools, then published ideas."""
 
     def __init__(self, running: Running, record: DirectCalls) -> None:
         self.bridge = bridge = running.bridge
@@ -167,10 +154,9 @@ class ToolCatalogue:
         self._uses: Counter[str] = Counter()
         self.refresh()
 
-    @property
-    def exposed_names(self) -> frozenset[str]:
-        """The names of exposed tools."""
-        return frozenset(self._exposed)
+    def is_exposed(self, name: str) -> bool:
+        """Whether an exposed tool has a name."""
+        return name in self._exposed
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
         """The exposed tools in their wire form."""

@@ -16,7 +16,6 @@ from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredI
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
-from ideabridge.server.catalogue import LIST_SECONDS
 from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -47,13 +46,9 @@ class ToolSearch:
         self.look_alikes: dict[ToolKey, str] = {}
 
     def find(self, tools: list[Tool], words: str, limit: int, module: str | None = None) -> tuple[list[Tool], int]:
-        """The best matches, best first, and the number of all matches.
+        """At most `limit` best matches in a module (None: in all), best first, and the number of all matches.
 
-        Args:
-            tools: all tools.
-            words: any text; empty text matches every tool, in the order of the list.
-            limit: the largest number of tools returned.
-            module: the only module to search, or None.
+        `words` is any text; empty text matches every tool, in the order of the list.
         """
         if tools is not self._tools:
             self._index(tools)
@@ -137,6 +132,10 @@ def _stem(word: str) -> str:
 
 
 # -- finding ---------------------------------------------------------------------------------------------------------
+
+LIST_SECONDS: Final = 8.0
+"""Seconds that lists after the start, and each search, wait for modules whose tools are not known yet. Hosts allow ten
+seconds for the start and the first list."""
 
 _TOOLS: Final = 8
 _IDEAS: Final = 10

@@ -36,8 +36,9 @@ from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
-from ideabridge.server.asking.deciding import ENDED, Deciding
 from ideabridge.server.asking.elicitation import (
+    ENDED,
+    Deciding,
     answer_once,
     answered,
     forms_of,

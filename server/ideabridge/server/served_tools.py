@@ -215,15 +215,7 @@ class UncertainCallError(IdeabridgeError):
 
 
 class ExposedTool:
-    """A tool of a tool file or a module under a name of this server.
-
-    Args:
-        name: the name.
-        tool: the tool.
-        activity: the function behind a tool of a tool file; None for a tool of a module.
-        running: runs a call that a rule asks about.
-        record: records every direct call.
-    """
+    """A tool of a tool file or a module under a name of this server. A tool of a module has no activity."""
 
     def __init__(
         self, name: str, tool: Tool, activity: ActivityFunction | None, running: Running, record: DirectCalls

@@ -19,13 +19,12 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
-from ideabridge.server.asking.deciding import TOOL as DECIDE
+from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
-from ideabridge.server.handling import OwnHandlers
-from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS
+from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS, OwnHandlers
 from ideabridge.server.resources import IdeaPrompts, IdeaResources
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import DirectCalls, PublishedTool
@@ -70,14 +69,7 @@ class FrontServer(Server[Any]):
 
 
 class Front:
-    """Everything between the SDK and the bridge.
-
-    Args:
-        bridge: an open bridge.
-        group: a task group that lives as long as the server.
-        version: the version of ideabridge.
-        commands: the commands with which a person decides at a terminal.
-    """
+    """Everything between the SDK and an open bridge. The task group must live as long as the server."""
 
     def __init__(self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS) -> None:
         self._bridge = bridge
@@ -89,7 +81,7 @@ class Front:
         self.announcements = Announcements(self.catalogue, self.quotas)
         self.running.deciding.changed = self.announcements.tools_changed
         self.running.published = self.announcements.poke
-        self._own = OwnHandlers(self.catalogue, self.running)
+        self._own = OwnHandlers(self.running, self.catalogue.is_exposed)
         self.server = self._served(version)
 
     def _served(self, version: str) -> FrontServer:

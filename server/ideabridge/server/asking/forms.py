@@ -150,14 +150,9 @@ def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
 def publication_form(
     ref: str, name: str, choices: JSONObject, accepted: list[str], commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """The message and the form with which a person accepts an assistant's choices for publishing an idea.
+    """The message and the form with which a person accepts an assistant's choices for publishing a run or idea.
 
-    Args:
-        ref: the run or idea.
-        name: the name of the tool.
-        choices: the `choices` of `publish_idea`.
-        accepted: descriptions of the values that stay as in the run.
-        commands: the commands for a terminal.
+    `accepted` describes the values that stay as in the run.
     """
     stays: list[tuple[str, JSON]] = [("stays", one) for one in accepted]
     lines, whole = _lines([*choices.items(), *stays])
@@ -177,15 +172,11 @@ def publication_form(
 
 
 def message(request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS) -> str:
-    """The message of a form: the tool, its module, the resolved parameters as JSON, and the reason of the question.
+    """The message of a form: the tool, its module, the resolved parameters as JSON, the reason of the question, and why
+    the last answer was not accepted (`fault`).
 
     If they do not fit, it contains the beginning, end, length and SHA-256 of each long value, and the command that
     shows everything.
-
-    Args:
-        request: the approval.
-        fault: why the last answer was not accepted, or None.
-        commands: the commands for a terminal.
     """
     lines = [_headline(request), *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []), ""]
     if request.question is not None:

@@ -75,14 +75,7 @@ def _is_refusal(error: MCPError) -> bool:
 def _question(
     request: Request, rejected: Sequence[SolutionRejected], settings: SamplingSettings, *, tools: bool
 ) -> JSONObject:
-    """The parameters of `sampling/createMessage`, in their wire form.
-
-    Args:
-        request: the Request.
-        rejected: its malformed answers; the last one is shown with its errors.
-        settings: the configured preferences; those of message handlers take precedence.
-        tools: whether the client supports tools.
-    """
+    """The parameters of `sampling/createMessage` in wire form. The last rejected answer is shown with its errors."""
     system = [_LEAD_TOOL if tools else _LEAD_TEXT, RULES]
     messages: list[JSONObject] = []
     for text in request.texts:
@@ -136,6 +129,7 @@ def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
 
 
 def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
+    """The configured preferences; those of message handlers take precedence."""
     params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
         params["temperature"] = settings.temperature

@@ -63,11 +63,7 @@ class Rank(IntEnum):
 
 
 class Connections:
-    """The connections of one server, by rank, the oldest first.
-
-    Args:
-        most: the largest number of connections. At most half of them may be sending.
-    """
+    """The connections of one server, by rank, the oldest first. Of the `most` connections half may be sending."""
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
         # With fewer, connections accepted at once would close each other before they are read.

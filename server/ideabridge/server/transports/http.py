@@ -73,11 +73,7 @@ def is_loopback(host: str) -> bool:
 def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
     """A listening socket; port 0 selects a free port.
 
-    Args:
-        host: the address.
-        port: the port.
-        token: the token of the environment variable, or None.
-        guarded: whether requests need a token of another kind.
+    `token` is that of the environment variable; `guarded`: requests need another token.
 
     Raises:
         ServeError: the address is not loopback and no token is needed, or the address or token is not usable.
@@ -140,12 +136,8 @@ def application(
 ) -> ASGIApp:
     """The ASGI application, for `http_server`.
 
-    Args:
-        server: the MCP server.
-        host: the address it is bound to.
-        allowed: more names of this server in Host headers.
-        ended: called with the id of a session that has ended.
-        quotas: counts what each caller holds.
+    `allowed` are more names of this server in Host headers, and `ended` is called with the id of a session that has
+    ended.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH,

@@ -38,11 +38,7 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """What each caller holds, and how often it has used something recently.
-
-    Args:
-        clock: a monotonic clock in seconds.
-    """
+    """What each caller holds, and how often it has used something recently, by a monotonic clock in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -52,13 +48,8 @@ class Quotas:
 
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
-        """A scope in which a caller holds `amount` more of a kind.
-
-        Args:
-            caller: see `caller_of`.
-            kind: a plural for the message, such as "requests in progress".
-            most: the number that one caller may hold.
-            amount: the number to add.
+        """A scope in which a caller holds `amount` more of a kind (a plural for the message, such as "requests in
+        progress"), and at most `most`.
 
         Raises:
             QuotaError: the caller would hold more than `most`.
@@ -136,13 +127,7 @@ def problem(message: bytes) -> str | None:
 
 
 def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
-    """The answer to a refused message as a JSON-RPC object; None if no id is found in it.
-
-    Args:
-        head: the beginning of the message.
-        tail: its end.
-        why: what is wrong with it, and what was expected.
-    """
+    """The answer to a refused message as a JSON-RPC object; None if no id is found in its beginning or end."""
     found = _HEAD.match(head[:ENDS]) or _TAIL.search(tail[-ENDS:])
     if found is None:
         return None
