@@ -10,86 +10,63 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from ideabridge.tools.errors import (
-    ActivityError,
-    ArgumentError,
-    IdeabridgeError,
-    InvalidJSONError,
-    LimitExceededError,
-    SchemaError,
-    ToolDefinitionError,
-    ToolFileError,
-    UnknownEffectError,
-    UnknownToolError,
-    ValueMismatchError,
-)
-
 if TYPE_CHECKING:
-    from ideabridge.tools.builtins import builtin_toolbox
-    from ideabridge.tools.compose import admit_references, call_schema, solution_schema, wrap_output
-    from ideabridge.tools.decorator import tool, tool_from
-    from ideabridge.tools.encoding import JSON, JSONLike, JSONObject, ObjectLike
-    from ideabridge.tools.keywords import Problem
-    from ideabridge.tools.reading import read_solution
-    from ideabridge.tools.rename import rename_meta_parameters
-    from ideabridge.tools.schema import Validator, inline_refs
-    from ideabridge.tools.tool import (
-        META_PROPERTIES,
-        Activity,
-        ActivityContext,
-        ActivityFunction,
-        Annotations,
-        Definition,
-        Tool,
-        ToolKey,
-    )
-    from ideabridge.tools.toolbox import Toolbox, load_tool_file
-
-__all__ = [
-    "JSON",
-    "META_PROPERTIES",
-    "Activity",
-    "ActivityContext",
-    "ActivityError",
-    "ActivityFunction",
-    "Annotations",
-    "ArgumentError",
-    "Definition",
-    "IdeabridgeError",
-    "InvalidJSONError",
-    "JSONLike",
-    "JSONObject",
-    "LimitExceededError",
-    "ObjectLike",
-    "Problem",
-    "SchemaError",
-    "Tool",
-    "ToolDefinitionError",
-    "ToolFileError",
-    "ToolKey",
-    "Toolbox",
-    "UnknownEffectError",
-    "UnknownToolError",
-    "Validator",
-    "ValueMismatchError",
-    "admit_references",
-    "builtin_toolbox",
-    "call_schema",
-    "inline_refs",
-    "load_tool_file",
-    "read_solution",
-    "rename_meta_parameters",
-    "solution_schema",
-    "tool",
-    "tool_from",
-    "wrap_output",
-]
+    from ideabridge.tools.builtins import builtin_toolbox as builtin_toolbox
+    from ideabridge.tools.compose import admit_references as admit_references
+    from ideabridge.tools.compose import call_schema as call_schema
+    from ideabridge.tools.compose import solution_schema as solution_schema
+    from ideabridge.tools.compose import wrap_output as wrap_output
+    from ideabridge.tools.decorator import tool as tool
+    from ideabridge.tools.decorator import tool_from as tool_from
+    from ideabridge.tools.encoding import JSON as JSON
+    from ideabridge.tools.encoding import JSONLike as JSONLike
+    from ideabridge.tools.encoding import JSONObject as JSONObject
+    from ideabridge.tools.encoding import ObjectLike as ObjectLike
+    from ideabridge.tools.errors import ActivityError as ActivityError
+    from ideabridge.tools.errors import ArgumentError as ArgumentError
+    from ideabridge.tools.errors import IdeabridgeError as IdeabridgeError
+    from ideabridge.tools.errors import InvalidJSONError as InvalidJSONError
+    from ideabridge.tools.errors import LimitExceededError as LimitExceededError
+    from ideabridge.tools.errors import SchemaError as SchemaError
+    from ideabridge.tools.errors import ToolDefinitionError as ToolDefinitionError
+    from ideabridge.tools.errors import ToolFileError as ToolFileError
+    from ideabridge.tools.errors import UnknownEffectError as UnknownEffectError
+    from ideabridge.tools.errors import UnknownToolError as UnknownToolError
+    from ideabridge.tools.errors import ValueMismatchError as ValueMismatchError
+    from ideabridge.tools.keywords import Problem as Problem
+    from ideabridge.tools.reading import read_solution as read_solution
+    from ideabridge.tools.rename import rename_meta_parameters as rename_meta_parameters
+    from ideabridge.tools.schema import Validator as Validator
+    from ideabridge.tools.schema import inline_refs as inline_refs
+    from ideabridge.tools.tool import META_PROPERTIES as META_PROPERTIES
+    from ideabridge.tools.tool import Activity as Activity
+    from ideabridge.tools.tool import ActivityContext as ActivityContext
+    from ideabridge.tools.tool import ActivityFunction as ActivityFunction
+    from ideabridge.tools.tool import Annotations as Annotations
+    from ideabridge.tools.tool import Definition as Definition
+    from ideabridge.tools.tool import Tool as Tool
+    from ideabridge.tools.tool import ToolKey as ToolKey
+    from ideabridge.tools.toolbox import Toolbox as Toolbox
+    from ideabridge.tools.toolbox import load_tool_file as load_tool_file
 
 _HOMES: Final = {
     "builtins": ("builtin_toolbox",),
     "compose": ("admit_references", "call_schema", "solution_schema", "wrap_output"),
     "decorator": ("tool", "tool_from"),
     "encoding": ("JSON", "JSONLike", "JSONObject", "ObjectLike"),
+    "errors": (
+        "ActivityError",
+        "ArgumentError",
+        "IdeabridgeError",
+        "InvalidJSONError",
+        "LimitExceededError",
+        "SchemaError",
+        "ToolDefinitionError",
+        "ToolFileError",
+        "UnknownEffectError",
+        "UnknownToolError",
+        "ValueMismatchError",
+    ),
     "keywords": ("Problem",),
     "reading": ("read_solution",),
     "rename": ("rename_meta_parameters",),
@@ -108,6 +85,10 @@ _HOMES: Final = {
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:
+    # Type checkers read the imports above; they cannot evaluate this list.
+    __all__ = sorted(_HOME_OF)
+
 
 def _load(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
@@ -122,7 +103,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME_OF})
 
 
 class _Package(ModuleType):
