@@ -8,7 +8,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class PlanError(IdeabridgeError):
-    """A plan that cannot run; `errors` has one entry `{"call", "place", "error"}` for each fault."""
+    """A plan cannot run; `errors` has one entry `{"call", "place", "error"}` for each fault."""
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
@@ -16,25 +16,25 @@ class PlanError(IdeabridgeError):
 
 
 class FinishedRunError(IdeabridgeError):
-    """The run has ended; nothing more can be handed in."""
+    """The run has ended, so it accepts nothing more."""
 
 
 class InterruptedRunError(IdeabridgeError):
-    """The run cannot be gone on with here; the message says why."""
+    """The run cannot continue here; the message says why."""
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """Values of a run were asked for while its journal does not hold the last ones yet: they could still be lost.
+    """Values of a run were requested before the journal contains the latest ones, which could still be lost.
     `await run.wait()` waits until it does.
     """
 
 
 class RunFailedError(IdeabridgeError):
-    """A run that gave no result, or waits for somebody before it can.
+    """A run has no result, or waits for somebody first.
 
     Attributes:
-        run: its id.
-        status: where it stands.
+        run: the id of the run.
+        status: its status.
         errors: `{"call", "place"?, "error"}` of each call or output that failed.
     """
 
@@ -46,26 +46,26 @@ class RunFailedError(IdeabridgeError):
 
 
 class ForkError(IdeabridgeError):
-    """A fork that cannot be: no such event, an input the run does not take, or one with which other calls would have
-    run before it.
+    """A fork is impossible: there is no such event, the run does not accept the input, or with it other calls would
+    have run before.
     """
 
 
 class OutputTypeError(IdeabridgeError):
-    """An output that does not fit the type asked for, or a type of which there is no JSON Schema."""
+    """An output does not match the requested type, or the type has no JSON Schema."""
 
 
 class RoomError(IdeabridgeError):
-    """A call whose room cannot be opened."""
+    """The room of a call cannot be opened."""
 
 
 class SettledTurnError(IdeabridgeError):
-    """Another solution for a turn that is settled, or a turn that is not the run's."""
+    """A turn already has another solution, or does not belong to the run."""
 
 
 class RejectedSolutionError(IdeabridgeError):
-    """A malformed solution: nothing of it ran, and it can be sent again. The message lists every fault, `errors` has
-    one entry `{"call", "place", "error"}` for each.
+    """A solution is malformed. Nothing of it ran, and it can be sent again. The message lists every fault, and `errors`
+    has one entry `{"call", "place", "error"}` for each.
     """
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
@@ -74,14 +74,14 @@ class RejectedSolutionError(IdeabridgeError):
 
 
 class CallError(IdeabridgeError):
-    """Calls of a session that gave no value; one class for each cause.
+    """Calls of a session have no value. Each cause has its class.
 
     Attributes:
-        run: id of the session's run.
+        run: the id of the session's run.
         errors: `{"call", "place", "error": {"kind", "message"}}` of each call that failed, in listing order.
-        effects: `{"call", "place", "outcome"}` of each call of a tool that is not read-only which may have changed
-            something outside all the same: `done`, `partly` (some items of `_each`), or `unknown` (it was cancelled
-            while it ran, or its process died).
+        effects: `{"call", "place", "outcome"}` of each call that may nevertheless have changed something, because its
+            tool is not read-only. The outcome is `done`, `partly` (some items of `_each`), or `unknown` (it was
+            cancelled while it ran, or its process ended).
     """
 
     def __init__(self, message: str, run: str, errors: list[dict[str, Any]], effects: list[dict[str, Any]]) -> None:
@@ -96,17 +96,17 @@ class CallFailedError(CallError):
 
 
 class CallDeniedError(CallError):
-    """The call was denied, by a person or a policy."""
+    """A person or a policy denied the call."""
 
 
 class UnknownOutcomeError(CallError):
-    """Nobody knows whether the call took effect: its process or its module ended while it ran, or did not answer in
+    """It is unknown whether the call took effect: its process or its module ended while it ran, or did not answer in
     time.
     """
 
 
 class CancelledCallsError(CallError):
-    """The calls were cancelled by whoever had asked for them."""
+    """The caller cancelled the calls."""
 
 
 class GroupFailedError(CallError):
@@ -118,56 +118,54 @@ class NoAlternativeError(CallError):
 
 
 class SecretGivenError(IdeabridgeError):
-    """A secret of the configuration in a task, a plan or a decision: nothing of it was kept."""
+    """A task, a plan or a decision contains a secret of the configuration. Nothing of it was stored."""
 
 
 class DecisionError(IdeabridgeError):
-    """A decision that fits no pending approval, or an edit that cannot run."""
+    """A decision matches no pending approval, or contains an edit that cannot run."""
 
 
 class MindUnavailableError(IdeabridgeError):
-    """A mind that was asked for and is not there."""
+    """The requested mind does not exist."""
 
 
 class PublicationError(IdeabridgeError):
-    """An idea that cannot be published as asked, or a published one that cannot be called so."""
+    """An idea cannot be published as requested, or a published one cannot be called in this way."""
 
 
 class ModulesAwayError(PublicationError):
-    """Modules whose tools a publication needs have not listed them: what it would become depends on when they are up.
-    Nothing was published; the same may succeed later.
-    """
+    """Modules have not listed the tools that a publication needs. Nothing was published; try again later."""
 
 
 class NameInUseError(PublicationError):
-    """An import that would replace what a published name stands for, and nobody has said that it may.
+    """An import would replace a published name, and nobody has allowed this.
 
     Attributes:
-        ref: what would be replaced, as NAME@VERSION.
-        lines: what would be other, a line for each, with every value whole.
+        ref: the publication that would be replaced, as NAME@VERSION.
+        lines: one line for each difference, with complete values.
     """
 
     def __init__(self, ref: str, lines: list[str]) -> None:
-        told = "".join(f"\n{line}" for line in lines)
+        differences = "".join(f"\n{line}" for line in lines)
         super().__init__(
             f"{ref} is published here, and the document would replace it. Look at the difference, and say that it may"
-            f" be replaced (--replace {ref}):{told}"
+            f" be replaced (--replace {ref}):{differences}"
         )
         self.ref = ref
         self.lines = lines
 
 
 class MeantToolError(PublicationError):
-    """A published idea calls a tool that is gone, away or changed; no other tool takes its place."""
+    """A published idea calls a tool that is gone, not available now, or changed. No other tool replaces it."""
 
 
 class UndecidedError(PublicationError):
-    """A publication that waits for what a person must decide first.
+    """A person must decide something before a publication.
 
     Attributes:
-        open: what is to be decided, a line for each kind.
-        paths: what `choices.accept` names it by.
-        unexplained: paths that cannot be accepted: where their values come from must be said (`choices.take`).
+        open: one line for each kind of decision.
+        paths: the paths for `choices.accept`.
+        unexplained: paths that cannot be accepted, because `choices.take` must say where their values come from.
     """
 
     def __init__(self, message: str, open_: list[str], paths: list[str], unexplained: list[str]) -> None:
@@ -178,4 +176,4 @@ class UndecidedError(PublicationError):
 
 
 class UnknownPathError(IdeabridgeError):
-    """A reference asked for by a caller at which nothing stands."""
+    """A caller requested a reference that has no value."""

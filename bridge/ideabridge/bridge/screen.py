@@ -1,9 +1,8 @@
-"""Screen: no secret of the configuration gets into a journal, and so into no idea.
+"""Screen: keeps the secrets of the configuration out of journals, and so out of ideas.
 
-Modules are given their secrets when they start; nobody has to write one into a task, a call or an answer. What people
-and minds write is therefore refused where it holds one, and nothing of it is kept; what activities say, why a run was
-ended, and answers that were malformed anyway, are kept without. Results have lost
-theirs before they come here (`Executor`).
+Modules receive their secrets when they start, so nobody needs to write one into a task, a call or an answer. Texts of
+people and minds that contain a secret are refused, and nothing of them is stored. Messages of activities, the reason
+why a run ended, and malformed answers are stored without their secrets. `Executor` removes the secrets of results.
 """
 
 from __future__ import annotations
@@ -30,42 +29,38 @@ _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.OutcomeDecided: ("value", "by", "reason"),
     events.QuestionAnswered: ("content", "by", "reason"),
 }
-"""The members of events in which something stands that a person or a mind wrote."""
+"""The members of events that a person or a mind wrote."""
 
 
 class Screen:
-    """Looks through events before they are taken.
-
-    Args:
-        secrets: what must not get through.
-    """
+    """Checks events for secrets before they are journaled."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
 
     def mask(self, text: str) -> str:
-        """A text without secrets."""
+        """Return a text without secrets."""
         return self._secrets.mask(text)
 
     def faults(self, event: Event) -> list[JSONObject]:
-        """`{"call", "place", "error"}` of every secret that stands in an event; empty: it may be taken."""
+        """Return `{"call", "error"}` for every secret in what a person or a mind wrote of an event."""
         places = self._secrets.places(_written(event))
-        return [{"call": None, "error": {"kind": "structural", "message": _told(*place)}} for place in places]
+        return [{"call": None, "error": {"kind": "structural", "message": _message(*place)}} for place in places]
 
     def check(self, written: JSONObject) -> None:
-        """Let what somebody has written pass.
+        """Refuse members that contain a secret.
 
         Raises:
-            SecretGivenError: it holds a secret; the message says where, and which.
+            SecretGivenError: one contains a secret; the message names the place and the secret.
         """
         for place, name in self._secrets.places(written):
-            raise SecretGivenError(_told(place, name))
+            raise SecretGivenError(_message(place, name))
 
     def admit(self, taken: Sequence[Event]) -> list[Event]:
-        """The events as they may be taken.
+        """Return the events in the form in which they may be journaled.
 
         Raises:
-            SecretGivenError: a person or a mind has written a secret; the message says where, and which.
+            SecretGivenError: a person or a mind has written a secret; the message names the place and the secret.
         """
         return [self._admitted(event) for event in taken]
 
@@ -80,7 +75,7 @@ class Screen:
             message = str(self._secrets.redact(event.message))
             return replace(event, message=message, schema=schema if isinstance(schema, dict) else {})
         elif isinstance(event, events.RunEnded):
-            # Not refused: who ends a run means it.
+            # Not refused, because a run must end when somebody ends it.
             reason = self._secrets.redact(event.reason)
             return replace(event, reason=reason) if isinstance(reason, str) else event
         elif isinstance(event, events.SolutionRejected):
@@ -97,8 +92,8 @@ def _written(event: Event) -> JSONObject:
     return written
 
 
-def _told(place: str, name: str) -> str:
+def _message(place: str, name: str) -> str:
     return (
-        f"{place}: holds the secret {name} of the configuration, which stands in no task, call or answer: modules are "
-        "given theirs when they start. Nothing of it was kept; send it again without"
+        f"{place}: holds the secret {name} of the configuration. Nothing of it was stored; send it again without the"
+        " secret. Modules receive their secrets when they start"
     )
