@@ -1,12 +1,12 @@
 """Secrets: values that are never shown or stored.
 
-What counts as one: values of headers, of the environment and of `${VAR}` given in the configuration, and the
-credentials in an address. What does not, because hiding it would only garble messages: values under 6 characters,
-words such as `production`, numbers, and, unless their name says otherwise (`TOKEN`, `PASSWORD`, ...), plain paths and
-addresses without credentials.
+The configured values of headers, of the environment and of `${VAR}`, and the credentials in an address, are secrets.
+Values under 6 characters and words such as `production` are not, because hiding them would garble messages. The same
+holds for numbers, plain paths and addresses without credentials, unless their name is that of a secret (`TOKEN`).
 
-Two strengths: errors and logs lose every such value (`mask`). Results are data that a plan goes on with, so they
-lose only what is a secret by its place or name (`redact`); and only that may stand in no task and no call (`places`).
+`mask` removes all of these values from errors and logs. A secret is certain if its place or its name says so. Results
+are data that a plan continues with, so `redact` removes only certain secrets, and only these are refused in tasks and
+calls (`places`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import printable
 
 MIN_LENGTH: Final = 6
-"""Shorter values occur in ordinary text: masking them would garble it and give them away."""
+"""The least number of characters of a secret. Shorter values occur in ordinary text, which masking would garble."""
 
 _LEAST_BASE64: Final = 7
-"""Characters of base64 that are not met by chance: one in four million million texts of seven."""
+"""The least number of characters of base64. A random text of seven equals a given one once in 4 * 10^12 times."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _WRAPPED: Final = re.compile(r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])")
-"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM lines of 64."""
+"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM of 64."""
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
 
@@ -44,12 +44,12 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)
-"""What a name ends in that tells of secrets and holds none: `AUTH_TYPE`."""
+"""The end of a name that is about secrets but is not that of a secret: `AUTH_TYPE`."""
 _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
 )
-"""Nobody's secret, wherever it stands: a task in which the word occurs must not be refused."""
+"""Words that are never secrets: a task that contains one must not be refused."""
 _HARMLESS: Final = re.compile(r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE)
 _PATH: Final = re.compile(r"(~|\.{1,2})?[/\\]\S*|[A-Za-z]:[/\\].*")
 _HARMLESS_HEADERS: Final = frozenset(
@@ -60,7 +60,7 @@ _BEARER: Final = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9\-._~+/]{8,}=*", re.I
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a name of a variable, header or parameter says that its value is secret."""
+    """Return whether the name of a variable, header or parameter says that its value is secret."""
     return _SECRET_NAME.search(name) is not None and _ABOUT_SECRETS.search(name) is None
 
 
@@ -74,13 +74,13 @@ def _is_harmless(value: str) -> bool:
 
 
 _LIVE: Final[WeakSet[Secrets]] = WeakSet()
-"""All there are in this process: log records are made without any of them."""
+"""All instances in this process. Log records contain the secrets of none of them."""
 _LOCK: Final = RLock()
-"""Threads log, too."""
+"""Guards `_LIVE`, because threads write logs too."""
 
 
 class Secrets:
-    """Collects secret values and puts `[secret:NAME]` in their place, also where they are encoded (`forms_of`)."""
+    """Collects secret values, and replaces them by `[secret:NAME]`, also in their encoded forms (`forms_of`)."""
 
     def __init__(self) -> None:
         with _LOCK:
@@ -94,9 +94,9 @@ class Secrets:
         """Hide `value` from now on.
 
         Args:
-            name: what stands in its place, as `[secret:NAME]`.
+            name: the name in `[secret:NAME]`, which replaces it.
             value: the secret; under 6 characters it is not hidden.
-            certain: it is a secret by its place (a header, credentials), whatever its name or look.
+            certain: its place (a header, credentials) makes it a secret, whatever its name or form.
         """
         certain = certain or is_secret_name(name)
         if len(value) < MIN_LENGTH or _WORD.fullmatch(value) or (not certain and _is_harmless(value)):
@@ -107,18 +107,18 @@ class Secrets:
                 self._forms["certain"].setdefault(form, name)
             if certain or _TOKEN.fullmatch(value):
                 self._forms["leaking"].setdefault(form, name)
-        # JSON escapes a character of it.
+        # JSON escapes at least one character.
         self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
         self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
-        """A variable of a module's environment, or one that `${VAR}` named."""
+        """Hide a variable of a module's environment, or one that `${VAR}` names."""
         self.add(name, value)
         if "://" in value:
             self.add_url(name, value)
 
     def add_header(self, name: str, value: str) -> None:
-        """A header; of `Bearer abc` and the like the second word alone as well."""
+        """Hide the value of a header, and of `Bearer abc` and the like also the second word alone."""
         if name.lower() in _HARMLESS_HEADERS:
             return
         self.add(name, value, certain=True)
@@ -127,7 +127,7 @@ class Secrets:
             self.add(name, rest.strip(), certain=True)
 
     def add_url(self, name: str, url: str) -> None:
-        """The credentials in an address: user and password before `@`, and parameters whose names say so."""
+        """Hide the credentials in an address: user and password before `@`, and parameters with names of secrets."""
         try:
             parts = urlsplit(url)
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -144,27 +144,27 @@ class Secrets:
                 self.add(name, value, certain=True)
 
     def found_in(self, text: str) -> list[str]:
-        """The names of the secrets in a text that must not leave: those that are certain, and those that look like
-        tokens. A plain word of an environment is none.
+        """Return the names of the secrets in a text that must not be exported: certain ones, and those that look like
+        tokens. A plain word of an environment does not count.
         """
         finder = self._finder("leaking")
         return [] if finder is None else list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
-        """`text` with every secret replaced by `[secret:NAME]` (longest first), bearer tokens too."""
+        """Replace every secret in a text by `[secret:NAME]` (longest first), and bearer tokens by `[secret]`."""
         finder = self._finder("any")
         if finder is not None:
             text = finder.replaced(text)
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
     def redact(self, value: JSON) -> JSON:
-        """A result without what is certainly secret. Costs one search where, as nearly always, nothing is there."""
+        """Return a value without its certain secrets. Without any, which is usual, this costs one search."""
         finder = self._finder_in(value)
         return value if finder is None else _redacted(value, finder)
 
     def places(self, value: JSON) -> list[tuple[str, str]]:
-        """(path, name) of everything in a value that is certainly secret: `("calls.0.text", "API_TOKEN")`. A secret in
-        a key stands at the object's path. Costs one search where there is nothing.
+        """Return (path, name) of every certain secret in a value, for example `("calls.0.text", "API_TOKEN")`. A secret
+        in a key has the path of its object. Without any secret this costs one search.
         """
         finder = self._finder_in(value)
         return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
@@ -176,20 +176,21 @@ class Secrets:
         return found
 
     def _finder_in(self, value: JSON) -> _Finder | None:
-        """Finds what is certainly secret, where something of it is in a value."""
+        """Return a finder of certain secrets if the value may contain one."""
         finder = self._finder("certain")
         return finder if finder is not None and finder.is_in(encode(value)) else None
 
 
 def forms_of(value: str) -> list[str]:
-    """The forms in which a secret turns up: as it is; as JSON, HTML and addresses write it; in hex; and in base64, also
-    within a longer text that was encoded as a whole. Of that, the characters that stand for the secret alone.
+    """Return the forms in which a secret can occur: plain, in hex and base64, and as JSON, HTML and addresses write it.
+
+    In the base64 of a longer text, only some characters depend on the secret alone. The forms contain these.
     """
     data = value.encode("utf-8", "surrogatepass")
     escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
     quoted = quote(value, safe="", errors="replace"), quote(value, errors="replace"), unquote(value)
     if " " in value:
-        # As forms write it.
+        # The encoding of HTML forms.
         quoted = *quoted, quote_plus(value, errors="replace")
     forms = [
         value,
@@ -202,7 +203,7 @@ def forms_of(value: str) -> list[str]:
     ]
     for before in range(3):
         text = base64.b64encode(bytes(before) + data).decode()
-        # Four characters stand for three bytes: those that a byte before or behind has a part in are left out.
+        # Four characters encode three bytes. The characters that also encode a neighbouring byte are left out.
         first = -(-8 * before // 6)
         inner = text[first : 8 * (before + len(data)) // 6]
         if len(inner) >= _LEAST_BASE64:
@@ -211,42 +212,42 @@ def forms_of(value: str) -> list[str]:
 
 
 class _Finder:
-    """Finds many texts in one pass, however many there are (Aho-Corasick).
+    """Finds all forms of all secrets in one pass (Aho-Corasick).
 
     Args:
-        names: each text, and the name of the secret it stands for.
-        is_escaped: JSON writes one of them otherwise.
+        names: the name of the secret, by form.
+        is_escaped: JSON escapes a character of a secret.
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
-        # Its import costs half a millisecond, which most commands need not pay.
+        # The import takes half a millisecond, which most commands save.
         from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
         self._forms = [form for form in names if not _HALF.search(form)]
         self._names = names
         self._text = AhoCorasick(self._forms)
-        # A value is looked through as JSON, in which quotes, backslashes and line ends are written otherwise.
+        # A value is searched as JSON, which escapes quotes, backslashes and line ends.
         self._json = BytesAhoCorasick([json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms])
         self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
         self._is_escaped = is_escaped
         self._percent: dict[str, re.Pattern[str]] = {}
 
     def is_in(self, data: bytes) -> bool:
-        """Whether something is in a value, given as JSON, or may be: then it is looked through text by text."""
+        """Return whether a value, given as JSON, may contain a secret. Then each of its texts is searched."""
         if self._json.find_matches_as_indexes(data):
             return True
         if rb"\n" in data and self._json.find_matches_as_indexes(data.replace(rb"\r\n", b"").replace(rb"\n", b"")):
-            # Perhaps base64 in lines.
+            # This may be base64 with line ends.
             return True
         if _PERCENT.search(data) is None:
             return False
-        # Characters that JSON escapes and that are percent-encoded here and there are not seen from outside.
+        # In JSON, a text that mixes escapes and percent-encoding cannot be searched as a whole.
         return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """(start, end, name) of everything that is in a text, in its order, no two overlapping."""
+        """Return (start, end, name) of every secret in a text, in order and without overlaps."""
         if not text.isascii():
-            # Half a character has no UTF-8, and is no part of any secret.
+            # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
             text = _HALF.sub("\ufffd", text)
         found = [
             (start, end, self._names[self._forms[number]])
@@ -270,8 +271,8 @@ class _Finder:
         return apart
 
     def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
-        """What is in a text without the line ends within base64, by its place in the text with them."""
-        # Where each piece begins in the text without line ends, and in the text.
+        """Search a text without the line ends within base64, and return the places in the original text."""
+        # The start of each piece in the text without line ends, and in the original text.
         starts, places = [0], [0]
         pieces: list[str] = []
         for match in _WRAPPED.finditer(text):
@@ -287,7 +288,7 @@ class _Finder:
         return found
 
     def replaced(self, text: str) -> str:
-        """A text with `[secret:NAME]` in the place of each."""
+        """Replace each secret in a text by `[secret:NAME]`."""
         parts: list[str] = []
         last = 0
         for start, end, name in self.spans(text):
@@ -297,12 +298,12 @@ class _Finder:
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Percent-encoding taken out. By the decoder for quoted-printable, which does the same for `=` and is fast."""
+    """Decode percent-encoding, by the fast decoder of quoted-printable, which has the same form with `=`."""
     return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
 
 
 def _percent_pattern(form: str) -> re.Pattern[str]:
-    """Finds a text of which any character may be percent-encoded."""
+    """Return a pattern for a text in which any character may be percent-encoded."""
     parts: list[str] = []
     for char in form:
         encoded = "".join(f"%{byte:02x}" for byte in char.encode())
@@ -311,7 +312,7 @@ def _percent_pattern(form: str) -> re.Pattern[str]:
 
 
 def everywhere_masked(text: str) -> str:
-    """A text without the secrets of any configuration in this process."""
+    """Mask the secrets of every configuration in this process."""
     with _LOCK:
         live = list(_LIVE)
     for secrets in live:
@@ -320,10 +321,10 @@ def everywhere_masked(text: str) -> str:
 
 
 class LogFilter(logging.Filter):
-    """Takes out of log records every secret, and what a terminal would obey.
+    """Removes secrets and terminal control characters from log records.
 
     Args:
-        secrets: which secrets; None: those of every configuration in this process.
+        secrets: the secrets; None: those of every configuration in this process.
     """
 
     def __init__(self, secrets: Secrets | None = None) -> None:
@@ -334,15 +335,15 @@ class LogFilter(logging.Filter):
         """Clean the message, the traceback and the stack; let the record through."""
         try:
             message = record.getMessage()
-        except Exception as error:  # noqa: BLE001 - as `logging` itself: a wrong call of a logger ends nothing
+        except Exception as error:  # noqa: BLE001 - as in `logging`, a wrong call of a logger must not fail
             message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
-        # By it, whoever bounds a flood of records tells those that are alike. It is written nowhere.
+        # The log of the server groups similar records by their template, and never writes it.
         record.__dict__.setdefault("template", str(record.msg))
         record.msg, record.args = self._cleaned(message), None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
-            # Some handlers write the exception by themselves.
+            # Some handlers format the exception themselves.
             record.exc_text, record.exc_info = self._cleaned(record.exc_text), None
         if record.stack_info:
             record.stack_info = self._cleaned(record.stack_info)
@@ -353,7 +354,7 @@ class LogFilter(logging.Filter):
 
 
 class _CleanRecords:
-    """Makes log records that have passed a filter, so that no handler gets any other, whenever it is added."""
+    """Makes log records that have passed the filter, so that every handler gets clean ones, whenever it is added."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
@@ -366,8 +367,8 @@ class _CleanRecords:
 
 
 def clean_logs() -> None:
-    """From now on, all log records of this process are made without secrets: those of the SDK, of HTTP libraries and of
-    asyncio too, at every level.
+    """Remove secrets from all later log records of this process, at every level, including those of the SDK, of HTTP
+    libraries and of asyncio.
     """
     make = logging.getLogRecordFactory()
     if not isinstance(make, _CleanRecords):
