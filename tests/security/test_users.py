@@ -607,7 +607,7 @@ def test_a_project_file_says_nothing_of_who_may_use_the_server(tmp_path: Path, m
     assert configuration.expose == ("tools",)
     assert configuration.auth is None
     assert configuration.users.share == "members"
-    assert len([line for line in configuration.refused if "belongs into your own configuration" in line]) == 2
+    assert len([line for line in configuration.refused if "belongs in your own configuration" in line]) == 2
 
 
 async def test_more_names_than_anybody_means_are_not_looked_up(team: Team) -> None:

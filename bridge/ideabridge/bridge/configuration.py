@@ -515,11 +515,11 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
 
 
 def load_configuration(path: Path | None = None, *, project: Path | None = None) -> Configuration:
-    """Read the configuration of a program: `path`, else what `load_workspace` finds in the project folder.
+    """Read the configuration of a program: from `path`, or else as `load_workspace` does from the project folder.
 
     Args:
-        path: a file that must exist. It is trusted as it is, and used alone.
-        project: the project folder; default: the current one.
+        path: a file that must exist. It is trusted, and no other file is used.
+        project: the project folder; None: the current one.
 
     Raises:
         ConfigurationError: a file cannot be read, others may write it, it is not JSON (the message says where), or
@@ -535,18 +535,18 @@ def load_configuration(path: Path | None = None, *, project: Path | None = None)
 
 
 def user_file() -> Path:
-    """Where the user's own configuration is."""
+    """Return the path of the user's configuration."""
     return platformdirs.user_config_path("ideabridge") / FILE_NAME
 
 
 def is_user_file(file: Path) -> bool:
-    """Whether a file is the user's own configuration."""
+    """Return whether a file is the user's configuration."""
     own = user_file()
     return own.is_file() and file.exists() and file.samefile(own)
 
 
 def user_configuration(project: Path) -> Configuration:
-    """The user's own configuration, or the defaults if the user has no file.
+    """Read the user's configuration, or return the defaults if the user has no file.
 
     Raises:
         ConfigurationError: as `load_configuration`.
@@ -556,19 +556,19 @@ def user_configuration(project: Path) -> Configuration:
 
 
 Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
-"""Asks a person whether to trust a project file: (how it stands, what it holds, the user's configuration)."""
+"""Asks a person whether to trust a project file, given its trust, its content, and the user's configuration."""
 
 
 def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Configuration:
-    """The user's configuration, with a project file over it where a person has trusted exactly its content.
+    """Read the user's configuration and, if a person has trusted exactly its content, the project file over it.
 
-    Where nobody has, `untrusted` says so, and the user's configuration holds alone.
+    Without this trust the result is the user's configuration, and its `untrusted` describes the project file.
 
     Args:
         file: the project file.
         project: the project folder, absolute.
-        ask: asks a person about a file that is not trusted; None: nobody is there to ask. True: use it this time; to
-            keep that is up to whoever asks.
+        ask: asks a person about a file that is not trusted; None: there is nobody to ask. If it returns True, the file
+            is used this time. The function that asks may store the trust.
 
     Raises:
         ConfigurationError: as `load_configuration`; or a trusted file puts the store outside its folder.
@@ -577,7 +577,7 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
     if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
         return user
     if ask is None and not was_trusted(file):
-        # Of a folder that nobody ever trusted, nothing but this one file is read.
+        # In a folder that nobody has ever trusted, only this file is read.
         _parsed(_read(file.absolute())[1], project, file.absolute())
         return user.model_copy(update={"untrusted": Untrusted(file.absolute(), problem=read_trusted()[1])})
     found, parsed = read_project_file(file, project)
@@ -589,7 +589,7 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
 
 
 def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configuration]:
-    """A project file and what it holds, from the same bytes. Nothing that it names is run.
+    """Read a project file and its configuration from the same bytes. Nothing that it names is run.
 
     Raises:
         ConfigurationError: as `load_configuration`.
@@ -613,15 +613,15 @@ def _read(source: Path) -> tuple[bytes, JSON]:
 
 
 def _read_alone(source: Path, project: Path) -> Configuration:
-    """A configuration file with every right."""
+    """Read a configuration file that is trusted."""
     return _parsed(_read(source)[1], project, source)
 
 
 def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
-    """The settings of a trusted project file over the user's.
+    """Lay the settings of a trusted project file over the user's.
 
-    Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, everything else replaces. Of
-    both approvals the stricter decides on each call.
+    Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, and other settings replace the
+    user's. The stricter one of both approvals decides on each call.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -633,7 +633,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     refused: list[str] = []
     for key in layer.keys:
         if key in _USERS_OWN:
-            refused.append(f"{file.name}: {key} is not used: it belongs into your own configuration")
+            refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
         elif key in _PARTS:
             part, below = getattr(project, key), getattr(user, key)
             changes[key] = below.model_copy(update={one: getattr(part, one) for one in part.model_fields_set})
@@ -676,7 +676,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """`expose` of both: a project's adds its own modules and tools. A direct call of the user's would not ask."""
+    """Merge `expose`: a project adds its own modules and tools. Direct calls of the user's would not ask."""
     expose, unexposed = set(project.expose), frozenset[str]()
     if "modules" in expose and "modules" not in user.expose:
         unexposed = frozenset(user.modules) - frozenset(project.modules)
@@ -691,7 +691,7 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
 def _inner_store(store: str, file: Path) -> str:
     folder = os.path.realpath(file.parent)
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # SQLite follows links of the files it keeps beside the store.
+        # SQLite follows links of its files beside the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [f"{file}: store: {path} leads out of the folder {folder}; the store of a project is inside its folder"]
@@ -700,7 +700,7 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Why a project's model is not used: for the key that it names, or for what would go to its address."""
+    """Return why a project's model is not used: because of its key, or of the credentials for its address."""
     if isinstance(model, str):
         return None
     if model.key_env is not None and model.key_env not in variables:
@@ -715,18 +715,18 @@ _MAX_STRICT: Final = 500
 
 
 def _allows(approval: Approval) -> bool:
-    """Whether an approval may let calls run that ask by default."""
+    """Return whether an approval can allow calls that ask by default."""
     if isinstance(approval, str):
         return approval == "allow_all"
     return approval.default == "allow" or any(rule.then == "allow" for rule in approval.rules)
 
 
 def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
-    """Calls of these modules run where they are read-only, and ask otherwise; the rest is not its business."""
+    """Return rules by which read-only calls of these modules run and others ask. They allow all other calls."""
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
         pattern = name if name == "*" else glob.escape(name)
-        why = f"module {name!r} is the project's, not the one that your rules speak of"
+        why = f"module {name!r} is the project's, not the one that your rules are about"
         rules += [
             ApprovalRule(module=pattern, read_only=True, then="allow"),
             ApprovalRule(module=pattern, then="ask", why=why),
