@@ -14,32 +14,9 @@ from collections.abc import Sequence
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.effect import AskApproval, AskPlan
-from ideabridge.bridge.loop.event import (
-    FORK,
-    ApprovalAsked,
-    CallDecided,
-    CallFinished,
-    CallProposed,
-    CallStarted,
-    Event,
-    JournalError,
-    MessageAdded,
-    OutcomeAsked,
-    OutcomeDecided,
-    OutputProposed,
-    PlanAsked,
-    PlanDecided,
-    QuestionAnswered,
-    QuestionAsked,
-    RequestMade,
-    RunEnded,
-    RunStarted,
-    SolutionClosed,
-    SolutionProposed,
-    UsageNoted,
-    event_from_json,
-)
+from ideabridge.bridge.loop.event import FORK, Event, JournalError, event_from_json
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.question import outcome_question
@@ -56,8 +33,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
 
-_OF_ANSWER = (CallProposed, OutputProposed, SolutionClosed, UsageNoted)
-_OF_EXECUTION = (CallStarted, OutcomeAsked, OutcomeDecided, CallFinished)
+_OF_ANSWER = (events.CallProposed, events.OutputProposed, events.SolutionClosed, events.UsageNoted)
+_OF_EXECUTION = (events.CallStarted, events.OutcomeAsked, events.OutcomeDecided, events.CallFinished)
 
 
 async def fork(
@@ -81,15 +58,15 @@ async def fork(
         raise UnknownRunError(f"unknown run {run_id!r}")
     if record.parent is not None:
         raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
-    events = [event_from_json(event) for _, event in store.runs.events(run_id)]
-    started = events[0] if events else None
-    if not isinstance(started, RunStarted):
+    journal = [event_from_json(event) for _, event in store.runs.events(run_id)]
+    started = journal[0] if journal else None
+    if not isinstance(started, events.RunStarted):
         raise ForkError("the run has not begun: there is nothing to fork")
-    if not 1 <= at <= len(events):
-        raise ForkError(f"at: expected 1 to {len(events)}, an event of the run, found {at}")
+    if not 1 <= at <= len(journal):
+        raise ForkError(f"at: expected 1 to {len(journal)}, an event of the run, found {at}")
     began = started if new_input is None else _with_input(started, new_input)
     if solution is None or started.mode == "solve":
-        made = _forked(events, at, began, runs.composer(), configuration.approval_setting, solution)
+        made = _forked(journal, at, began, runs.composer(), configuration.approval_setting, solution)
     else:
         # Of a plan the calls are the whole answer: with others, it begins anew.
         plan = _plan_of(began, solution)
@@ -97,7 +74,7 @@ async def fork(
         made = start_plan(plan, await runs.offer.catalogue_of(plan, caller), settings).events
     made = runs.screen.admit(made)
     fork_id = f"run_{secrets.token_hex(8)}"
-    requests = sum(isinstance(event, RequestMade) for event in made)
+    requests = sum(isinstance(event, events.RequestMade) for event in made)
     with store.transaction():
         journal = [event.to_json() for event in made]
         store.runs.create_fork(fork_id, journal, parent=record, at=at, fingerprint=runs.fingerprint)
@@ -109,9 +86,9 @@ async def fork(
 
 
 def _forked(
-    events: Sequence[Event],
+    journal: Sequence[Event],
     at: int,
-    began: RunStarted,
+    began: events.RunStarted,
     composer: Composer,
     approval: ApprovalSetting,
     solution: JSON,
@@ -122,34 +99,34 @@ def _forked(
         ForkError: with another input, other calls would have run.
         RejectedSolutionError, ValueMismatchError: the solution is malformed.
     """
-    kept = _kept(events, at)
+    kept = _kept(journal, at)
     copy = _Copy(composer, began, approval)
     if solution is not None:
-        requests = [number for number, event in enumerate(kept) if isinstance(event, RequestMade)]
+        requests = [number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)]
         copy.take(kept[: requests[-1] + 1] if requests else kept[:1])
         copy.propose(solution)
     else:
         copy.take(kept)
-        if began.mode == "plan" and not any(isinstance(one, SolutionProposed) for one in kept):
+        if began.mode == "plan" and not any(isinstance(one, events.SolutionProposed) for one in kept):
             # A plan is proposed together with its beginning.
-            copy.take([began, *(one for one in events if isinstance(one, SolutionProposed))])
+            copy.take([began, *(one for one in journal if isinstance(one, events.SolutionProposed))])
     copy.cut_off()
     return copy.events
 
 
-def _kept(events: Sequence[Event], at: int) -> list[Event]:
+def _kept(journal: Sequence[Event], at: int) -> list[Event]:
     """The first `at` events of a journal, and those after them that complete what had begun: the ends of calls that
     were running, and the rest of an answer that was streaming in.
     """
     kept: list[Event] = []
     running: set[tuple[int, int | None]] = set()
     streams = False
-    for number, event in enumerate(events):
+    for number, event in enumerate(journal):
         if number < at:
-            keeps = not isinstance(event, RunEnded)
+            keeps = not isinstance(event, events.RunEnded)
         elif isinstance(event, _OF_EXECUTION):
             keeps = (event.call, event.item) in running
-        elif isinstance(event, MessageAdded):
+        elif isinstance(event, events.MessageAdded):
             keeps = any(call == event.call for call, _ in running)
         else:
             keeps = streams and isinstance(event, _OF_ANSWER)
@@ -157,33 +134,33 @@ def _kept(events: Sequence[Event], at: int) -> list[Event]:
             continue
         kept.append(event)
         match event:
-            case CallStarted():
+            case events.CallStarted():
                 running.add((event.call, event.item))
-            case CallFinished():
+            case events.CallFinished():
                 running.discard((event.call, event.item))
-            case OutcomeDecided() if event.decision != "retry":
+            case events.OutcomeDecided() if event.decision != "retry":
                 running.discard((event.call, event.item))
-            case CallProposed() | OutputProposed():
+            case events.CallProposed() | events.OutputProposed():
                 streams = True
-            case SolutionClosed() | RequestMade():
+            case events.SolutionClosed() | events.RequestMade():
                 streams = False
             case _:
                 pass
     return kept
 
 
-def _open_doubts(events: Sequence[Event]) -> list[OutcomeAsked]:
+def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
     """The questions about outcomes that nobody has answered."""
-    doubts: dict[tuple[int, int | None], OutcomeAsked] = {}
-    for one in events:
-        if isinstance(one, OutcomeAsked):
+    doubts: dict[tuple[int, int | None], events.OutcomeAsked] = {}
+    for one in journal:
+        if isinstance(one, events.OutcomeAsked):
             doubts[one.call, one.item] = one
-        elif isinstance(one, OutcomeDecided):
+        elif isinstance(one, events.OutcomeDecided):
             doubts.pop((one.call, one.item), None)
     return list(doubts.values())
 
 
-def _plan_of(started: RunStarted, solution: JSON) -> Plan:
+def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     """The plan of another solution over the context of a run.
 
     Raises:
@@ -207,7 +184,7 @@ def _plan_of(started: RunStarted, solution: JSON) -> Plan:
     )
 
 
-def _with_input(started: RunStarted, new_input: JSONObject) -> RunStarted:
+def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.RunStarted:
     """The beginning of a run with another input.
 
     Raises:
@@ -237,38 +214,40 @@ class _Copy:
         approval: decides which calls ask from now on; the decisions of the parent about calls that ran stay.
     """
 
-    def __init__(self, composer: Composer, started: RunStarted, approval: ApprovalSetting) -> None:
+    def __init__(self, composer: Composer, started: events.RunStarted, approval: ApprovalSetting) -> None:
         settings = dataclasses.replace(Settings.from_json(started.settings), approval=approval)
         self.machine = Machine()
         self.events: list[Event] = []
         self._composer = composer
         self._take(dataclasses.replace(started, settings=settings.to_json()))
 
-    def take(self, events: Sequence[Event]) -> None:
+    def take(self, journal: Sequence[Event]) -> None:
         """Take the events after the first.
 
         Raises:
             ForkError: with another input, other calls would have run.
         """
-        ran = {one.call for one in events if isinstance(one, CallStarted)}
-        doubts = _open_doubts(events)
-        for number, event in enumerate(events[1:], 2):
+        ran = {one.call for one in journal if isinstance(one, events.CallStarted)}
+        doubts = _open_doubts(journal)
+        for number, event in enumerate(journal[1:], 2):
             try:
                 match event:
-                    case RequestMade():
+                    case events.RequestMade():
                         request = self._composer.compose(self.machine, event)
-                        self._take(RequestMade(event.step, request.id, request.offered))
-                    case ApprovalAsked() | PlanAsked() | QuestionAsked() | QuestionAnswered():
-                        # An undecided approval is asked again, and its time begins anew. The questions of modules
-                        # belong to calls of the parent, which are not made again.
+                        self._take(events.RequestMade(event.step, request.id, request.offered))
+                    case events.ApprovalAsked() | events.PlanAsked():
+                        # An undecided approval is asked again, and its time begins anew.
                         continue
-                    case CallDecided():
+                    case events.QuestionAsked() | events.QuestionAnswered():
+                        # The questions of modules belong to calls of the parent, which are not made again.
+                        continue
+                    case events.CallDecided():
                         self._decide(event, ran=event.call in ran)
-                    case PlanDecided():
+                    case events.PlanDecided():
                         self._decide_plan(event)
-                    case CallStarted():
+                    case events.CallStarted():
                         self._start(event)
-                    case OutcomeAsked() if event in doubts:
+                    case events.OutcomeAsked() if event in doubts:
                         self._doubt(event)
                     case _:
                         self._take(event)
@@ -299,7 +278,7 @@ class _Copy:
         self.machine.receive(event)
         self.events.append(event)
 
-    def _decide(self, event: CallDecided, *, ran: bool) -> None:
+    def _decide(self, event: events.CallDecided, *, ran: bool) -> None:
         asked = self._asked(event.call)
         if asked is None:
             # The call does not ask now.
@@ -307,29 +286,29 @@ class _Copy:
         if event.digest != asked.digest and not ran:
             # The decision was about another call than the one that would run now.
             return
-        self._take(ApprovalAsked(event.call, asked.approval, asked.digest))
+        self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
         self._take(dataclasses.replace(event, digest=asked.digest))
 
-    def _start(self, event: CallStarted) -> None:
+    def _start(self, event: events.CallStarted) -> None:
         asked = self._asked(event.call)
         if asked is not None:
             # It ran without asking then.
-            self._take(ApprovalAsked(event.call, asked.approval, asked.digest))
-            self._take(CallDecided(event.call, asked.digest, "approve", FORK, "it had run before the fork"))
+            self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
+            self._take(events.CallDecided(event.call, asked.digest, "approve", FORK, "it had run before the fork"))
         self._take(event)
 
-    def _doubt(self, event: OutcomeAsked) -> None:
+    def _doubt(self, event: events.OutcomeAsked) -> None:
         # With another input the question differs, and its time begins anew.
         asked = outcome_question(self.machine.history[event.call], event.item)
         if asked is not None:
-            self._take(OutcomeAsked(event.call, asked.approval, asked.digest, event.item, why=event.why))
+            self._take(events.OutcomeAsked(event.call, asked.approval, asked.digest, event.item, why=event.why))
 
     def _asked(self, call: int) -> AskApproval | None:
         due = (one for one in self.machine.due() if isinstance(one, AskApproval) and one.call.index == call)
         return next(due, None)
 
-    def _decide_plan(self, event: PlanDecided) -> None:
+    def _decide_plan(self, event: events.PlanDecided) -> None:
         asked = next((one for one in self.machine.due() if isinstance(one, AskPlan)), None)
         if asked is not None and asked.digest == event.digest:
-            self._take(PlanAsked(asked.approval, asked.digest))
+            self._take(events.PlanAsked(asked.approval, asked.digest))
             self._take(event)

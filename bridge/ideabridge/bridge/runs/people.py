@@ -22,25 +22,10 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
+from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import (
-    APPROVER,
-    TIME_OUT,
-    ApprovalAsked,
-    CallDecided,
-    CallFinished,
-    Decider,
-    Event,
-    OutcomeAsked,
-    OutcomeDecided,
-    PlanAsked,
-    PlanDecided,
-    QuestionAnswered,
-    QuestionAsked,
-    RunEnded,
-    decider_of,
-)
+from ideabridge.bridge.loop.event import APPROVER, TIME_OUT, Decider, Event, decider_of
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
@@ -75,10 +60,10 @@ T = TypeVar("T")
 DecisionName: TypeAlias = Choice
 """What may be decided on a question; see `Decision.decision`."""
 
-AskedEvent: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
+AskedEvent: TypeAlias = events.ApprovalAsked | events.OutcomeAsked | events.PlanAsked | events.QuestionAsked
 """The events that ask a question."""
 
-DecidedEvent: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
+DecidedEvent: TypeAlias = events.CallDecided | events.OutcomeDecided | events.PlanDecided | events.QuestionAnswered
 """The events that settle a question."""
 
 _NAMED: Final = 5
@@ -180,22 +165,24 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
 
 def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
     """The question that an event has just asked; None if it is settled already."""
-    found = [machine.plan_question] if isinstance(event, PlanAsked) else _questions_of(machine.history[event.call])
-    return next((one for one in found if one is not None and one.approval == event.approval), None)
+    if isinstance(event, events.PlanAsked):
+        return machine.plan_question
+    found = _questions_of(machine.history[event.call])
+    return next((one for one in found if one.approval == event.approval), None)
 
 
 def _settled_by(event: Event) -> tuple[Key, ...]:
     """The questions that an event settles. The end of a call settles those about it, and those of its module."""
     match event:
-        case CallDecided():
+        case events.CallDecided():
             return (("call", event.call, None),)
-        case OutcomeDecided():
+        case events.OutcomeDecided():
             return (("outcome", event.call, event.item),)
-        case QuestionAnswered():
+        case events.QuestionAnswered():
             return (("question", event.call, event.item),)
-        case PlanDecided():
+        case events.PlanDecided():
             return (("plan", None, None),)
-        case CallFinished():
+        case events.CallFinished():
             return ("call", event.call, None), ("question", event.call, event.item)
         case _:
             return ()
@@ -236,13 +223,13 @@ def read_decision(machine: Machine, approval: str, decision: Decision, offered: 
     if decision.decision == "edit":
         return _edited_call(machine, question, question.call, decision, by, offered)
     verdict = "approve" if decision.decision == "approve" else "deny"
-    return CallDecided(question.call, question.digest, verdict, by, reason)
+    return events.CallDecided(question.call, question.digest, verdict, by, reason)
 
 
-def _decided_plan(machine: Machine, question: Question, decision: Decision, by: Decider) -> PlanDecided:
+def _decided_plan(machine: Machine, question: Question, decision: Decision, by: Decider) -> events.PlanDecided:
     if decision.decision != "edit":
         verdict = "approve" if decision.decision == "approve" else "deny"
-        return PlanDecided(question.digest, verdict, by, decision.reason)
+        return events.PlanDecided(question.digest, verdict, by, decision.reason)
     plan = normalise(decision.plan, what="the edited plan")
     if isinstance(plan, list):
         plan = {"calls": plan}
@@ -259,12 +246,12 @@ def _decided_plan(machine: Machine, question: Question, decision: Decision, by: 
     errors = machine.check(calls, output, places)
     if errors:
         raise DecisionError(f"the edited plan cannot run: {rejection(errors)}")
-    return PlanDecided(question.digest, "edit", by, decision.reason, calls, output, places)
+    return events.PlanDecided(question.digest, "edit", by, decision.reason, calls, output, places)
 
 
 def _edited_call(
     machine: Machine, question: Question, index: int, decision: Decision, by: Decider, offered: Catalogue
-) -> CallDecided:
+) -> events.CallDecided:
     call = normalise(decision.call, what="the edited call")
     if not isinstance(call, dict):
         raise DecisionError("an edit needs `call`: the resolved call as it shall run")
@@ -276,30 +263,30 @@ def _edited_call(
     if isinstance(edit, Refusal):
         raise DecisionError(f"the edited call cannot run: {edit.message}")
     tool = None if edit.tool is None else edit.tool.to_json()
-    return CallDecided(index, question.digest, "edit", by, decision.reason, edit.call, tool)
+    return events.CallDecided(index, question.digest, "edit", by, decision.reason, edit.call, tool)
 
 
 def _decided_outcome(
     question: Question, index: int, decision: Decision, by: Decider, cut_off: str | None
-) -> OutcomeDecided:
+) -> events.OutcomeDecided:
     place, reason, value = (index, question.digest), decision.reason, decision.value
     if decision.decision == "retry":
-        return OutcomeDecided(*place, "retry", by, question.item, reason)
+        return events.OutcomeDecided(*place, "retry", by, question.item, reason)
     if decision.decision == "skip":
         error: JSONObject = {
             "kind": "unknown",
             "message": f"{unknown(cut_off, question.tool)}; skipped by {by}{f': {reason}' if reason else ''}",
         }
-        return OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
+        return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
     if isinstance(value, Missing):
         raise DecisionError("'value' needs `value`: the result of the call, null where it has none")
-    return OutcomeDecided(*place, "value", by, question.item, reason, _checked_result(question, value))
+    return events.OutcomeDecided(*place, "value", by, question.item, reason, _checked_result(question, value))
 
 
-def _answered_form(asked: QuestionAsked, decision: Decision, by: Decider) -> QuestionAnswered:
+def _answered_form(asked: events.QuestionAsked, decision: Decision, by: Decider) -> events.QuestionAnswered:
     if decision.decision != "value":
         action = "decline" if decision.decision == "deny" else "cancel"
-        return QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=decision.reason)
+        return events.QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=decision.reason)
     what = f"the answer to module {asked.module}"
     value = None if isinstance(decision.value, Missing) else decision.value
     with _explained("the value does not fit the form"):
@@ -313,7 +300,7 @@ def _answered_form(asked: QuestionAsked, decision: Decision, by: Decider) -> Que
             names = ", ".join(fields) or "none"
             raise DecisionError(f"{what}: {strange[0][:60]!r} is no field of its form; it has {names}")
         Validator(asked.schema, what=what).check(content)
-    return QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
+    return events.QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
 
 
 def _checked_result(question: Question, raw: object) -> JSON:
@@ -391,7 +378,7 @@ class People:
                 if not self._run.runner.follows:
                     # Otherwise the process that drives the run asks its approver.
                     self._start(question)
-        elif isinstance(event, RunEnded):
+        elif isinstance(event, events.RunEnded):
             for approval in list(self._scopes):
                 self._let_go(approval)
         elif self._open and (settled := _settled_by(event)):
@@ -399,9 +386,9 @@ class People:
                 del self._open[approval]
                 self._let_go(approval)
 
-    def take_up(self, events: Iterable[Event]) -> None:
+    def take_up(self, journal: Iterable[Event]) -> None:
         """Note the questions of a run that was read from its journal, and when they were asked."""
-        for event in events:
+        for event in journal:
             if isinstance(event, AskedEvent):
                 self._note(event)
         self._open.update({one.approval: one for one in questions(self._run.runner.machine)})
