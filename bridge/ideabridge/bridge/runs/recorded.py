@@ -26,7 +26,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run that ended well.
+    """A run whose status is `done`, read from its journal.
 
     Attributes:
         id: its id.
@@ -46,7 +46,7 @@ class RecordedRun:
 
     @property
     def result(self) -> JSON:
-        """Its result as a function."""
+        """Its result as a function; see `Run.given`."""
         return given_by(self.machine)
 
     @property
@@ -101,7 +101,7 @@ def read_run(store: Store, run_id: str) -> RecordedRun | None:
         if isinstance(event, CallDecided) and event.decision == "edit":
             asked = machine.history[event.call].approval
             proposed[event.call] = asked[2] if asked is not None else {}
-        # The step may end with the event itself.
+        # Read before, because the event may end the step.
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))

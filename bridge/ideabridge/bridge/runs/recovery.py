@@ -68,7 +68,7 @@ class _Failed:
 class Recovery:
     """Takes up the runs that were at work when their process died, or gave them up, and that nobody else drives.
 
-    Runs that wait for a solution or an approval are left alone: somebody will come. Runs that were interrupted because
+    Runs that wait for a solution or an approval continue when somebody answers. Runs that were interrupted because
     the configuration had changed continue once it is theirs again. A run that was taken up twice and made no progress
     is set aside, because it may be what ended the processes that took it up.
 

@@ -117,7 +117,7 @@ class TurnLog:
         settled: hash of the Solution that settled each turn.
         authors: (mind, model) of the Solution of each turn that was handed in.
         rejected: the malformed answers to the current Request, oldest first.
-        refused: the malformed answers to every Request.
+        rejected_in: the malformed answers of each turn.
     """
 
     mind: str | None = None
@@ -126,9 +126,8 @@ class TurnLog:
     settled: dict[int, str] = field(default_factory=dict[int, str])
     authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
-    refused: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
+    rejected_in: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
     _planned: bool = False
-    _turn: int = 0
 
     def take(self, event: Event) -> None:
         """Note an event."""
@@ -137,10 +136,9 @@ class TurnLog:
                 self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
                 self.idea = event.idea
             case RequestMade():
-                self.rejected, self._turn = [], event.step
+                self.rejected = self.rejected_in.setdefault(event.step, [])
             case SolutionRejected():
                 self.rejected.append(event)
-                self.refused.setdefault(self._turn, []).append(event)
             case SolutionProposed() if not self._planned:
                 turn = len(self.settled)
                 self.settled[turn] = values.digest_of_solution(event)
@@ -674,14 +672,13 @@ class Run:
         return result
 
     def _request(self, asking: Run, request: Request) -> JSONObject:
-        messages: list[JSON] = list(request.texts)
         result: JSONObject = {"id": request.id}
         instructions = TURNS_INSTRUCTIONS
         if asking is not self:
             # By turns one model answers the requests of the run and of its rooms.
             result.update({"run": asking.id, "turn": asking.turn})
             instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {TURNS_INSTRUCTIONS}"
-        return {**result, "instructions": instructions, "context": messages, "schema": request.schema}
+        return {**result, "instructions": instructions, "context": list[JSON](request.texts), "schema": request.schema}
 
     def summary(self) -> JSONObject:
         """The summary of an ended run in the table of runs: `{"idea"?, "errors"?, "reason"?}`."""

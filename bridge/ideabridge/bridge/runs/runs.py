@@ -207,7 +207,7 @@ class Runs:
 
         def creates() -> None:
             self.store.runs.create(
-                run_id, kind=start.kind, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
+                run_id, kind=start.machine.mode, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
             )
 
         run = self._attach(run_id, caller, start.machine, start.events[0], parent)

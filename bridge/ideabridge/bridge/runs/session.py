@@ -152,7 +152,7 @@ class Session:
                 await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
             except SettledTurnError:
                 # In a session that is taken up again, an error of then is raised again; the program corrects it again.
-                faults = _faults_of(run.turns.refused.get(turn, ()), listed)
+                faults = _faults_of(run.turns.rejected_in.get(turn, ()), listed)
                 if faults is None:
                     raise
                 raise RejectedSolutionError(rejection([*faults]), [{**one} for one in faults]) from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
@@ -32,7 +31,6 @@ class Start:
     """The beginning of a run, for `Runs.create`: `machine` has taken the first of `events` already."""
 
     machine: Machine
-    kind: Literal["plan", "solve"]
     events: tuple[Event, ...]
 
 
@@ -61,7 +59,7 @@ def start_plan(
     errors = machine.check(calls, plan.output, places)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
-    return Start(machine, "plan", (start, SolutionProposed(calls, plan.output, None, places)))
+    return Start(machine, (start, SolutionProposed(calls, plan.output, None, places)))
 
 
 def start_solve(
@@ -86,7 +84,7 @@ def start_solve(
         "solve", context, *catalogue.to_json(), settings.to_json(), output_schema, choice.name, choice.why, idea
     )
     machine.receive(start)
-    return Start(machine, "solve", (start,))
+    return Start(machine, (start,))
 
 
 _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")

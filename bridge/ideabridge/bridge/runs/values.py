@@ -48,7 +48,7 @@ def read_submission(
 
 
 def results_of(machine: Machine, *, whole: bool) -> JSONObject:
-    """The values of calls without an output path, by place (`INSTANCE.PLACE` where there are instances)."""
+    """The values of calls without an output path, by place (with instances, `INSTANCE.PLACE`)."""
     results: JSONObject = {}
     room = RESULTS
     for progress in machine.history:
