@@ -134,7 +134,7 @@ def test_the_servers_an_idea_needs_are_named(here: Path, capsys: pytest.CaptureF
     ("words", "why"),
     [
         ([], "expected one idea"),
-        (["twice", "again"], "several go into a folder"),
+        (["twice", "again"], "several need a folder"),
         (["twice", "--output", "x", "--folder", "y"], "give one of them"),
         (["nothing", "--output", "x"], "no idea 'nothing'"),
     ],
@@ -148,7 +148,7 @@ def test_exports_that_cannot_be(here: Path, capsys: pytest.CaptureFixture[str], 
 def test_an_empty_folder_holds_nothing_to_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty").mkdir()
     assert main(["ideas", "import", "empty"]) == 2
-    assert "empty holds no .json files" in capsys.readouterr().err
+    assert "empty contains no .json files" in capsys.readouterr().err
 
 
 def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,25 +30,13 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
 
 
-@contextmanager
-def _reading(options: Options) -> Generator[Bridge]:
-    """A bridge over the store of the configuration. It is not entered: no module is started."""
-    from ideabridge.bridge.bridge import Bridge
-
-    with open_store(options) as store:
-        yield Bridge(options.configuration(), store=store)
-
-
 @app.command("export")
 @command("config", "project", "store")
 def export_ideas(
     options: Options,
     refs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[REF]...",
-            help=f"{REF_HELP} May be repeated.",
-        ),
+        typer.Argument(metavar="[REF]...", help=f"{REF_HELP} May be repeated."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
@@ -59,23 +47,27 @@ def export_ideas(
             "--folder", metavar="DIR", help="Write a file for each idea to this folder: NAME.json or ID.json."
         ),
     ] = None,
-    published: Annotated[bool, typer.Option("--published", help="Export everything that is published.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="Export every published idea.")] = False,
 ) -> int:
-    """Write ideas as portable JSON documents, with their publications where REF is a name.
+    """Write ideas as portable JSON documents, with the publication if REF is a name.
 
-    An idea that holds a secret is refused: a configured one, or one of a well-known shape.
+    An idea that contains a secret is refused: a configured secret, or one of a well-known form.
     """
+    from ideabridge.bridge.bridge import Bridge
+
     wanted = list(refs or [])
     if output is not None and folder is not None:
         raise UsageError("--output, --folder: give one of them")
     if folder is None and (published or len(wanted) != 1):
-        raise UsageError("REF: expected one idea; several go into a folder (--folder DIR)")
-    with _reading(options) as bridge:
+        raise UsageError("REF: expected one idea; several need a folder (--folder DIR)")
+    with open_store(options) as store:
+        # The bridge is not entered, so no module is started.
+        bridge = Bridge(options.configuration(), store=store)
         if published:
-            wanted += [name for name in _published(bridge.store) if name not in wanted]
+            wanted += [name for name in _published(store) if name not in wanted]
         if folder is not None:
             return _export_all(bridge, wanted, folder.expanduser())
-        document = bridge.export_idea(resolve_idea(bridge.store, wanted[0]))
+        document = bridge.export_idea(resolve_idea(store, wanted[0]))
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())
@@ -98,7 +90,7 @@ def _published(store: Store) -> list[str]:
 
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
-    """Each into a file of its own; one that cannot be exported is told, and holds up none of the others."""
+    """Export each idea to a file. An idea that cannot be exported is reported, and the others are exported."""
     if not refs:
         raise UsageError("REF: nothing to export: name ideas, or publish some")
     try:
@@ -113,33 +105,33 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
             refused += 1
             report(f"{ref}: {error}")
             continue
-        told = document.get("publication")
-        # `NAME@2` keeps its version; nothing else of what was typed becomes part of a path.
+        publication = document.get("publication")
+        # The file of `NAME@2` contains the version; no other part of REF becomes part of a path.
         name = str(document["id"])[:12]
-        if isinstance(told, dict) and is_safe_name(str(told["name"])):
-            name = f"{told['name']}@{int(str(told['version']))}" if "@" in ref else str(told["name"])
+        if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
+            name = str(publication["name"]) + (f"@{int(str(publication['version']))}" if "@" in ref else "")
         write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
     say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
     return 1 if refused else 0
 
 
 def _text(document: JSONObject) -> str:
-    # It may go to a terminal, now or later.
+    # It may be shown on a terminal, now or later.
     return printable(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
 
 
 def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
-    """Write a file whole or not at all, readable for its owner alone. A link is never followed: whoever made the folder
-    does not choose which other file of this machine is overwritten.
+    """Write a file whole or not at all, readable only for its owner. A link is never followed: otherwise the owner of
+    the folder could choose another file of this machine to overwrite.
 
     Args:
         path: the file.
-        text: what goes into it.
-        option: stands before errors.
-        named: a person named this very file, which may be a device or a pipe then.
+        text: its content.
+        option: the option for error messages.
+        named: a person gave this path, so it may be a device or a pipe.
 
     Raises:
-        UsageError: it cannot be written, or is there and no plain file.
+        UsageError: it cannot be written, or it exists and is not a plain file.
     """
     from ideabridge.bridge.trust import write_own
 
@@ -147,7 +139,7 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
     try:
         kind = _kind(path)
         if kind == "device" and named:
-            # /dev/stdout, or a pipe that somebody reads.
+            # /dev/stdout, or a pipe with a reader.
             path.write_text(text, encoding="utf-8")
             return
         if kind == "folder":
@@ -178,11 +170,9 @@ def import_ideas(
     options: Options,
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE|DIR...", help="Files that export wrote, folders of them, or - for standard input."
-        ),
+        typer.Argument(metavar="FILE|DIR...", help="Exported files, folders of them, or - for standard input."),
     ],
-    publish: Annotated[bool, typer.Option("--publish", help="Publish it too, under the name in the document.")] = False,
+    publish: Annotated[bool, typer.Option("--publish", help="Also publish it, with the name in the document.")] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(
@@ -195,40 +185,39 @@ def import_ideas(
         bool,
         typer.Option(
             "--edited",
-            help="Take documents that were changed after export, or have no digest: you are shown each, and asked.",
+            help="Accept documents that were changed after export, or have no digest: you see each, and are asked.",
         ),
     ] = False,
-) -> int:
-    """Save exported ideas in this store. The content of each is checked against its digest; servers and tools that it
-    needs and that are missing here are named. Exit code 1 if one of several was refused.
-    """
-    import anyio
+) -> Coroutine[None, None, int]:
+    """Save exported ideas in this store. The content of each is checked against its digest.
 
+    Servers and tools that it needs and that are missing here are reported. Exit code 1 if one of several was refused.
+    """
     if edited and (options.json or not at_terminal()):
         raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
     if replace and not publish:
         raise UsageError("--replace goes with --publish")
-    return anyio.run(_import, options, _files(files), publish, edited, tuple(replace or ()))
+    return _import(options, _files(files), publish, edited, tuple(replace or ()))
 
 
 def _files(words: list[str]) -> list[tuple[str, bool]]:
-    """(file, whether somebody named it itself) of what is named, and of what is in the folders named."""
-    found: list[tuple[str, bool]] = []
+    """(file, whether a person gave this very path) of files and of the files in folders."""
+    files: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
-            # A folder from elsewhere cannot point at other files of this machine.
+            # A folder from elsewhere must not refer to other files of this machine.
             inside = sorted(path.glob("*.json"))
             for file in inside:
                 if file.is_symlink():
                     say(f"{file} is a link, and is not followed", "yellow")
             plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
             if not plain:
-                raise UsageError(f"FILE: {word} holds no .json files")
-            found += plain
+                raise UsageError(f"FILE: {word} contains no .json files")
+            files += plain
         else:
-            found.append((word, True))
-    return found
+            files.append((word, True))
+    return files
 
 
 async def _import(
@@ -245,49 +234,49 @@ async def _import(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
-            # The tools here say what a plan may do, so the modules are started.
+            # The definitions of the tools say what a plan may do, so the modules are started.
             await stack.enter_async_context(connected(bridge))
         for file, named in files:
             try:
                 document = read_json(file, "FILE", follow=named)
-                adopted, needs = await _taken(bridge, document, options, publish, edited, replace)
-                saved.append((file, adopted))
+                imported, needs = await _import_document(bridge, document, options, publish, edited, replace)
+                saved.append((file, imported))
                 needed += needs
             except IdeabridgeError as error:
                 if len(files) == 1:
                     raise
                 refused.append({"file": file, "error": str(error)})
                 report(f"{file}: {error}")
-        if publish:
+        lacking: list[str] = []
+        if needed:
+            # The modules that the ideas name are asked for their tools, so they are started.
+            if not publish:
+                bridge = await stack.enter_async_context(connected(Bridge(options.configuration(), store=store)))
             lacking = missing(needed, store, bridge.modules, bridge.tools())
-        else:
-            lacking = await _missing(options, store, needed)
     if options.json:
-        ideas: list[JSON] = [{"file": file, **_adopted(one)} for file, one in saved]
+        ideas: list[JSON] = [{"file": file, **_imported_json(one)} for file, one in saved]
         one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
         print_json({**one, "ideas": ideas, "published": publish, "refused": refused, "missing": list[JSON](lacking)})
     else:
-        for file, adopted in saved:
+        for file, imported in saved:
             where = f"{file}: " if len(files) > 1 else ""
-            told, before = adopted.publication, adopted.before
-            named_as = f" and published as {told.name}, version {told.version}" if told is not None else ""
-            say(f"{where}idea {adopted.idea_id[:12]} is saved{named_as}", "green")
-            if told is not None and before is not None:
-                stays = "which the name is pinned to" if not told.live else f"idea {before.idea_id[:12]}"
-                say(
-                    f"{where}{told.name} was published here already: version {before.version}, {stays}"
-                    f" (`ideas diff {told.name}@{before.version} {told.name}@{told.version}`)",
-                    "yellow",
-                )
+            new, before = imported.publication, imported.before
+            published = f" and published as {new.name}, version {new.version}" if new is not None else ""
+            say(f"{where}idea {imported.idea_id[:12]} is saved{published}", "green")
+            if new is not None and before is not None:
+                stays = "which the name is pinned to" if not new.live else f"idea {before.idea_id[:12]}"
+                diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
+                text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
+                say(where + text, "yellow")
         for line in lacking:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
 
 
-async def _taken(
+async def _import_document(
     bridge: Bridge, document: JSON, options: Options, publish: bool, edited: bool, replace: tuple[str, ...]
 ) -> tuple[ImportResult, list[Need]]:
-    """Import one document; what a person must see first is shown, and asked about at a terminal."""
+    """Import one document; before a changed one or a replacement, show it to the person and ask."""
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
 
@@ -303,7 +292,7 @@ async def _taken(
         if not typer.confirm("Take it as it is shown?", err=True):
             raise
     try:
-        adopted = await bridge.import_idea(document, publish=publish, edited=changed, replace=replace)
+        imported = await bridge.import_idea(document, publish=publish, edited=changed, replace=replace)
     except NameInUseError as error:
         if options.json or not at_terminal():
             raise
@@ -312,25 +301,12 @@ async def _taken(
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
         if not typer.confirm(f"Replace {error.ref}?", err=True):
             raise
-        adopted = await bridge.import_idea(document, publish=publish, edited=changed, replace=(*replace, error.ref))
-    return adopted, read.needs
+        imported = await bridge.import_idea(document, publish=publish, edited=changed, replace=(*replace, error.ref))
+    return imported, read.needs
 
 
-def _adopted(one: ImportResult) -> JSONObject:
-    told: JSONObject = {"idea": one.idea_id}
-    if one.publication is not None:
-        told |= {"name": one.publication.name, "version": one.publication.version}
-        told["before"] = None if one.before is None else one.before.version
-    return told
-
-
-async def _missing(options: Options, store: Store, needs: list[Need]) -> list[str]:
-    """What the ideas need and is not here. The modules they name are asked, so they are started."""
-    from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.publishing.importing import missing
-    from ideabridge.server.cli.connecting import connected
-
-    if not needs:
-        return []
-    async with connected(Bridge(options.configuration(), store=store)) as bridge:
-        return missing(needs, store, bridge.modules, bridge.tools())
+def _imported_json(one: ImportResult) -> JSONObject:
+    if one.publication is None:
+        return {"idea": one.idea_id}
+    before = None if one.before is None else one.before.version
+    return {"idea": one.idea_id, "name": one.publication.name, "version": one.publication.version, "before": before}
