@@ -1,8 +1,9 @@
-"""`ideabridge users`: who may use a server on this store over HTTP, and their tokens."""
+"""`ideabridge users`: the people who may use a server on this store over HTTP, and their tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -21,21 +22,23 @@ app.add_typer(token, name="token")
 NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
 RoleOption = Annotated[
     Literal["member", "admin"],
-    typer.Option("--role", metavar="member|admin", help="admin: may also publish new versions of what others share."),
+    typer.Option(
+        "--role", metavar="member|admin", help="admin: may also publish new versions of tools that others share."
+    ),
 ]
 ExpiresOption = Annotated[
     str | None,
-    typer.Option("--expires", metavar="WHEN", help="When the token ends: 90d, 12h, or a date. Default: never."),
+    typer.Option("--expires", metavar="WHEN", help="When the token expires: 90d, 12h, or a date. Default: never."),
 ]
-LabelOption = Annotated[str, typer.Option("--label", metavar="TEXT", help="What the token is for, for you.")]
+LabelOption = Annotated[str, typer.Option("--label", metavar="TEXT", help="A note on what the token is for.")]
 
 
 @app.command("add")
 @command("config", "project", "store", "json")
 def add_user(options: Options, name: NameArgument, role: RoleOption = "member", expires: ExpiresOption = None) -> None:
-    """Add a user, and show their token, once.
+    """Add a user, and show their token once.
 
-    From the first user on, a server on this store takes no request over HTTP without a token.
+    As soon as there is a user, a server on this store refuses every HTTP request without a token.
     """
     from ideabridge.bridge.store.users import read_expiry
 
@@ -52,7 +55,7 @@ def _show_token(options: Options, user: User, kept: Token, text: str) -> None:
         return
     ends = "" if kept.expires is None else f", until {_time(kept.expires)} UTC"
     say(f"{user.name}, {user.role}. Token {kept.id}{ends}; it is shown only once:", "green")
-    # On a line of its own, never broken, for copying; on standard output, for scripts.
+    # An unbroken line on standard output, for copying and for scripts.
     show(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
 
@@ -60,7 +63,7 @@ def _show_token(options: Options, user: User, kept: Token, text: str) -> None:
 @app.command("list")
 @command("config", "project", "store", "json")
 def list_users(options: Options) -> None:
-    """List the users: role, state, valid tokens, and when they came last."""
+    """List the users: role, state, valid tokens, and last use."""
     with open_store(options) as store:
         users, tokens = store.users.all(), store.users.tokens()
     rows: list[tuple[str, ...]] = []
@@ -77,30 +80,30 @@ def list_users(options: Options) -> None:
     )
 
 
-def _change(options: Options, name: str, done: str, *, state: State | None = None, role: Role | None = None) -> None:
+def _change(options: Options, name: str, text: str, *, state: State | None = None, role: Role | None = None) -> None:
     with open_store(options) as store:
         user = store.users.change(name, state=state, role=role)
-    options.print_or_say(_user(user), done)
+    options.print_or_say(_user(user), text)
 
 
 @app.command("disable")
 @command("config", "project", "store", "json")
 def disable_user(options: Options, name: NameArgument) -> None:
-    """Let a user in no more, until `users enable`. Their runs and ideas stay."""
-    _change(options, name, f"{name} is not let in any more", state="disabled")
+    """Refuse a user until `users enable`. Their runs and ideas stay."""
+    _change(options, name, f"{name} is refused until `users enable`", state="disabled")
 
 
 @app.command("enable")
 @command("config", "project", "store", "json")
 def enable_user(options: Options, name: NameArgument) -> None:
-    """Let a disabled user in again, with the tokens they had."""
-    _change(options, name, f"{name} is let in again", state="active")
+    """Accept a disabled user again, with their previous tokens."""
+    _change(options, name, f"{name} is accepted again", state="active")
 
 
 @app.command("remove")
 @command("config", "project", "store", "json")
 def remove_user(options: Options, name: NameArgument) -> None:
-    """Remove a user for good, and revoke their tokens. Their runs and ideas stay, and nobody else gets the name."""
+    """Remove a user permanently, and revoke their tokens. Their runs and ideas stay. The name is never used again."""
     _change(options, name, f"{name} is removed, and all their tokens are revoked", state="removed")
 
 
@@ -111,14 +114,14 @@ def change_role(
     name: NameArgument,
     role: Annotated[Literal["member", "admin"], typer.Argument(metavar="member|admin", help="The new role.")],
 ) -> None:
-    """Give a user another role."""
+    """Change the role of a user."""
     _change(options, name, f"{name} is {role} now", role=role)
 
 
 @token.command("add")
 @command("config", "project", "store", "json")
 def add_token(options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None) -> None:
-    """Make another token of a user, and show it, once. To rotate: add one, hand it over, revoke the old one."""
+    """Add a token for a user, and show it once. To rotate: add a token, give it to the user, revoke the old one."""
     from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
@@ -131,9 +134,10 @@ def add_token(options: Options, name: NameArgument, label: LabelOption = "", exp
 @token.command("list")
 @command("config", "project", "store", "json")
 def list_tokens(
-    options: Options, name: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user's.")] = None
+    options: Options,
+    name: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user's tokens.")] = None,
 ) -> None:
-    """List tokens: whose, what for, whether they are valid, and when they were used last. Never their text."""
+    """List tokens: user, label, state, expiry and last use. The text of a token is never shown."""
     with open_store(options) as store:
         tokens = store.users.tokens(name)
     options.print_rows(
@@ -153,21 +157,14 @@ def revoke_token(
     options: Options,
     ident: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `users token list` shows it.")],
 ) -> None:
-    """Revoke a token. Servers take it no more; streams that are open with it end within a second."""
+    """Revoke a token. Servers refuse it immediately, and its open streams end within a second."""
     with open_store(options) as store:
         kept = store.users.revoke(ident)
     options.print_or_say(_token(kept), f"token {kept.id} of {kept.user} is revoked")
 
 
 def _user(user: User) -> JSONObject:
-    return {
-        "name": user.name,
-        "role": user.role,
-        "state": user.state,
-        "created": user.created,
-        "issuer": user.issuer,
-        "caller": user.caller,
-    }
+    return {**cast("JSONObject", dataclasses.asdict(user)), "caller": user.caller}
 
 
 def _token(kept: Token) -> JSONObject:
