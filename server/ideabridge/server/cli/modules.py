@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import textwrap
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -24,9 +25,9 @@ from ideabridge.server.cli.console import (
     show,
 )
 from ideabridge.server.cli.inputs import read_input
-from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import HostArgument
-from ideabridge.server.cli.stores import with_existing_store
+from ideabridge.server.cli.stores import open_bridge
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import shown_name
 
@@ -42,7 +43,7 @@ app = typer.Typer(help="List, test and import the MCP servers behind ideabridge.
 @app.command("list")
 @command("config", "project", "json")
 async def list_modules(options: Options) -> int:
-    """Connect to every configured module and show how each is. Exit code 1 if one failed."""
+    """Connect to every configured module and show its state. Exit code 1 if one failed."""
     from ideabridge.server.cli.connecting import Connecting
 
     configuration = options.configuration()
@@ -51,7 +52,7 @@ async def list_modules(options: Options) -> int:
         titles = ("module", "state", "kind", "protocol", "tools", "took", "server")
         rows = Rows(titles, (max(map(len, configuration.modules)), 10, 5, 10, 5, 7))
 
-    def tell(status: ModuleStatus) -> None:
+    def print_status(status: ModuleStatus) -> None:
         if rows is None:
             return
         rows.add(_row(status), None if _is_well(status) else "red")
@@ -66,27 +67,21 @@ async def list_modules(options: Options) -> int:
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:
-            await connecting.wait(modules, tell)
+            await connecting.wait(modules, print_status)
             statuses = modules.statuses()
             notes = naming_notes(Toolbox(), modules.known_tools())
     if options.json:
         source = str(configuration.source) if configuration.source else None
-        print_json(
-            {
-                "configuration": source,
-                "modules": [_status_json(status) for status in statuses],
-                "names": list[JSON](notes),
-            }
-        )
-    elif not statuses:
-        if configuration.untrusted is not None:
-            say("no modules are configured")
-        else:
-            where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
-            say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
-    else:
+        listed: list[JSON] = [_status_json(status) for status in statuses]
+        print_json({"configuration": source, "modules": listed, "names": list[JSON](notes)})
+    elif statuses:
         for note in notes:
             say(note, "yellow")
+    elif configuration.untrusted is not None:
+        say("no modules are configured")
+    else:
+        where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
+        say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
     return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
 
 
@@ -95,15 +90,17 @@ def _is_well(status: ModuleStatus) -> bool:
 
 
 def _status_json(status: ModuleStatus) -> JSONObject:
-    told = cast("JSONObject", dataclasses.asdict(status))
-    return {**told, "notes": list(status.notes)}
+    return {**cast("JSONObject", dataclasses.asdict(status)), "notes": list(status.notes)}
+
+
+def _server(status: ModuleStatus) -> str:
+    return " ".join(part for part in (status.server_name, status.server_version) if part)
 
 
 def _row(status: ModuleStatus) -> tuple[str, ...]:
-    server = " ".join(part for part in (status.server_name, status.server_version) if part)
     took = f"{status.seconds:.2f} s" if status.seconds is not None else ""
     protocol = status.protocol_version or status.era or ""
-    return (status.name, status.state, status.kind, protocol, str(status.tools), took, server)
+    return (status.name, status.state, status.kind, protocol, str(status.tools), took, _server(status))
 
 
 @app.command("test")
@@ -112,29 +109,23 @@ def check_module(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
-    input: Annotated[  # noqa: A002 - as everywhere on the command line
-        list[str] | None,
-        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="The tool's input; may be repeated."),
-    ] = None,
-    arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
-) -> int:
+    input: InputOption = None,  # noqa: A002
+) -> Coroutine[None, None, int]:
     """Connect to one module, and list its tools or call one of them."""
-    import anyio
+    if tool is None and input is not None:
+        raise UsageError("--input goes with a TOOL")
+    return _test(options, name, tool, read_input(input) or {})
 
-    return anyio.run(_test, options, name, tool, read_input([*(input or ()), *(arguments or ())] or None))
 
-
-async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject | None) -> int:
+async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject) -> int:
     from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.tools.schema import Validator
 
-    if tool is None and arguments is not None:
-        raise UsageError("--input goes with a TOOL")
     configuration = options.configuration()
     alone = {key: entry for key, entry in configuration.modules.items() if key == name}
     if alone:
-        # The other modules need not start for this.
+        # The other modules are not started.
         configuration = configuration.model_copy(update={"modules": alone})
     async with AsyncExitStack() as stack:
         connecting = stack.enter_context(Connecting(configuration)) if alone else None
@@ -148,33 +139,30 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
         if tool is not None:
             for one in modules.tools():
                 if tool in (one.name, one.remote_name):
-                    # What asks is decided: a person has typed it.
+                    # A call that would need approval runs, because a person typed it.
                     verdict = direct_policy(configuration.approval_setting, one.name)(one, {})
                     if verdict.verdict == "deny":
                         raise UsageError(f"{tool} is denied by the configuration: {verdict.why}")
-                    Validator(one.parameters, what=f"parameters of {tool}").check(arguments or {})
-            result = await modules[name].call(tool, arguments or {})
+                    Validator(one.parameters, what=f"parameters of {tool}").check(arguments)
+            result = await modules[name].call(tool, arguments)
             if options.json:
                 print_json({"module": _status_json(status), "tool": tool, "result": result})
             else:
                 print_value(result)
             return ExitCode.DONE
-        found = modules.tools()
+        tools = modules.tools()
         if options.json:
-            listed: list[JSON] = [one.to_json() for one in found]
+            listed: list[JSON] = [one.to_json() for one in tools]
             print_json({"module": _status_json(status), "tools": listed})
             return ExitCode.DONE
-        print_table(("tool", "parameters"), [(shown_name(one.origin[1]), signature(one.parameters)) for one in found])
-        server = " ".join(part for part in (status.server_name, status.server_version) if part)
-        say(
-            f"{name}: {status.state}, {server or 'unnamed server'}, MCP {status.protocol_version}, {len(found)} tools",
-            "green",
-        )
+        print_table(("tool", "parameters"), [(shown_name(one.origin[1]), signature(one.parameters)) for one in tools])
+        server = _server(status) or "unnamed server"
+        say(f"{name}: {status.state}, {server}, MCP {status.protocol_version}, {len(tools)} tools", "green")
         return ExitCode.DONE
 
 
 def signature(schema: JSONObject) -> str:
-    """The names of parameters; those that may be left out in brackets."""
+    """The names of the parameters, with brackets around the optional ones."""
     properties, required = schema.get("properties"), schema.get("required")
     names = list(properties) if isinstance(properties, dict) else []
     needed = required if isinstance(required, list) else []
@@ -183,32 +171,27 @@ def signature(schema: JSONObject) -> str:
 
 @app.command("accept")
 @command("config", "project", "store", "tools", "json")
-def accept_module(
+async def accept_module(
     options: Options,
     name: Annotated[
-        str | None, typer.Argument(metavar="[MODULE]", help="The module, or idea:NAME where an idea calls an idea.")
+        str | None,
+        typer.Argument(metavar="[MODULE]", help="The module, or idea:NAME for the calls of an idea by an idea."),
     ] = None,
     own: Annotated[bool, typer.Option("--own", help="The tools of the tool files instead of a module's.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
-    """Let published ideas call a module's tools as they are now, where they changed since. Shows each difference.
+    """Let published ideas call changed tools of a module as they are now. Shows each difference.
 
     Without this, a call of a tool whose schema or behaviour hints changed is refused.
     """
-    import anyio
-
-    if own == (name is not None):
-        raise UsageError("give a MODULE, or --own")
-    return anyio.run(_accept, options, name or "", yes)
-
-
-async def _accept(options: Options, module: str, yes: bool) -> int:
-    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.loop.event import LOCAL_USER, Decider
     from ideabridge.server.cli.connecting import connected
 
+    if own == (name is not None):
+        raise UsageError("give a MODULE, or --own")
+    module = name or ""
     asks = not yes and not options.json and at_terminal()
-    async with connected(Bridge(with_existing_store(options))) as bridge:
+    async with connected(open_bridge(options)) as bridge:
         changed = await bridge.changed_tools(module)
         accepted = bool(changed) and yes
         if not options.json:
@@ -223,20 +206,20 @@ async def _accept(options: Options, module: str, yes: bool) -> int:
         if accepted:
             bridge.accept(changed, by=Decider("person", "terminal" if asks else "command", LOCAL_USER))
     if options.json:
-        told: list[JSON] = [
+        differences: list[JSON] = [
             {"tool": label, "differences": list[JSON](lines), "ideas": list[JSON](ideas)}
             for label, lines, ideas in _by_tool(changed)
         ]
-        print_json({"module": module, "changed": told, "accepted": accepted})
+        print_json({"module": module, "changed": differences, "accepted": accepted})
     elif not changed:
-        say("nothing that a published idea calls has changed", "green")
+        say("no tool that a published idea calls has changed", "green")
     else:
         say("accepted" if accepted else "nothing was accepted", "green" if accepted else "yellow")
     return ExitCode.DONE if accepted or not changed else ExitCode.FAILED
 
 
 def _by_tool(changed: list[ChangedTool]) -> list[tuple[str, list[str], list[str]]]:
-    """(tool, differences, ideas that call it), those with the same differences once."""
+    """(tool, differences, ideas that call it) for each set of differences of a tool."""
     groups: dict[tuple[str, ...], tuple[str, list[str], list[str]]] = {}
     for one in changed:
         group = groups.setdefault((one.pin.label, *one.lines), (one.pin.label, one.lines, []))
@@ -252,15 +235,15 @@ def import_modules(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Copy them into ideabridge.json; a backup is kept.")] = False,
     move: Annotated[
-        bool, typer.Option("--move", help="Copy them, then remove them from the host's own file; a backup is kept.")
+        bool, typer.Option("--move", help="Copy them, then remove them from the host's file; a backup is kept.")
     ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of modules of the same name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace modules of the same name.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
 ) -> int:
-    """Show the MCP servers a host has, or copy or move them into ideabridge.json.
+    """Show the MCP servers of a host, or copy or move them into ideabridge.json.
 
-    Without --write or --move, nothing is changed. Modules of the same name stay, unless you say --replace; ideabridge
-    itself is never imported.
+    Without --write or --move, nothing is changed. Without --replace, modules of the same name stay. ideabridge itself
+    is never imported.
     """
     from ideabridge.bridge.configuration import is_user_file
     from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command, trust_file
@@ -278,54 +261,59 @@ def import_modules(
     if not for_project:
         found = [one if one.scope != "project" or one.name in (names or ()) else _theirs(one) for one in found]
     adopted = [one for one in found if one.adopted]
-    # What a cloned repository brings along is not trusted by being copied.
+    # Copying does not make servers trusted that came with a cloned repository.
     keeps_trust = for_project and may_be_trusted(target) and all(one.scope != "project" for one in adopted)
     moving, staying = movable(found, names or (), for_project=for_project) if move else ([], [])
-    # What stands in the way is said before anything is written.
+    # Errors in the host's files are found before anything is written.
     changes = removals(chosen, places, moving)
-    if moving and not yes and (options.json or not at_terminal()):
-        raise UsageError(f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes")
+    host_files = " and ".join(str(one.path) for one, _ in changes)
     if moving and not yes:
+        if options.json or not at_terminal():
+            raise UsageError(f"--move changes {host_files}: add --yes")
         _print_found(found)
-        files_told = " and ".join(str(one.path) for one, _ in changes)
-        if not typer.confirm(f"Move {', '.join(one.name for one in moving)} from {files_told} to {target}?", err=True):
+        if not typer.confirm(f"Move {', '.join(one.name for one in moving)} from {host_files} to {target}?", err=True):
             say("nothing was changed", "yellow")
             return ExitCode.FAILED
-    written = False
+    written = (write or move) and bool(adopted)
     backup: Path | None = None
-    if (write or move) and adopted:
+    if written:
         backup = document.write(merge(document.content, found))
-        written = True
         if keeps_trust:
             trust_file(target)
     kept = [(one.path, one.write(content, keep=True)) for one, content in changes]
     unusable = any(one.verdict in ("unusable", "taken") for one in found)
-    code = ExitCode.FAILED if unusable and not adopted and not written else ExitCode.DONE
+    code = ExitCode.FAILED if unusable and not adopted else ExitCode.DONE
     if options.json:
-        listed: list[JSON] = [_adoption(one) for one in found]
-        looked: list[JSON] = [str(file) for file in files]
-        told: JSONObject = {"host": chosen.name, "files": looked, "configuration": str(target), "servers": listed}
-        gone: list[JSON] = [{"name": one.name, "from": str(one.file), "scope": one.scope} for one in moving]
-        backups: list[JSON] = [{"file": str(path), "backup": str(copy)} for path, copy in kept]
-        told |= {"written": written, "backup": str(backup) if backup else None}
-        print_json({**told, "moved": gone, "moved_backups": backups, "stays": list[JSON](staying)} if move else told)
+        result: JSONObject = {
+            "host": chosen.name,
+            "files": [str(file) for file in files],
+            "configuration": str(target),
+            "servers": [_adoption_json(one) for one in found],
+            "written": written,
+            "backup": str(backup) if backup else None,
+        }
+        if move:
+            result["moved"] = [{"name": one.name, "from": str(one.file), "scope": one.scope} for one in moving]
+            result["moved_backups"] = [{"file": str(path), "backup": str(copy)} for path, copy in kept]
+            result["stays"] = list[JSON](staying)
+        print_json(result)
         return code
     if not files:
-        places_told = ", ".join(dict.fromkeys(str(file.path) for file in chosen.files(places)))
-        say(f"{chosen.title} has no configuration here; looked for {places_told}")
+        candidates = ", ".join(dict.fromkeys(str(file.path) for file in chosen.files(places)))
+        say(f"{chosen.title} has no configuration here; looked for {candidates}")
     elif not found:
-        say(f"{chosen.title} knows no servers; looked into {', '.join(map(str, files))}")
+        say(f"{chosen.title} has no servers in {', '.join(map(str, files))}")
     elif not moving or yes:
         _print_found(found)
     if written:
-        before = f"; the file as it was: {backup}" if backup else ""
-        say(f"{len(adopted)} written to {target}{before}. `ideabridge modules list` connects to them", "green")
+        copied = f"; backup: {backup}" if backup else ""
+        say(f"{len(adopted)} written to {target}{copied}. `ideabridge modules list` connects to them", "green")
         if for_project and not keeps_trust:
             say(f"{target} is not trusted; to look at it and trust it: {trust_command(target)}", "yellow")
     elif adopted:
         these = "it" if len(adopted) == 1 else f"these {len(adopted)}"
         say(f"Nothing is changed yet. --write copies {these} to {target};")
-        say(f"--move also takes {these} out of the host's own file.")
+        say(f"--move also removes {these} from the host's file.")
     for line in staying:
         say(line, "yellow")
     for path, copy in kept:
@@ -338,8 +326,8 @@ def import_modules(
 
 
 def _target(options: Options, file_name: str) -> Path:
-    """The configuration that servers are put into: the project's where there is one, else the user's, else a new one of
-    the project.
+    """The configuration that receives the servers: the project's if it exists, else the user's, else a new one of the
+    project.
     """
     if options.config is not None:
         return options.config.expanduser().absolute()
@@ -350,23 +338,22 @@ def _target(options: Options, file_name: str) -> Path:
 
 
 def _theirs(one: Adoption) -> Adoption:
-    """A server of the project's own file, which does not get into the user's own configuration by itself."""
+    """A server from the project's file, which enters the user's configuration only by name."""
     why = "it is the project's; name it to have it in your own configuration"
     return dataclasses.replace(one, verdict="unusable", why=why) if one.adopted else one
 
 
-def _adoption(one: Adoption) -> JSONObject:
+def _adoption_json(one: Adoption) -> JSONObject:
     from ideabridge.server.hosts.translate import hide
 
-    told: JSONObject = {"name": one.name, "verdict": one.verdict, "from": str(one.file), "scope": one.scope}
+    entry: JSONObject = {"name": one.name, "verdict": one.verdict, "from": str(one.file), "scope": one.scope}
     if one.why:
-        told["why"] = one.why
-    notes: list[JSON] = [*one.notes]
-    return {**told, "entry": hide(one.entry), "notes": notes}
+        entry["why"] = one.why
+    return {**entry, "entry": hide(one.entry), "notes": list[JSON](one.notes)}
 
 
 def _near(file: Path) -> str:
-    """A path as people write it: below the current folder, or below their own."""
+    """The path relative to the current folder or to the home folder, if it is in one of them."""
     for folder, start in ((Path.cwd(), ""), (Path.home(), "~/")):
         if file.is_relative_to(folder):
             return f"{start}{file.relative_to(folder)}"
@@ -390,8 +377,6 @@ def _print_found(found: list[Adoption]) -> None:
             say(f"{one.name}: {note}", "dim")
 
 
-# -- tools -----------------------------------------------------------------------------------------------------------
-
 tools_app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
 
 
@@ -406,7 +391,7 @@ async def list_tools(
 ) -> int:
     """List the tools that plans can call: the Python tools, then those of the modules.
 
-    Exit code 1 if none has the words.
+    Exit code 1 if no tool has the words.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
