@@ -228,4 +228,4 @@ def test_a_server_says_what_goes_and_deletes_it_a_week_later(
             assert kept(store) == {"newest"}
     assert retention() == f"{told}; none is due"
     configured(tmp_path, tools=[], retention=False)
-    assert retention() == "off: no run is deleted by itself"
+    assert retention() == "off: no run is deleted automatically"

@@ -1,4 +1,4 @@
-"""`ideabridge demo`: the product on real input, in seconds."""
+"""`ideabridge demo`: a demonstration on real input in a few seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def demo(
     options: Options,
     repo: Annotated[
         Path | None,
-        typer.Option("--repo", metavar="DIR", help="The git repository to look into. Default: this project's own."),
+        typer.Option("--repo", metavar="DIR", help="The git repository to read. Default: that of this project."),
     ] = None,
 ) -> int:
     """Show how it works: two assistants, two MCP servers by others, one plan that becomes a tool.

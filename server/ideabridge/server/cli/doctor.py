@@ -1,4 +1,4 @@
-"""`ideabridge doctor`: what was found, what will be used, and why."""
+"""`ideabridge doctor`: check the program, the configuration, the store, the modules, the mind and the hosts."""
 
 from __future__ import annotations
 
@@ -22,32 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Findings:
-    """Lines by topic; those that are wrong count.
-
-    Attributes:
-        rows: prints each as soon as it is known; None: nothing is printed.
-        told: all of them, for `--json`.
-    """
+    """The results of the checks, printed in `rows` immediately if there are any."""
 
     rows: Rows | None = None
-    told: list[JSONObject] = field(default_factory=list[JSONObject])
+    told: list[JSON] = field(default_factory=list[JSON])
+    wrong: int = 0
 
     def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
         entry: JSONObject = {"topic": topic, "state": "wrong" if wrong else "ok", "text": text}
         self.told.append({**entry, "hint": hint} if hint else entry)
+        self.wrong += wrong
         if self.rows is not None:
             self.rows.add(("✗" if wrong else "✓", topic, text), "red" if wrong else None)
             if hint:
                 self.rows.add(("", "", hint), "dim")
 
-    @property
-    def wrong(self) -> int:
-        return sum(1 for one in self.told if one["state"] == "wrong")
-
 
 @command("config", "project", "store", "tools", "json")
 async def doctor(options: Options) -> int:
-    """Check everything ideabridge would use here, and say what it is and why. Exit code 1 if something is wrong."""
+    """Check everything that ideabridge would use here, and explain it. Exit code 1 if something is wrong."""
     folder = options.folder()
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None
@@ -55,7 +48,7 @@ async def doctor(options: Options) -> int:
         configuration = options.configuration(asking=False)
     except IdeabridgeError as error:
         fault = error
-    names = [f"module {name}" for name in (configuration.modules if configuration is not None else ())]
+    names = [] if configuration is None else [f"module {name}" for name in configuration.modules]
     longest = max(map(len, ["host claude-code", *names]))
     found = _Findings(None if options.json else Rows(("", "what", "found"), (1, longest)))
     _ourselves(found)
@@ -70,9 +63,8 @@ async def doctor(options: Options) -> int:
         await _mind(found, configuration)
     _hosts(found, folder)
     if options.json:
-        print_json({"findings": list[JSON](found.told), "wrong": found.wrong})
-        return ExitCode.FAILED if found.wrong else ExitCode.DONE
-    if found.wrong:
+        print_json({"findings": found.told, "wrong": found.wrong})
+    elif found.wrong:
         report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
     return ExitCode.FAILED if found.wrong else ExitCode.DONE
 
@@ -118,18 +110,18 @@ def _configuration(found: _Findings, configuration: Configuration) -> None:
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
-    """What comes from a file: its settings that hold, and its modules."""
+    """The modules and effective settings of a configuration file; None if it has none."""
     above = configuration.layers[configuration.layers.index(layer) + 1 :]
     merging = ("$schema", "mcpServers", "tools", "limits", "sampling", "approval")
-    told: list[str] = []
+    settings: list[str] = []
     for key in layer.keys:
         if key == "mcpServers":
             names = [name for name in configuration.modules if configuration.layer_of(name) is layer]
             own = [f"{name} (in place of yours)" if name in layer.replaced else name for name in names]
-            told.append(f"modules {', '.join(own) or 'none'}")
+            settings.append(f"modules {', '.join(own) or 'none'}")
         elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
-            told.append(key)
-    return f"from it: {'; '.join(told)}" if told else None
+            settings.append(key)
+    return f"from it: {'; '.join(settings)}" if settings else None
 
 
 def _store(found: _Findings, configuration: Configuration) -> None:
@@ -142,7 +134,7 @@ def _store(found: _Findings, configuration: Configuration) -> None:
     rescued = rescued_of(Path(path))
     if rescued:
         names = ", ".join(one.name for one in rescued)
-        hint = f"to go on with one, move it to {path} while nothing uses the store; else delete it"
+        hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
         found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
     if not Path(path).exists():
         found.add("store", f"{path}: does not exist yet; the first run creates it")
@@ -155,14 +147,14 @@ def _store(found: _Findings, configuration: Configuration) -> None:
     except IdeabridgeError as error:
         found.add("store", str(error), wrong=True)
         return
-    told = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
+    latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
     size = Path(path).stat().st_size / 1_000_000
-    found.add("store", f"{path}: {size:.1f} MB; latest runs: {told}; {counted(published, 'published idea')}")
+    found.add("store", f"{path}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}")
     found.add("retention", retention)
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Which runs servers delete, and when next."""
+    """Which runs servers delete, and when they do so next."""
     import time
     from datetime import datetime
 
@@ -170,7 +162,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
 
     settings = configuration.retention
     if settings is False or (settings.days is None and settings.runs is None):
-        return "off: no run is deleted by itself"
+        return "off: no run is deleted automatically"
     age = [] if settings.days is None else [f"older than {settings.days:g} days"]
     number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
     now = time.time()
@@ -225,8 +217,8 @@ async def _modules(found: _Findings, configuration: Configuration) -> None:
 
 
 async def _mind(found: _Findings, configuration: Configuration) -> None:
-    """Who answers, and why. A model is not asked anything, but its package and its key are looked for, and a server of
-    the user's own is asked which models it has.
+    """Check who answers. A model gets no request, but its package and key must exist, and a server of the user is asked
+    for its models.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
@@ -234,7 +226,7 @@ async def _mind(found: _Findings, configuration: Configuration) -> None:
 
     try:
         mind = Bridge(configuration.model_copy(update={"tools": ()})).mind
-        told, is_elsewhere = mind.check() if isinstance(mind, ModelMind) else (None, False)
+        model, is_elsewhere = mind.check() if isinstance(mind, ModelMind) else (None, False)
     except IdeabridgeError as error:
         found.add("mind", str(error), wrong=True)
         return
@@ -245,22 +237,22 @@ async def _mind(found: _Findings, configuration: Configuration) -> None:
     hint = None
     if is_elsewhere and configuration.limits.cost is not None:
         hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
-    text = alone.why if told is None else f"{told} is configured here"
+    text = alone.why if model is None else f"{model} is configured here"
     if isinstance(mind, ModelMind) and is_elsewhere:
         try:
             names = await mind.models()
         except IdeabridgeError as error:
-            hint = hint or "start the server, or mend `model` in the configuration"
+            hint = hint or "start the server, or correct `model` in the configuration"
             found.add("mind", f"{error} ({text})", wrong=True, hint=hint)
             return
         text += _listed(mind.configuration.name.partition(":")[2], names)
-    elif told is not None:
+    elif model is not None:
         text += " (it was not asked now)"
     found.add("mind", f"{alone.name}: {text}", hint=hint)
 
 
 def _listed(name: str, names: list[str] | None) -> str:
-    """What a server says of the model that is configured."""
+    """Whether a server has the configured model."""
     if names is None:
         return "; it answers, and does not list its models"
     if any(one in (name, f"{name}:latest") for one in names):

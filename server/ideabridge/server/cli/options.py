@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
 import sys
 import time
@@ -486,7 +487,12 @@ def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> b
     while True:
         sys.stderr.write("Trust it? y(es), n(o), s(how the file): ")
         sys.stderr.flush()
-        word = sys.stdin.readline()
+        # The handler of the event loop would not interrupt the read.
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            word = sys.stdin.readline()
+        finally:
+            signal.signal(signal.SIGINT, handler)
         if not word:
             sys.stderr.write("\n")
         match word.strip().lower():

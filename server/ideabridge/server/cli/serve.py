@@ -1,4 +1,4 @@
-"""`ideabridge serve`, the MCP server, and `ideabridge install`, which makes a host start it."""
+"""`ideabridge serve`, the MCP server, and `ideabridge install`, which configures a host to start it."""
 
 from __future__ import annotations
 
@@ -30,27 +30,29 @@ DEFAULT_ADDRESS = "127.0.0.1:8787"
 
 
 @command("config", "project", "store", "tools", "allow_all")
-def serve(
+async def serve(
     options: Options,
     http: Annotated[
         bool, typer.Option("--http", help=f"Serve over streamable HTTP at HOST:PORT. Default: {DEFAULT_ADDRESS}.")
     ] = False,
     address: Annotated[
-        str | None, typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free one.")
+        str | None, typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free port.")
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A name clients may call this server by; may be repeated."),
+        typer.Option(
+            "--allow-host", metavar="NAME", help="A host name that clients may use for this server; may be repeated."
+        ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
     ] = None,
-) -> int:
+) -> None:
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
-    This is what a host starts; `ideabridge install` writes it into the host's configuration. An address other than
-    loopback needs users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
+    Hosts start this command; `ideabridge install` adds it to a host's configuration. An address other than loopback
+    requires users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
     """
     if not http and (address is not None or allow_host):
         raise UsageError(f"{'--allow-host' if allow_host else f'an address ({address})'} goes with --http")
@@ -61,57 +63,49 @@ def serve(
     told = None
     if at_terminal():
         _introduce(configuration, stdio=place is None)
-        told = _tell
-    import anyio
-
+        told = _print_status
     from ideabridge.server.serve import serve_http, serve_stdio
 
-    async def work() -> None:
-        if place is None:
-            await serve_stdio(configuration, on_status=told, commands=_commands(options))
-        else:
-            hosts = tuple(allow_host or ())
-            ready = partial(_welcome, configuration, hosts)
-            await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, on_status=told, ready=ready)
-
-    anyio.run(work)
-    return 0
+    if place is None:
+        await serve_stdio(configuration, on_status=told, commands=_commands(options))
+    else:
+        hosts = tuple(allow_host or ())
+        ready = partial(_welcome, configuration, hosts)
+        await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, on_status=told, ready=ready)
 
 
 def _commands(options: Options) -> Commands:
-    """What a person writes at a terminal, in any folder, to decide about the runs of this server."""
+    """The commands that decide about the runs of this server, from any folder."""
     from ideabridge.server.asking.forms import Commands
 
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
 
     place = Options(absolute(options.config), options.folder(), absolute(options.store))
-    whole = replace(
-        place, tools=tuple(one.expanduser().absolute() for one in options.tools), allow_all=options.allow_all
-    )
+    publishing = replace(place, tools=tuple(one.expanduser().absolute() for one in options.tools))
     return Commands(
         f"ideabridge approvals list{place.again}",
-        f"ideabridge approvals decide{whole.again}",
-        f"ideabridge ideas publish{replace(whole, allow_all=False).again}",
+        f"ideabridge approvals decide{replace(publishing, allow_all=options.allow_all).again}",
+        f"ideabridge ideas publish{publishing.again}",
     )
 
 
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
-    """Tell a person at the terminal, on standard error, what this is; standard output belongs to the protocol."""
+    """Explain the server to a person at the terminal on standard error; standard output belongs to the protocol."""
     if stdio:
         say("ideabridge waits for an MCP host on standard input and output. Ctrl-C ends it.")
-        say("Set a host up to start it by itself: `ideabridge install claude-code --write`.")
+        say("To let a host start it: `ideabridge install claude-code --write`.")
     else:
         say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
     files = " over ".join(str(layer.file) for layer in reversed(configuration.layers))
-    say(f"configuration: {files or 'none, so the defaults hold'}", "dim")
+    say(f"configuration: {files or 'none, so the defaults apply'}", "dim")
     say(f"store: {configuration.store}", "dim")
     names = [name for name, entry in configuration.modules.items() if not entry.disabled]
     say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
 
 
 def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, asked_for: bool) -> None:
-    """Tell how clients reach a server over HTTP."""
+    """Explain how clients connect to the server over HTTP."""
     from ideabridge.bridge.bridge import TOKEN_VARIABLE
 
     parts = urlsplit(url)
@@ -131,15 +125,14 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, ask
         words += ["--header", "Authorization: Bearer TOKEN"]
     else:
         say(f"Clients connect to {url}, without a token.")
-        say("From the first user on (`ideabridge users add NAME`) every client needs a token.")
+        say("As soon as there is a user (`ideabridge users add NAME`), every client needs a token.")
     say("For example:")
-    # One line, however wide the terminal is: it is for copying.
+    # One line for copying, however wide the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
     say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
 
 
-def _tell(status: ModuleStatus) -> None:
-    """Tell a person at the terminal how a module is."""
+def _print_status(status: ModuleStatus) -> None:
     if status.state == "up":
         say(f"module {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
     elif status.state != "disabled":
@@ -147,11 +140,7 @@ def _tell(status: ModuleStatus) -> None:
 
 
 def read_option(model: str) -> ModelConfiguration:
-    """What --model names.
-
-    Raises:
-        UsageError: it is no PROVIDER:MODEL.
-    """
+    """The model of `--model`; `UsageError` unless it is PROVIDER:MODEL."""
     from pydantic import ValidationError
 
     from ideabridge.bridge.minds.settings import read_model
@@ -163,10 +152,10 @@ def read_option(model: str) -> ModelConfiguration:
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT` -> host and port; without a host, loopback.
+    """(host, port) of `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`; the default host is loopback.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text has another form.
     """
     host, colon, port = text.rpartition(":")
     if not colon and not text.isdigit():
@@ -180,8 +169,6 @@ def read_address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-# -- install -----------------------------------------------------------------------------------------------------------
-
 HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, cursor or vscode.")]
 
 
@@ -189,7 +176,7 @@ HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, 
 def install(
     options: Options,
     host: HostArgument,
-    write: Annotated[bool, typer.Option("--write", help="Write it into the host's file; a backup is kept.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write it to the host's file; a backup is kept.")] = False,
     scope: Annotated[
         Literal["project", "user"],
         typer.Option(
@@ -197,9 +184,9 @@ def install(
         ),
     ] = "project",
 ) -> int:
-    """Print what a host needs to start ideabridge, or write it into the host's configuration.
+    """Print the configuration with which a host starts ideabridge, or write it to the host's file.
 
-    The host then starts this very program, by its absolute path. Everything else in the file stays.
+    The host then starts this program by its absolute path. Everything else in the file stays.
     """
     from ideabridge.server.hosts.host import (
         SERVER_NAME,
@@ -233,16 +220,14 @@ def install(
     elif result["written"]:
         say(f"{chosen.title}: written to {file.path}", "green")
         if isinstance(before, dict):
-            say(f"  it replaces another entry {SERVER_NAME!r}; the file as it was: {result['backup']}")
-        say(
-            f"Restart {chosen.title} or reload its MCP servers. `ideabridge modules import {chosen.name} --move` "
-            "moves the servers it has already behind ideabridge."
-        )
+            say(f"  it replaces another entry {SERVER_NAME!r}; backup: {result['backup']}")
+        move = f"`ideabridge modules import {chosen.name} --move`"
+        say(f"Restart {chosen.title} or reload its MCP servers. {move} moves its other servers behind ideabridge.")
     else:
         if refused:
-            say(f"ideabridge: {refused}; put this in by hand:", "yellow")
+            say(f"ideabridge: {refused}; add this by hand:", "yellow")
         else:
-            say(f"{chosen.title} reads {file.path}; put this in, or run again with --write:")
+            say(f"{chosen.title} reads {file.path}; add this, or run again with --write:")
         show(json.dumps(_nested((*file.keys, SERVER_NAME), entry), indent=2, ensure_ascii=False))
         if chosen.command is not None and not refused:
             say("or run:")
@@ -257,7 +242,7 @@ def _nested(keys: tuple[str, ...], value: JSON) -> JSON:
 
 
 def _arguments(options: Options, scope: str) -> list[str]:
-    """What `serve` needs to find the same configuration wherever the host starts it."""
+    """The options with which `serve` finds the same configuration in any folder."""
     words: list[str] = []
     if options.config is not None:
         words += ["--config", str(options.config.expanduser().absolute())]
@@ -269,9 +254,9 @@ def _arguments(options: Options, scope: str) -> list[str]:
 
 
 def executable() -> list[str]:
-    """The words that start this very ideabridge, by absolute path.
+    """The words that start this ideabridge, with its absolute path.
 
-    Links are kept as they are: a tool installer's link goes on working after an upgrade.
+    Links are not resolved: the link of a tool installer still works after an upgrade.
     """
     names = ["ideabridge.exe", "ideabridge"] if sys.platform == "win32" else ["ideabridge"]
     started = Path(sys.argv[0])
@@ -283,5 +268,5 @@ def executable() -> list[str]:
         beside = Path(sys.executable).parent / name
         if beside.is_file():
             return [str(beside.absolute())]
-    # -P: a host starts this in a project's folder, whose files must not take the place of modules.
+    # -P: a host starts this in a project's folder, whose files must not replace Python modules.
     return [sys.executable, "-P", "-m", "ideabridge.server"]

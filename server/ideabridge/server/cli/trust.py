@@ -1,4 +1,4 @@
-"""`ideabridge trust`: look at what a project file would do, trust exactly that, or take it back."""
+"""`ideabridge trust`: show the effects of a project file, trust exactly this file, or withdraw the trust."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def trust(
     ] = False,
     given: Annotated[
         str | None,
-        typer.Option("--hash", metavar="HASH", help="Trust it without being asked if this is its hash (see --show)."),
+        typer.Option("--hash", metavar="HASH", help="Trust it without a question if this is its hash (see --show)."),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME", help="Let it name this environment variable; may be repeated."),
+        typer.Option("--env", metavar="NAME", help="Let it use this environment variable; may be repeated."),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it no more, and take back its variables.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Withdraw the trust and the variables.")] = False,
 ) -> int:
     """Show what a project's ideabridge.json would do, ask, and trust exactly this content.
 
@@ -49,7 +49,7 @@ def trust(
         say(f"{file} is not trusted{' any more' if was else ''}", "green" if was else None)
         return ExitCode.DONE if was else ExitCode.FAILED
     if not file.is_file():
-        raise UsageError(f"{file}: there is no such file")
+        raise UsageError(f"{file} does not exist")
     if is_user_file(file):
         say(f"{file} is your own configuration; it needs no trust")
         return ExitCode.DONE
@@ -63,14 +63,14 @@ def trust(
         return ExitCode.DONE if standing.is_trusted else ExitCode.FAILED
     if not standing.is_trusted:
         if given is None and not at_terminal():
-            # A script that trusts whatever stands there now would trust the next change as well, which nobody has seen.
+            # A script that trusts the present content would also trust the next change, which nobody has seen.
             raise UsageError(
                 "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it would do and its hash;"
                 " `ideabridge trust --hash HASH` trusts exactly that"
             )
-        if given is not None and given.strip().lower() != found.hash:
-            raise UsageError(f"--hash: {file} is not what was shown; look at it again with --show")
         if given is not None:
+            if given.strip().lower() != found.hash:
+                raise UsageError(f"--hash: {file} is not what was shown; look at it again with --show")
             keep_trusted(found)
         elif not ask(standing, parsed, user):
             say("nothing was trusted", "yellow")
