@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -204,7 +204,7 @@ def _asked(history: RunHistory) -> dict[str, float]:
 
 @app.command("decide")
 @command("config", "project", "store", "tools", "allow_all", "json")
-def decide(
+async def decide(
     options: Options,
     decision: Annotated[
         Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
@@ -229,7 +229,7 @@ def decide(
     value: Annotated[
         str | None, typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer.")
     ] = None,
-) -> Coroutine[None, None, int]:
+) -> int:
     """Make decisions that runs wait for. The runs continue here, and each is followed as `run` does.
 
     The command needs the configuration under which the run was started, including --tools and --allow-all.
@@ -244,7 +244,7 @@ def decide(
                 "which decision? Nobody is at a terminal to be asked: ideabridge approvals decide approve|deny|... "
                 "RUN|APPROVAL..."
             )
-        return _decide(options, None, _by_run(options, None))
+        return await _decide(options, None, _by_run(options, None))
     if not which:
         raise UsageError("name the runs or approvals to decide about; `ideabridge approvals list` shows them")
     for option, text, wanted in (("--call", call, "edit"), ("--plan", plan, "edit"), ("--value", value, "value")):
@@ -270,7 +270,7 @@ def decide(
         if decision not in one.question.choices:
             takes = ", ".join(one.question.choices)
             raise UsageError(f"{one.approval} of run {one.record.id} takes {takes}; found {decision}")
-    return _decide(options, made, chosen)
+    return await _decide(options, made, chosen)
 
 
 def _read(text: str, option: str) -> JSON:

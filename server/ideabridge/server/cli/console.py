@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
@@ -245,6 +247,16 @@ def _columns(text: str) -> int:
 def error_json(message: str, kind: str, code: int) -> JSONObject:
     """The object that `--json` prints for a failed command."""
     return {"error": {"kind": kind, "message": message}, "exit": code}
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Let Ctrl-C interrupt a blocking read; the handler of an event loop would only cancel the task afterwards."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 async def read_line(prompt: str) -> str | None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from ideabridge.server.cli.console import UsageError, err, read_line, report, say
+from ideabridge.server.cli.console import UsageError, err, interruptible, read_line, report, say
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible, wrap_visible
@@ -41,7 +41,8 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
     name = "standard input" if place == "-" else place
     try:
         if place == "-":
-            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+            with interruptible():
+                data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
             flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
             if not follow:

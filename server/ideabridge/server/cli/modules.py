@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import textwrap
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -105,23 +104,20 @@ def _row(status: ModuleStatus) -> tuple[str, ...]:
 
 @app.command("test")
 @command("config", "project", "json")
-def check_module(
+async def check_module(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: InputOption = None,  # noqa: A002
-) -> Coroutine[None, None, int]:
+) -> int:
     """Connect to one module, and list its tools or call one of them."""
-    if tool is None and input is not None:
-        raise UsageError("--input goes with a TOOL")
-    return _test(options, name, tool, read_input(input) or {})
-
-
-async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject) -> int:
     from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.tools.schema import Validator
 
+    if tool is None and input is not None:
+        raise UsageError("--input goes with a TOOL")
+    arguments = read_input(input) or {}
     configuration = options.configuration()
     alone = {key: entry for key, entry in configuration.modules.items() if key == name}
     if alone:

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
 import sys
 import time
@@ -34,6 +33,7 @@ from ideabridge.server.cli.console import (
     err,
     error_json,
     exit_code,
+    interruptible,
     leaves,
     out,
     own_error,
@@ -375,8 +375,7 @@ _Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | N
 def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
     """Add the shared options in `names` to a command, as one argument `options`, and turn its errors into exit codes.
 
-    The command returns an exit code, or None for 0, or a coroutine that does. Standard input is read before the
-    coroutine starts: Ctrl-C does not interrupt a read in the event loop.
+    The command returns an exit code, or None for 0. It may be a coroutine function.
     """
 
     def decorate(function: _Command) -> Callable[..., None]:
@@ -487,12 +486,8 @@ def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> b
     while True:
         sys.stderr.write("Trust it? y(es), n(o), s(how the file): ")
         sys.stderr.flush()
-        # The handler of the event loop would not interrupt the read.
-        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
+        with interruptible():
             word = sys.stdin.readline()
-        finally:
-            signal.signal(signal.SIGINT, handler)
         if not word:
             sys.stderr.write("\n")
         match word.strip().lower():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
@@ -301,28 +301,24 @@ def unpublish_idea(options: Options, name: NameArgument) -> None:
 
 @app.command("call")
 @command("config", "project", "store", "tools", "allow_all", "json")
-def call_idea(
+async def call_idea(
     options: Options,
     name: Annotated[
         str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name, or NAME@VERSION.")
     ],
     input: InputOption = None,  # noqa: A002
-) -> Coroutine[None, None, int]:
+) -> int:
     """Call a published idea as an assistant would, and print its answer.
 
     At a terminal you are asked for missing required input.
     """
-    arguments = read_input(input) or {}
-    with open_store(options) as store:
-        publication = store.publications.named(name)
-    return _call(options, name, publication, arguments)
-
-
-async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
     from ideabridge.bridge.runs.replay import check_arguments
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
 
+    arguments = read_input(input) or {}
+    with open_store(options) as store:
+        publication = store.publications.named(name)
     if at_terminal() and any(key not in arguments for key in _required(publication)):
         say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")
         complete = await ask_input(publication.input_schema or {}, arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
-def run(
+async def run(
     options: Options,
     plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="The plan; - reads it from standard input.")],
     input: InputOption = None,  # noqa: A002
@@ -40,44 +40,33 @@ def run(
     draw: Annotated[
         str | None, typer.Option("--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan.")
     ] = None,
-) -> Coroutine[None, None, int]:
+) -> int:
     """Run a plan: calls connected by references. Each call starts as soon as its inputs exist.
 
     The result goes to standard output, everything else to standard error.
     """
-    return _run(options, read_json(plan, "PLAN.json"), read_input(input), save_as, lazy, dry_run, draw)
-
-
-async def _run(
-    options: Options,
-    raw: JSON,
-    arguments: JSONObject | None,
-    save_as: str | None,
-    lazy: bool,
-    dry_run: bool,
-    draw: str | None,
-) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.plan import read_plan
     from ideabridge.bridge.store.publications import check_name
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
 
-    plan = read_plan(raw)
+    parsed = read_plan(read_json(plan, "PLAN.json"))
+    arguments = read_input(input)
     if arguments is not None:
-        plan = dataclasses.replace(plan, input={**(plan.input or {}), **arguments})
+        parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
     if save_as is not None:
         # Checked before anything runs: afterwards the calls would have had their effects, without a tool.
         check_name(save_as)
     async with Bridge(options.configuration()) as bridge:
         if dry_run or draw is not None:
             async with show_connecting(bridge, quiet=options.json):
-                rehearsal = await _rehearse(bridge, plan) if dry_run else {}
-                drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
+                rehearsal = await _rehearse(bridge, parsed) if dry_run else {}
+                drawing = None if draw is None else await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
             _print_rehearsal(rehearsal, drawing, options)
             return ExitCode.DONE
         async with show_connecting(bridge, quiet=options.json):
-            run = await bridge.run_plan(plan, planning="lazy" if lazy else "eager")
+            run = await bridge.run_plan(parsed, planning="lazy" if lazy else "eager")
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
         problem: str | None = None
@@ -207,7 +196,7 @@ def _objects(value: JSON) -> list[JSONObject]:
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
-def solve(
+async def solve(
     options: Options,
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do, in words.")],
     input: InputOption = None,  # noqa: A002
@@ -248,12 +237,18 @@ def solve(
             help="Whether the mind writes its reasoning before the calls. Default: as configured.",
         ),
     ] = None,
-) -> Coroutine[None, None, int]:
+) -> int:
     """Solve a task: a mind is asked for calls and sees their results, until it gives the output.
 
     With `--mind turns`, each solution is read from standard input as one JSON object. The result goes to standard
     output, everything else to standard error.
     """
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.choice import choose
+    from ideabridge.bridge.minds.recorded import recording
+    from ideabridge.server.cli.connecting import show_connecting
+    from ideabridge.server.cli.follow import follow, print_result
+
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay excludes --mind and --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():
@@ -262,48 +257,38 @@ def solve(
     schema = read_input(output_schema, "--output-schema")
     limits = read_input(limit, "--limit")
     changes = {} if model is None else {"model": read_option(model)}
-
-    async def work() -> int:
-        from ideabridge.bridge.bridge import Bridge
-        from ideabridge.bridge.minds.choice import choose
-        from ideabridge.bridge.minds.recorded import recording
-        from ideabridge.server.cli.connecting import show_connecting
-        from ideabridge.server.cli.follow import follow, print_result
-
-        async with AsyncExitStack() as stack:
-            recorded = None if replay is None else stack.enter_context(recording(replay.expanduser()))
-            configuration = options.configuration().model_copy(update=changes)
-            bridge = await stack.enter_async_context(Bridge(configuration, mind=recorded))
-            async with show_connecting(bridge, quiet=options.json):
-                run = await bridge.solve(
-                    task,
-                    input=arguments,
-                    output_schema=schema,
-                    tools=tool,
-                    limits=limits,
-                    mind=choose(mind, bridge.mind),
-                    thought_process=thought_process,
-                )
-            if not options.json:
-                say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
-            outcome = await follow(run, quiet=options.json, by_turns=True)
-            extra: JSONObject = {}
-            problem: str | None = None
-            if record is not None:
-                try:
-                    extra["recorded"] = _record(bridge, run.id, record)
-                except IdeabridgeError as error:
-                    # The result was paid for, so it is printed all the same.
-                    extra["recorded"], problem = None, str(error)
-            code = print_result(outcome, options, extra=extra)
-            if problem is not None:
-                report(f"--record: {problem}")
-                return code or ExitCode.FAILED
-            if record is not None and not options.json:
-                say(f"recorded in {record}: ideabridge solve ... --replay {record}", "green")
-            return code
-
-    return work()
+    async with AsyncExitStack() as stack:
+        recorded = None if replay is None else stack.enter_context(recording(replay.expanduser()))
+        configuration = options.configuration().model_copy(update=changes)
+        bridge = await stack.enter_async_context(Bridge(configuration, mind=recorded))
+        async with show_connecting(bridge, quiet=options.json):
+            run = await bridge.solve(
+                task,
+                input=arguments,
+                output_schema=schema,
+                tools=tool,
+                limits=limits,
+                mind=choose(mind, bridge.mind),
+                thought_process=thought_process,
+            )
+        if not options.json:
+            say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
+        outcome = await follow(run, quiet=options.json, by_turns=True)
+        extra: JSONObject = {}
+        problem: str | None = None
+        if record is not None:
+            try:
+                extra["recorded"] = _record(bridge, run.id, record)
+            except IdeabridgeError as error:
+                # The result was paid for, so it is printed all the same.
+                extra["recorded"], problem = None, str(error)
+        code = print_result(outcome, options, extra=extra)
+        if problem is not None:
+            report(f"--record: {problem}")
+            return code or ExitCode.FAILED
+        if record is not None and not options.json:
+            say(f"recorded in {record}: ideabridge solve ... --replay {record}", "green")
+        return code
 
 
 def _record(bridge: Bridge, run_id: str, path: Path) -> str:

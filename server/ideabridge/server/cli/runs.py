@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
@@ -403,7 +403,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 
 @app.command("fork")
 @command("config", "project", "store", "tools", "allow_all", "json")
-def fork_run(
+async def fork_run(
     options: Options,
     run: RunArgument,
     at: Annotated[int, typer.Option("--at", metavar="N", help="The number of the event, as in `runs show`.")],
@@ -412,29 +412,26 @@ def fork_run(
         typer.Option("--solution", metavar="FILE", help="Another solution for that step; - reads standard input."),
     ] = None,
     input: InputOption = None,  # noqa: A002
-) -> Coroutine[None, None, int]:
+) -> int:
     """Start a new run that continues from a point of this one, with other input or another solution.
 
     Calls that started before that point do not run again. The members of --input override those of the run's input.
     """
-    words = [f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word for word in input or []]
-    return _fork(
-        options,
-        lookup_run(options, run),
-        at,
-        read_json(solution, "--solution") if solution is not None else None,
-        read_input(words) if words else None,
-    )
-
-
-async def _fork(options: Options, record: RunRecord, at: int, solution: JSON, changes: JSONObject | None) -> int:
     from ideabridge.server.cli.follow import follow, print_result
 
+    changes = read_input([_file_or_word(word) for word in input]) if input else None
+    other = read_json(solution, "--solution") if solution is not None else None
+    record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
         complete = None if changes is None else {**_input_of(bridge.store, record.id), **changes}
-        fork = await bridge.fork(record.id, at, solution=solution, input=complete, caller=record.caller)
+        fork = await bridge.fork(record.id, at, solution=other, input=complete, caller=record.caller)
         say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)
+
+
+def _file_or_word(word: str) -> str:
+    """`@FILE` for the path of a file; any other word as it is."""
+    return f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word
 
 
 def _input_of(store: Store, run_id: str) -> JSONObject:

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -166,9 +165,9 @@ def _kind(path: Path) -> str:
 
 @app.command("import")
 @command("config", "project", "store", "tools", "json")
-def import_ideas(
+async def import_ideas(
     options: Options,
-    files: Annotated[
+    paths: Annotated[
         list[str],
         typer.Argument(metavar="FILE|DIR...", help="Exported files, folders of them, or - for standard input."),
     ],
@@ -188,45 +187,20 @@ def import_ideas(
             help="Accept documents that were changed after export, or have no digest: you see each, and are asked.",
         ),
     ] = False,
-) -> Coroutine[None, None, int]:
+) -> int:
     """Save exported ideas in this store. The content of each is checked against its digest.
 
     Servers and tools that it needs and that are missing here are reported. Exit code 1 if one of several was refused.
     """
-    if edited and (options.json or not at_terminal()):
-        raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
-    if replace and not publish:
-        raise UsageError("--replace goes with --publish")
-    return _import(options, _files(files), publish, edited, tuple(replace or ()))
-
-
-def _files(words: list[str]) -> list[tuple[str, bool]]:
-    """(file, whether a person gave this very path) of files and of the files in folders."""
-    files: list[tuple[str, bool]] = []
-    for word in words:
-        path = Path(word).expanduser()
-        if word != "-" and path.is_dir():
-            # A folder from elsewhere must not refer to other files of this machine.
-            inside = sorted(path.glob("*.json"))
-            for file in inside:
-                if file.is_symlink():
-                    say(f"{file} is a link, and is not followed", "yellow")
-            plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
-            if not plain:
-                raise UsageError(f"FILE: {word} contains no .json files")
-            files += plain
-        else:
-            files.append((word, True))
-    return files
-
-
-async def _import(
-    options: Options, files: list[tuple[str, bool]], publish: bool, edited: bool, replace: tuple[str, ...]
-) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.publishing.importing import missing
     from ideabridge.server.cli.connecting import connected
 
+    if edited and (options.json or not at_terminal()):
+        raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
+    if replace and not publish:
+        raise UsageError("--replace goes with --publish")
+    files, names = _files(paths), tuple(replace or ())
     saved: list[tuple[str, ImportResult]] = []
     needed: list[Need] = []
     refused: list[JSON] = []
@@ -239,7 +213,7 @@ async def _import(
         for file, named in files:
             try:
                 document = read_json(file, "FILE", follow=named)
-                imported, needs = await _import_document(bridge, document, options, publish, edited, replace)
+                imported, needs = await _import_document(bridge, document, options, publish, edited, names)
                 saved.append((file, imported))
                 needed += needs
             except IdeabridgeError as error:
@@ -271,6 +245,26 @@ async def _import(
         for line in lacking:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
+
+
+def _files(words: list[str]) -> list[tuple[str, bool]]:
+    """(file, whether a person gave this very path) of files and of the files in folders."""
+    files: list[tuple[str, bool]] = []
+    for word in words:
+        path = Path(word).expanduser()
+        if word != "-" and path.is_dir():
+            # A folder from elsewhere must not refer to other files of this machine.
+            inside = sorted(path.glob("*.json"))
+            for file in inside:
+                if file.is_symlink():
+                    say(f"{file} is a link, and is not followed", "yellow")
+            plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
+            if not plain:
+                raise UsageError(f"FILE: {word} contains no .json files")
+            files += plain
+        else:
+            files.append((word, True))
+    return files
 
 
 async def _import_document(
