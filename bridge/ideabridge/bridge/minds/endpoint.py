@@ -39,8 +39,17 @@ from pydantic_ai.settings import ModelSettings
 from ideabridge.bridge.context.mind import Usage, bounded_name
 from ideabridge.bridge.minds.adapt import is_closed
 from ideabridge.bridge.minds.errors import ModelRefusalError, ModelSetupError, ModelUnavailableError
-from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, find_key, key_names
-from ideabridge.bridge.minds.settings import Form, ModelConfiguration, extra_of, place_of, url_problem
+from ideabridge.bridge.minds.settings import (
+    OPENAI,
+    OPENAI_URL,
+    Form,
+    ModelConfiguration,
+    extra_of,
+    find_key,
+    key_names,
+    place_of,
+    url_problem,
+)
 from ideabridge.bridge.minds.wire import bind, translate
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode

@@ -33,11 +33,13 @@ from ideabridge.bridge.minds.errors import (
     SchemaRefusalError,
 )
 from ideabridge.bridge.minds.instructions import EXAMPLES, correction, instructions
-from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, mask_keys
 from ideabridge.bridge.minds.settings import (
+    OPENAI,
+    OPENAI_URL,
     Form,
     ModelConfiguration,
     extra_of,
+    mask_keys,
     place_of,
     read_model,
     setting_problem,

@@ -15,8 +15,7 @@ import anyio
 import mcp_types as types
 
 from ideabridge.bridge.context.inquiry import Asker, FormAnswer, Inquiry
-from ideabridge.bridge.modules.errors import ModuleInputRequiredError
-from ideabridge.bridge.modules.results import shown
+from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError

@@ -36,7 +36,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.asking import Asking
-from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError
+from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError, shown
 from ideabridge.bridge.modules.http import REFUSED, http_transport
 from ideabridge.bridge.modules.listing import (
     MAX_LISTING_BYTES,
@@ -46,7 +46,6 @@ from ideabridge.bridge.modules.listing import (
     repair_page,
     without_secrets,
 )
-from ideabridge.bridge.modules.results import shown
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport

@@ -6,7 +6,20 @@ of an error says whether the call that failed was sent, and what is known of its
 
 from __future__ import annotations
 
+from typing import Final
+
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.errors import IdeabridgeError, Outcome
+
+MAX_ERROR: Final = 4096
+"""Characters of the text of an error."""
+
+
+def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
+    """Text from outside for an error message: without secrets, bounded."""
+    # Masked before it is cut: half a secret would not be recognised.
+    masked = secrets.mask(text[: limit * 4].encode("utf-8", "replace").decode())
+    return masked if len(masked) <= limit else f"{masked[:limit]}… ({len(text):,} characters)"
 
 
 class ModuleError(IdeabridgeError):

@@ -1,10 +1,10 @@
-"""One `tools/call` to a module: its time-out, its progress, its questions, and the error for each failure."""
+"""One `tools/call` to a module: its time-out, progress, questions and result, and the error for each failure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -18,16 +18,17 @@ from ideabridge.bridge.modules.errors import (
     ModuleDownError,
     ModuleError,
     ModuleInputRequiredError,
+    ModuleOutputError,
     ModuleProtocolError,
     ModuleTimeoutError,
     ModuleToolError,
+    shown,
 )
 from ideabridge.bridge.modules.http import UNANSWERED, UNSENT
-from ideabridge.bridge.modules.results import result_value, shown
 from ideabridge.bridge.modules.stdio import OVERSIZED, UNREADABLE
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ResultLimitError
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ResultLimitError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
@@ -44,6 +45,8 @@ _STRANGE: Final = (
     "unexpected content type",
 )
 """How the SDK's errors about an answer that is not MCP begin."""
+_FAULTS: Final = 800
+"""Characters of an error about a result that violates the schema."""
 
 
 class SessionLostError(ModuleError):
@@ -65,41 +68,33 @@ async def remote_call(
     max_bytes: int,
     validator: Validator | None,
 ) -> JSON:
-    """Call a tool over a connection. Cancelling this cancels the remote call, as does the time-out.
+    """Call a tool over a usable connection. Cancelling this cancels the remote call, as does the time-out.
 
-    Args:
-        connection: one that is usable.
-        module: the module's name.
-        tool: the tool.
-        arguments: by the module's own parameter names.
-        seconds: how long the answer may take; the time in which a person is asked does not count.
-        on_progress: called with progress notifications.
-        asker: answers the module's questions; None: nobody.
-        secrets: what to hide.
-        max_bytes: bound on the result, in bytes of JSON.
-        validator: checks the result, if the tool has an output schema.
+    `arguments` have the module's own parameter names. `seconds` bounds the answer, without the time in which a person
+    is asked; without an `asker`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and `validator`
+    checks it if the tool has an output schema.
 
     Raises:
-        SessionLostError: to be sent again on a new connection.
-        ModuleError: by cause, see `errors`; its `outcome` says what is known of the call.
-        ResultLimitError: the answer is too large.
+        SessionLostError: the call must be sent again over a new connection.
+        ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
+        ResultLimitError: the result is too large.
     """
     name = f"module {module!r}"
     asking = Asking(module, name, seconds, asker, secrets)
     # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
     params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
 
-    async def tell(progress: float, total: float | None, message: str | None) -> None:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
         if on_progress is not None:
             await on_progress(progress, total, None if message is None else shown(message, secrets))
 
     async def send(params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
-        # The clock is our own: the SDK's goes on while a person is asked.
+        # Without the SDK's time-out, which also counts the time in which a person is asked.
         return await connection.client.session.send_request(
             types.CallToolRequest(params=params),
             _RESULT,
             request_read_timeout_seconds=math.inf,
-            progress_callback=tell if on_progress is not None else None,
+            progress_callback=report if on_progress is not None else None,
         )
 
     answered: types.CallToolResult | None = None
@@ -123,7 +118,7 @@ async def remote_call(
         what = f"{name} answered with what is no result of a tool call"
         raise ModuleProtocolError(module, what, outcome="unknown") from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-        # The connection was closed between the look at it and the call.
+        # The connection was closed after it was found usable.
         if connection.usable:
             raise
         raise ModuleDownError(
@@ -133,7 +128,7 @@ async def remote_call(
         raise ModuleTimeoutError(module, f"{name} did not answer within {seconds:g} s and was told to stop")
     try:
         # Outside of the time-out: validating a result may take long, which is not the module's fault.
-        return await result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
+        return await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except ModuleToolError as error:
         raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
 
@@ -163,3 +158,75 @@ def _failure(
     if error.data == UNREADABLE or said.startswith(_STRANGE):
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
     return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", code=error.code)
+
+
+async def _result_value(
+    module: str,
+    tool: Tool,
+    result: types.CallToolResult,
+    *,
+    secrets: Secrets,
+    max_bytes: int,
+    validator: Validator | None,
+) -> JSON:
+    """The value of a call: its structured content; else its text (several blocks joined by line ends); else the list of
+    its content blocks; null without any content.
+    """
+    name = f"module {module!r}"
+    if result.is_error:
+        text = shown(_error_text(result), secrets)
+        # The prefix of the Python SDK; the message of the run contains the name anyway.
+        text = text.removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
+        raise ModuleToolError(module, text or f"{name} failed without saying why")
+    try:
+        value = normalise(_raw_value(module, tool, result), what="the result")
+        size = len(encode(value))
+    except LimitExceededError as error:
+        raise ResultLimitError(f"{name}: {error}") from None
+    except ModuleOutputError:
+        raise
+    except IdeabridgeError as error:
+        raise ModuleOutputError(module, f"{name}: {error}") from None
+    if size > max_bytes:
+        raise ResultLimitError(
+            f"{name} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+        )
+    if validator is not None:
+        try:
+            await validator.check_apart(value)
+        except IdeabridgeError as error:
+            text = shown(str(error), secrets, _FAULTS)
+            raise ModuleOutputError(module, f"{name} answered against its own schema: {text}") from None
+    return secrets.redact(value)
+
+
+def _raw_value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
+    content = result.content
+    if result.structured_content is not None:
+        return result.structured_content
+    if "structured_content" in result.model_fields_set and (tool.output is not None or not content):
+        return None
+    texts = [block.text for block in content if isinstance(block, types.TextContent)]
+    if tool.output is not None:
+        # Older servers declare an output schema and send the value as text only.
+        if len(texts) == 1 and len(content) == 1:
+            try:
+                return decode(texts[0], what="its text")
+            except IdeabridgeError:
+                pass
+        raise ModuleOutputError(module, f"module {module!r} has an output schema but sent no structured content")
+    if not content:
+        return None
+    if len(texts) == len(content):
+        return "\n".join(texts)
+    return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in content]
+
+
+def _error_text(result: types.CallToolResult) -> str:
+    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+    if not texts and result.structured_content is not None:
+        try:
+            return encode_text(normalise(result.structured_content))
+        except IdeabridgeError:
+            return "its error is no JSON"
+    return "\n".join(texts)
