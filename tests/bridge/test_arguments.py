@@ -62,7 +62,7 @@ TOLD: dict[str, Callable[[Any], Awaitable[object]]] = {
     "tools: expected a list of names or patterns, found 'git'; write ['git']": lambda bridge: bridge.solve(
         "t", tools="git"
     ),
-    "tools[0]: expected text, found function; a tool is meant by its name": lambda bridge: bridge.solve(
+    "tools[0]: expected text, found function; give the name of the tool": lambda bridge: bridge.solve(
         "t", tools=[plain]
     ),
     "context: expected a list of messages, found dict; a message is": lambda bridge: bridge.solve("t", context={}),

@@ -1,7 +1,8 @@
-"""Arguments: what a Python program hands to a bridge, checked before anything is done with it.
+"""Arguments: checks of the values that a Python program passes to a bridge.
 
-Each check raises `ArgumentError`, which names the argument, what was expected, and what was found. The parameters are
-`object` here: programs without a type checker are who these checks are for.
+Each function raises `ArgumentError`, which names the argument, what was expected and what was found, and
+`InvalidJSONError` if a value inside an argument is not JSON. The parameters have the type `object`, because the checks
+are for programs without a type checker.
 """
 
 from __future__ import annotations
@@ -22,11 +23,7 @@ _DECODE: Final = "json.loads reads JSON text"
 def check_parts(
     *, configuration: object, toolbox: object, store: object, handlers: object, mind: object, approver: object
 ) -> None:
-    """Check what a bridge is made of.
-
-    Raises:
-        ArgumentError: one of them is of another kind.
-    """
+    """Check the parts of which a bridge is made."""
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.store.store import Store
@@ -49,53 +46,31 @@ def check_parts(
 
 
 def check_approver(approver: object) -> None:
-    """Check that an approver can be called, or is None.
-
-    Raises:
-        ArgumentError: it cannot.
-    """
+    """Check that an approver can be called, or is None."""
     if approver is not None and not callable(approver):
         raise ArgumentError.of("approver", "a function that takes an ApprovalRequest", approver)
 
 
 def check_text(name: str, value: object) -> None:
-    """Check that an argument is text.
-
-    Raises:
-        ArgumentError: it is something else.
-    """
+    """Check that an argument is text."""
     if not isinstance(value, str):
         raise ArgumentError.of(name, "text", value)
 
 
 def check_object(name: str, value: object, hint: str = "") -> None:
-    """Check that an argument is an object (a dict), or None.
-
-    Raises:
-        ArgumentError: it is something else.
-    """
+    """Check that an argument is an object (a dict), or None."""
     if value is not None and not isinstance(value, Mapping):
         raise ArgumentError.of(name, "an object (a dict)", value, hint or (_DECODE if isinstance(value, str) else ""))
 
 
 def read_object(name: str, value: object, hint: str = "") -> JSONObject | None:
-    """An argument that is a JSON object, or None.
-
-    Raises:
-        ArgumentError: it is something else.
-        InvalidJSONError: something in it is no JSON.
-    """
+    """Read an argument that is a JSON object or None."""
     check_object(name, value, hint)
     return None if value is None else cast("JSONObject", normalise(value, what=name))
 
 
 def read_objects(name: str, value: object) -> list[JSONObject]:
-    """An argument that is a sequence of JSON objects.
-
-    Raises:
-        ArgumentError: it is something else.
-        InvalidJSONError: something in it is no JSON.
-    """
+    """Read an argument that is a sequence of JSON objects."""
     objects: list[JSONObject] = []
     for place, one in enumerate(_listed(name, value, "a list of objects", "put it into a list")):
         found = read_object(f"{name}[{place}]", one)
@@ -106,11 +81,7 @@ def read_objects(name: str, value: object) -> list[JSONObject]:
 
 
 def read_schema(name: str, value: object) -> JSONObject | None:
-    """An argument that is a JSON Schema, or None.
-
-    Raises:
-        ArgumentError, InvalidJSONError: as `read_object`.
-    """
+    """Read an argument that is a JSON Schema or None."""
     if isinstance(value, type):
         raise ArgumentError.of(
             name, "a JSON Schema (a dict)", value, f"a type goes into output: output={value.__name__}"
@@ -119,22 +90,14 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 
 
 def check_type(name: str, value: object) -> None:
-    """Check that an argument may be a type of pydantic's, or None.
-
-    Raises:
-        ArgumentError: it is a value.
-    """
+    """Check that an argument may be a type that pydantic reads, or None: values are refused."""
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "a JSON Schema goes into output_schema" if isinstance(value, Mapping) else ""
         raise ArgumentError.of(name, "a type, such as int or a pydantic model", cast("object", value), hint)
 
 
 def read_names(name: str, value: object) -> list[str] | None:
-    """An argument that is a collection of names or patterns, or None.
-
-    Raises:
-        ArgumentError: it is something else.
-    """
+    """Read an argument that is a collection of names or patterns, or None."""
     if value is None:
         return None
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
@@ -143,17 +106,13 @@ def read_names(name: str, value: object) -> list[str] | None:
     names = list(cast("Iterable[object]", value))
     for place, one in enumerate(names):
         if not isinstance(one, str):
-            hint = "a tool is meant by its name"
+            hint = "give the name of the tool"
             raise ArgumentError.of(f"{name}[{place}]", "text", one, hint)
     return cast("list[str]", names)
 
 
 def read_messages(name: str, value: object) -> list[JSON]:
-    """An argument that is a sequence of context messages, or None.
-
-    Raises:
-        ArgumentError: it is something else.
-    """
+    """Read an argument that is a sequence of context messages, or None for an empty one."""
     if value is None:
         return []
     listed = _listed(name, value, "a list of messages", 'a message is {"role", "content"} or {"type", ...}')
@@ -168,18 +127,17 @@ def read_given_plan(
     instances: object = None,
     output: object = None,
 ) -> Plan:
-    """A plan as a program gives it: a `Plan`, what `read_plan` reads, or its parts.
+    """Read a plan from the arguments of a program: either `plan`, or `calls` with `instances` and `output`.
 
     Args:
-        plan: the whole; None: the parts are given.
-        calls: of the plan, where it is not given whole.
-        instances: initial states by instance, likewise.
-        output: of the plan, with references, likewise.
-        input: of the plan; laid over the plan's own, where that is given whole.
+        plan: a `Plan`, or an object that `read_plan` reads.
+        calls: the calls.
+        instances: initial states by instance.
+        output: the output, with references.
+        input: the input; its members replace those of the plan's own input.
 
     Raises:
-        ArgumentError: neither is given, both are, or one is of another kind.
-        PlanError: it is malformed.
+        PlanError: the plan is malformed.
     """
     from dataclasses import replace
 

@@ -535,7 +535,7 @@ class Bridge:
         Raises:
             PlanError: it is malformed.
         """
-        return (await self._rehearse(read_given_plan(plan), caller)).told()
+        return (await self._rehearse(read_given_plan(plan), caller)).dry_run()
 
     async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
         """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
@@ -543,7 +543,7 @@ class Bridge:
         Raises:
             PlanError: it is malformed, or the form is unknown.
         """
-        return (await self._rehearse(read_given_plan(plan), caller)).drawn(form)
+        return (await self._rehearse(read_given_plan(plan), caller)).draw(form)
 
     async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
         catalogue = await self.offer.catalogue_of(plan, caller)

@@ -1,7 +1,7 @@
 """Plan: calls with references, a DAG by data flow.
 
-`read_plan` reads a plan as a caller hands it over. A `Rehearsal` is a plan that was bound and checked as its run would
-be, and that never runs: it has the dry run and the drawings. A `WaitingPlan` is the plan of a lazy run as people see it
+`read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would, without running it;
+the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan` is the plan of a lazy run as people see it
 before they decide on it.
 """
 
@@ -41,13 +41,13 @@ class Plan:
 
     Attributes:
         calls: the calls, as listed.
-        input: what `†input` reads; None: the plan takes none.
-        instances: initial states by instance; a call without `_instance` runs for every one.
+        input: what `†input` reads; None: the plan takes no input.
+        instances: initial states by instance; a call without `_instance` runs once for each instance.
         output: a value with references; None: the answer is the state.
-        input_schema: JSON Schema of the input; None: inferred from the input where the plan becomes a tool.
+        input_schema: JSON Schema of the input; None: it is inferred from the input when the plan becomes a tool.
         output_schema: JSON Schema of the output.
-        name, description: what to call it when it is published.
-        tools: tools of its own, as `tool` messages define them; what it was lifted from had them in its context.
+        name, description: those of the tool, if the plan is published.
+        tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
     """
 
     calls: list[JSON]
@@ -77,15 +77,15 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """One line for people."""
+        """The name, or the names of the tools, on one line."""
         names = dict.fromkeys(str(call.get("_tool")) for call in self.calls if isinstance(call, dict))
         return self.name or " + ".join(names)[:200] or "an empty plan"
 
     @property
     def output_by_instance(self) -> bool:
-        """Whether the output is a map by instance: there are instances, and it reads inside one.
+        """Whether the output is a map by instance: there are instances, and a reference does not name one.
 
-        An output whose references all name their instance, or that has none, is one value for all.
+        If all references of the output name their instance, or it has no references, it is one value.
         """
         holes: list[Hole] = []
         compile_value(self.output, holes, [])
@@ -93,7 +93,7 @@ class Plan:
         return bool(self.instances) and (self.output is None or inside)
 
     def check_input(self) -> None:
-        """Check the input schema, and the input against it where one is given.
+        """Check the input schema, and the input, if there is one, against it.
 
         Raises:
             SchemaError: `input_schema` is invalid; the message says where.
@@ -113,7 +113,7 @@ class Plan:
 
 
 PlanLike: TypeAlias = "Plan | ObjectLike | Sequence[ObjectLike]"
-"""A plan, what `read_plan` reads as one, or only its calls."""
+"""A plan, an object that `read_plan` reads, or only the calls."""
 
 
 def _object(raw: JSONObject, key: str) -> JSONObject | None:
@@ -142,26 +142,21 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     if size > MAX_BYTES:
         raise LimitExceededError(f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
     if isinstance(plan, list):
-        return _read({"calls": plan})
+        plan = dict[str, JSON](calls=plan)
     if not isinstance(plan, dict):
         raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(plan).__name__}')
-    return _read(plan)
-
-
-def _read(raw: JSONObject) -> Plan:
-    unknown = [key for key in raw if key not in _KEYS]
+    unknown = [key for key in plan if key not in _KEYS]
     if unknown:
         raise PlanError(f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}")
-    if "calls" not in raw:
+    if "calls" not in plan:
         raise PlanError('the plan: "calls" is missing; expected an array of calls')
     try:
-        solution, _ = read_solution({"calls": raw["calls"], "output": raw.get("output")})
+        solution, _ = read_solution({"calls": plan["calls"], "output": plan.get("output")})
     except IdeabridgeError as error:
         raise PlanError(f"the plan: {error}") from None
     calls = solution["calls"]
-    instances = _object(raw, "instances") or {}
     states: dict[str, JSONObject] = {}
-    for instance, state in instances.items():
+    for instance, state in (_object(plan, "instances") or {}).items():
         if not isinstance(state, dict):
             raise PlanError(f"instances.{instance[:100]}: expected an object (the initial state)")
         try:
@@ -171,13 +166,13 @@ def _read(raw: JSONObject) -> Plan:
         states[instance] = state
     return Plan(
         calls=calls if isinstance(calls, list) else [],
-        input=_object(raw, "input"),
+        input=_object(plan, "input"),
         instances=states,
         output=solution["output"],
-        input_schema=_object(raw, "input_schema"),
-        output_schema=_object(raw, "output_schema"),
-        name=_text(raw, "name"),
-        description=_text(raw, "description"),
+        input_schema=_object(plan, "input_schema"),
+        output_schema=_object(plan, "output_schema"),
+        name=_text(plan, "name"),
+        description=_text(plan, "description"),
     )
 
 
@@ -189,12 +184,10 @@ def read_published(
     *,
     name: str,
 ) -> Plan:
-    """A plan as a publication holds it, with new input.
+    """Read the plan of a publication, with new input.
 
-    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?}`, and `lifting`, which says how it
-    was made.
-
-    Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
+    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "lifting"?}`; `lifting` records how it
+    was made. It has an `output_schema` if the tool's schema differs: with instances the tool returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
@@ -220,21 +213,21 @@ class Rehearsal:
 
     Attributes:
         graph: its calls, bound to each other.
-        missing: what it reads of an input, where it was given none.
+        missing: the references to an input that the plan was not given.
     """
 
     graph: Graph
     missing: tuple[str, ...] = ()
 
-    def told(self) -> JSONObject:
-        """What it would do; see `dry_run`."""
+    def dry_run(self) -> JSONObject:
+        """The order of the calls, what runs in parallel, what each reads and writes; see `Bridge.dry_run`."""
         return dry_run(self.graph, self.missing)
 
-    def drawn(self, form: str) -> str:
-        """A drawing of it; see `draw`.
+    def draw(self, form: str = "text") -> str:
+        """A drawing of the plan: `text` or `mermaid`.
 
         Raises:
-            PlanError: no such form.
+            PlanError: the form is unknown.
         """
         if form not in FORMS:
             raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")
@@ -242,10 +235,10 @@ class Rehearsal:
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
-    """Check a plan as its run would. Where it was given no input, what it reads of one is reported, not refused.
+    """Check a plan as its run would. If the plan has no input, references to one are reported, not refused.
 
     Raises:
-        PlanError: it is malformed; `errors` has every fault with its call.
+        PlanError: the plan is malformed; `errors` has every fault with its call.
     """
     graph, errors = _checked(plan, catalogue, settings)
     missing: tuple[str, ...] = ()
@@ -269,7 +262,7 @@ def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Grap
 
 
 def _needed_inputs(plan: Plan) -> list[Reference]:
-    """What the plan reads of its input where nothing else may stand in for it."""
+    """The references to the input that have no alternative."""
     holes: list[Hole] = []
     compile_value([*plan.calls, _imported(plan), plan.output], holes, [])
     needed: list[Reference] = []
@@ -281,14 +274,14 @@ def _needed_inputs(plan: Plan) -> list[Reference]:
 
 
 def _imported(plan: Plan) -> list[JSON]:
-    """What `_imports` name without a dagger."""
+    """The references of `_imports` that are written without a dagger."""
     listed = [call.get("_imports") for call in plan.calls if isinstance(call, dict)]
     names = [name for names in listed if isinstance(names, list) for name in names]
     return [DAGGER + name for name in names if isinstance(name, str) and not name.startswith(DAGGER)]
 
 
 def _placeholder(needed: list[Reference]) -> JSONObject:
-    """An input in which every one of these is there."""
+    """An input that has a value for each of these references."""
     root: JSONObject = {}
     for operand in needed:
         here = root
@@ -299,44 +292,32 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 SHOWN: Final = 200
-"""Calls up to which a plan over instances is drawn with each of its copies; beyond, one instance stands for all."""
+"""The most calls of a plan over instances for which every instance is drawn; otherwise one is drawn for all."""
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingPlan:
-    """A plan of which nothing has run.
+class WaitingPlan(Rehearsal):
+    """A plan that waits for a decision; nothing of it has run.
 
     Attributes:
-        question: what is asked; its `approval` is what `Run.decide` takes.
-        instances: how many instances one stands for in the dry run and the drawings; 0: each is there.
+        question: the question; `Run.decide` takes its `approval`.
+        instances: the number of instances that one instance in the dry run and the drawings represents; 0: each
+            instance is shown.
     """
 
-    question: Question
-    rehearsal: Rehearsal
+    question: Question = field(kw_only=True)
     instances: int = 0
 
     @property
     def calls(self) -> list[JSON]:
-        """Its calls; one for every instance stands once."""
+        """The calls as the plan lists them: one call for all instances."""
         calls = self.question.shown["calls"]
         return calls if isinstance(calls, list) else []
 
     @property
     def output(self) -> JSON:
-        """Its output, with references; None: it has none yet."""
+        """The output, with references; None if the plan has no output yet."""
         return self.question.shown["output"]
-
-    def dry_run(self) -> JSONObject:
-        """Its order, what runs in parallel, reads and writes, what is not read-only; see `Bridge.dry_run`."""
-        return self.rehearsal.told()
-
-    def draw(self, form: str = "text") -> str:
-        """A drawing: `text` or `mermaid`.
-
-        Raises:
-            PlanError: no such form.
-        """
-        return self.rehearsal.drawn(form)
 
     def to_json(self) -> JSONObject:
         """`{"calls", "output", "instances"?, "dry_run", "drawing"}`."""
@@ -347,22 +328,20 @@ class WaitingPlan:
 
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:
-    """The plan that waits; None where there is none."""
+    """The plan of a lazy run that waits for a decision; None if no plan waits."""
     question, plan = machine.plan_question, machine.waiting_plan
     if question is None or plan is None:
         return None
     if plan.places is None or len(plan.calls) <= SHOWN:
-        return WaitingPlan(question, Rehearsal(plan.graph))
-    # As if there were no instances: what the first has, all have.
-    instances = machine.instances
-    documents = machine.documents
-    settings = machine.settings
+        return WaitingPlan(plan.graph, question=question)
+    # Draw the plan without instances: all of them have the documents that the first has.
+    documents, settings = machine.documents, machine.settings
     graph = Graph(
         machine.offer.current,
-        {**documents, "": documents[instances[0]]},
+        {**documents, "": documents[machine.instances[0]]},
         order=settings.order,
         modules=settings.modules,
     )
-    shown = question.shown["calls"]
-    graph.take(shown if isinstance(shown, list) else [], plan.output)
-    return WaitingPlan(question, Rehearsal(graph), len(instances))
+    waiting = WaitingPlan(graph, question=question, instances=len(machine.instances))
+    graph.take(waiting.calls, plan.output)
+    return waiting
