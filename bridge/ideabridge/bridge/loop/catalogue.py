@@ -1,4 +1,4 @@
-"""Catalogue: the tools one run may call, and how each is validated."""
+"""Catalogue: the tools that a run may call, with the validators of their parameters."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
 MAX_QUALIFIED: Final = 300
-"""In how many characters of a name a module is looked for."""
+"""A module is looked for in this many first characters of a name."""
 
 
 class Catalogue:
-    """The tools of a run, by `_tool` and `_module`. Fixed when the run starts; folding a journal needs no other.
+    """The tools of a run, by `_tool` and `_module`. A catalogue does not change.
 
     Args:
-        tools: the tools, names unique within a module; a later definition replaces an earlier one.
+        tools: the tools; of two with the same name and module, the later one counts.
         latent: keys of the tools without an activity: the mind writes their `_output`.
-        missing: told after the error for an unknown tool or module: which modules are not up.
+        missing: a text about modules that are not connected, added to the error for an unknown tool or module.
     """
 
     def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = "") -> None:
@@ -37,7 +37,7 @@ class Catalogue:
         for tool in list(self._by_key.values()):
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
-                # The module's own name works where `_module` says whose it is.
+                # With `_module`, a call may use the name that the module itself uses.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
         self.latent = frozenset(latent)
         self._exact: dict[ToolKey, Validator] = {}
@@ -47,31 +47,28 @@ class Catalogue:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools, each once, in the order given."""
-        return self._unique()
+        """The tools, each once, in the order of the constructor."""
+        return [tool for key, tool in self._by_key.items() if key == tool.key]
 
     @property
     def _spelled(self) -> dict[str, str]:
-        """What tools are called by their modules, by their names here."""
+        """The name that its module uses for each tool, by the name in the catalogue."""
         return {tool.name: tool.origin[1] for tool in self._by_key.values()}
 
-    def _unique(self) -> list[Tool]:
-        return [tool for key, tool in self._by_key.items() if key == tool.key]
-
     def find(self, name: str, module: str | None, *, briefly: bool = False) -> Tool:
-        """The tool a call means. `_module` may be left out where only one tool has the name.
+        """Return the tool that a call names.
 
         Args:
-            name: the tool's name.
-            module: where it is.
+            name: `_tool` of the call.
+            module: `_module` of the call; None is enough if only one tool has the name.
             briefly: do not look for the nearest names.
 
         Raises:
-            UnknownToolError: there is none; the message names the nearest.
+            UnknownToolError: no tool, or more than one, has the name; the message has the nearest names.
         """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
-            # A clean room has the tools of here.
+            # A clean room has the tools of its run.
             tool = self._by_key.get((None, name))
         if tool is not None:
             return tool
@@ -109,13 +106,13 @@ class Catalogue:
         if len(sharing) > 1:
             modules = ", ".join(map(repr, sharing))
             raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
-        # A single tool that is not offered under its own name: that is another's, which is not here.
+        # A single tool that is not offered under its own name: the name belongs to another tool, which is missing.
         left = {tool.name for tool in alike if tool.name != tool.origin[1]} if len({t.key for t in alike}) == 1 else ()
         near = hint(name, [one for one in self._by_name if one not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self._missing}")
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """The tools that `module.tool` or `module/tool` may mean: so they are named where people read of them."""
+        """The tools that `module.tool` or `module/tool` may mean. People read these names in lists of tools."""
         found: dict[ToolKey, Tool] = {}
         for place, mark in enumerate(name[:MAX_QUALIFIED]):
             own = name[:place]
@@ -126,15 +123,15 @@ class Catalogue:
         return list(found.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """The tool of the same module and name there, under whatever name it stands here; None: there is none."""
+        """The tool with the same module and the same name in it, whatever its name in this catalogue; else None."""
         return self._by_origin.get(tool.origin)
 
     def get(self, key: ToolKey) -> Tool | None:
-        """The tool of exactly this module (None: of this process), by its name here or there; None: there is none."""
+        """The tool of this module (None: of this process), by its name in the catalogue or in the module; else None."""
         return self._by_origin.get(key) or self._by_key.get(key)
 
     def look_up(self, call: JSONObject) -> Tool | None:
-        """The tool a listed call means, or None."""
+        """The tool that a call names, or None."""
         name, module = call.get("_tool"), call.get("_module")
         try:
             return self.find(str(name), module if isinstance(module, str) else None, briefly=True)
@@ -142,28 +139,28 @@ class Catalogue:
             return None
 
     def used_by(self, calls: Iterable[JSON], more: Iterable[Tool] = ()) -> Catalogue:
-        """The part of it that calls name, and `more`: what the journal of a plan needs. Unknown tools are left to its
-        check.
+        """A catalogue of the tools that calls name, and `more`: the tools that the journal of a plan needs. Unknown
+        tools are skipped; the check of the plan reports them.
         """
         tools = [*(self.look_up(call) for call in calls if isinstance(call, dict)), *more]
         used = {tool.key: tool for tool in tools if tool is not None}
         return Catalogue(used.values(), [key for key in self.latent if key in used])
 
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
-        """A catalogue of these tools and more, of which those of the keys are latent."""
+        """A catalogue with more tools; those whose keys are in `latent` are latent."""
         more = list(tools)
         keys = {tool.key for tool in more}
         return Catalogue([*self.tools, *more], [*self.latent, *(key for key in latent if key in keys)])
 
     def exact(self, tool: Tool) -> Validator:
-        """The validator of the tool's own parameters: for values with nothing left to resolve."""
+        """The validator of the tool's parameters, for values without references."""
         validator = self._exact.get(tool.key)
         if validator is None:
             validator = self._exact[tool.key] = Validator(tool.parameters, what="parameters")
         return validator
 
     def admitted(self, tool: Tool) -> Validator:
-        """The validator that lets a reference stand for any part: for calls as they are written."""
+        """The validator of calls as written, which accepts a reference in place of any part of the parameters."""
         validator = self._admitted.get(tool.key)
         if validator is None:
             schema = admit_references(tool.parameters)
@@ -171,7 +168,7 @@ class Catalogue:
         return validator
 
     def names(self, tool: Tool) -> ParameterNames:
-        """The names that the tool's parameters have."""
+        """The names of the tool's parameters."""
         names = self._names.get(tool.key)
         if names is None:
             names = self._names[tool.key] = ParameterNames(tool.name, tool.parameters)
@@ -182,24 +179,23 @@ class Catalogue:
         found = self._queries.get(tool.key)
         if found is None:
             properties = self.parameters_of(tool).items()
-            named = [name for name, schema in properties if _is_query(schema)]
-            found = self._queries[tool.key] = tuple(named)
+            found = self._queries[tool.key] = tuple(name for name, schema in properties if _is_query(schema))
         return found
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
-        """(tools, latent keys) as a journal holds them."""
+        """(tools, latent keys) as a journal stores them."""
         tools: list[JSON] = []
-        for tool in self._unique():
-            told = tool.to_json()
+        for tool in self.tools:
+            definition = tool.to_json()
             if tool.reaches is not None:
-                told["reaches"] = list[JSON](tool.reaches)
-            tools.append(told)
+                definition["reaches"] = list[JSON](tool.reaches)
+            tools.append(definition)
         latent: list[JSON] = [[module, name] for module, name in sorted(self.latent, key=str)]
         return tools, latent
 
     @classmethod
     def from_json(cls, tools: list[JSON], latent: list[JSON]) -> Catalogue:
-        """The catalogue that `to_json` wrote."""
+        """Read the catalogue that `to_json` wrote."""
         definitions = [Tool.from_json(tool) for tool in tools if isinstance(tool, dict)]
         keys: list[ToolKey] = []
         for pair in latent:
@@ -214,19 +210,18 @@ class Catalogue:
 
 
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
-    """The tools whose name, or `module.name` by either of its names, is named or matches a pattern such as `git_*`."""
+    """The tools that match a pattern such as `git_*` by their name, or by `module.name` with either of their names."""
     wanted = list(patterns)
-    return [
-        tool
-        for tool in tools
-        if any(
-            fnmatchcase(name, one) for one in wanted for name in (tool.name, f"{tool.module}.{tool.name}", tool.label)
-        )
-    ]
+
+    def is_chosen(tool: Tool) -> bool:
+        names = (tool.name, f"{tool.module}.{tool.name}", tool.label)
+        return any(fnmatchcase(name, pattern) for pattern in wanted for name in names)
+
+    return [tool for tool in tools if is_chosen(tool)]
 
 
 def _is_query(schema: JSON) -> bool:
-    """Whether a parameter is a JMESPath expression, or one or nothing."""
+    """Whether a parameter is a JMESPath expression, or optionally one."""
     if not isinstance(schema, dict):
         return False
     branches = schema.get("anyOf")
@@ -238,14 +233,14 @@ def _no_idea(module: str, name: str, known: list[ToolKey]) -> str:
     if known:
         return f"{quoted(module)} is called with _tool {quoted(known[0][1])}, not {quoted(name)}"
     return (
-        f"nothing is published to you as {quoted(module)}; search_ideas tells what is, and a run names what it offers"
+        f"nothing is published to you as {quoted(module)}; search_ideas lists what is, and a run lists what it offers"
     )
 
 
 # -- the tools of one request ----------------------------------------------------------------------------------------
 
 Latent = Callable[[Iterable[Tool]], Iterable[ToolKey]]
-"""The keys of the tools that nothing runs: the mind writes their `_output`."""
+"""Returns the keys of the tools without code: the mind writes their `_output`."""
 
 
 def change_of(
@@ -255,18 +250,18 @@ def change_of(
 
     The result is `RequestMade.offered`, so a folded run accepts the same Solutions: `{"tools"?: [...], "latent"?:
     [...], "output_schema"?: ...}`. A tool is its number among the initial tools of the run, or the definition of a new
-    one. `output_schema` is null if text is asked for.
+    one. `output_schema` is null if the output is text.
 
     Args:
-        base: the tools the run began with.
-        asked: the output schema the run began with.
-        tools: as the handlers left them.
-        output_schema: likewise.
-        latent: tells which tools nothing runs.
+        base: the initial tools of the run.
+        asked: the initial output schema of the run.
+        tools: the tools after the handlers ran.
+        output_schema: the output schema after the handlers ran.
+        latent: returns the keys of the tools without code.
 
     Raises:
-        ArgumentError: something else than Tools, or than a schema or None.
-        ToolDefinitionError: two tools of one name and module.
+        ArgumentError: a tool is not a Tool, or the schema is neither a dict nor None.
+        ToolDefinitionError: two tools have the same name and module.
     """
     changed: JSONObject = {}
     if not isinstance(output_schema, dict | None):
@@ -298,11 +293,11 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
     """The tools of a Request.
 
     Args:
-        base: the tools the run began with.
-        changed: what `change_of` gave.
+        base: the initial tools of the run.
+        changed: the result of `change_of`.
 
     Raises:
-        JournalError: it names a tool that the run did not have.
+        JournalError: a number in it belongs to no initial tool.
     """
     listed = (changed or {}).get("tools")
     if not isinstance(listed, list):
@@ -338,16 +333,13 @@ class ToolOffer:
         self._changed: JSONObject | None = None
 
     def change(self, changed: JSONObject | None) -> bool:
-        """Make the offer of the next Request.
+        """Make the offer of the next Request, and return whether it differs from that of the last Request.
 
         Args:
-            changed: see `change_of`; None: the run's own tools and output schema.
-
-        Returns:
-            Whether it differs from the offer of the last Request.
+            changed: see `change_of`; None: the initial tools and output schema of the run.
 
         Raises:
-            JournalError: it names a tool that the run did not have.
+            JournalError: see `offered_by`.
         """
         if changed == self._changed:
             return False

@@ -20,7 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One entry of the log: what a call wrote, in the order calls finished."""
+    """One entry of the log: a value that a call wrote."""
 
     call: int
     instance: str
@@ -29,18 +29,13 @@ class Write:
     value: JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """Data that a call added by a message, in the order messages came."""
-
-    call: int
-    instance: str
-    kind: str
-    value: JSON
-
-
 class Memory:
-    """Documents by instance ("" where none is named)."""
+    """The documents of a run, by instance ("" if the context names none).
+
+    Attributes:
+        base: the documents before the current Solution.
+        log: every write, in the order in which calls finished.
+    """
 
     def __init__(self, documents: dict[str, JSON]) -> None:
         self.documents = documents
@@ -48,7 +43,8 @@ class Memory:
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        self._learned: list[Learned] = []
+        # (call, instance, kind, value) of data that calls of this Solution added with messages, in order.
+        self._learned: list[tuple[int, str, str, JSON]] = []
 
     def begin(self) -> None:
         """Begin a Solution: the present documents are the value before it."""
@@ -64,26 +60,25 @@ class Memory:
 
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
         """Merge data that a call added into `†data.KIND`."""
-        found = self.documents.get(instance)
-        if found is not None:
-            learned = Learned(call, instance, kind, value)
-            self._learned.append(learned)
-            self.documents[instance] = _with_data(found, learned)
+        view = self.documents.get(instance)
+        if view is not None:
+            self._learned.append((call, instance, kind, value))
+            self.documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """Let `†data.error.PLACE` read the errors of the last Solution in every instance, until the next one ends."""
-        told: JSONObject = {str(error["place"]): error for error in errors if error.get("place") is not None}
+        """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until the next one ends."""
+        by_place: JSONObject = {str(error["place"]): error for error in errors if error.get("place") is not None}
         for instance, found in self.documents.items():
             data = found.get("data") if isinstance(found, dict) else None
-            if isinstance(found, dict) and isinstance(data, dict) and (told or "error" in data):
+            if isinstance(found, dict) and isinstance(data, dict) and (by_place or "error" in data):
                 others: JSONObject = {kind: value for kind, value in data.items() if kind != "error"}
-                self.documents[instance] = {**found, "data": {**others, **({"error": told} if told else {})}}
+                self.documents[instance] = {**found, "data": {**others, **({"error": by_place} if by_place else {})}}
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
-        """The documents after the writes, which `commit` then makes.
+        """Return the documents as they are after the writes, for `commit`.
 
         Raises:
-            StateWriteError: one of them is impossible.
+            StateWriteError: a write is impossible.
         """
         changed: dict[str, JSON] = {}
         for entry in writes:
@@ -92,21 +87,21 @@ class Memory:
         return changed
 
     def commit(self, writes: Iterable[Write], changed: dict[str, JSON]) -> None:
-        """Append writes that `try_write` accepted."""
+        """Make writes for which `try_write` returned `changed`."""
         for entry in writes:
             self.log.append(entry)
             self._written.setdefault(entry.instance, PathIndex()).add(entry.path, entry.call)
         self.documents.update(changed)
 
     def staged(self) -> Memory:
-        """A copy for a group, whose writes are visible only in it."""
+        """A copy for a group of calls; its writes are visible only to them."""
         copy = Memory(dict(self.documents))
         copy.base = self.base
         copy._learned = [*self._learned]
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Take over the writes of a staged copy. Nothing was written here in the meantime."""
+        """Take over the writes of a staged copy. Nothing may have been written here since it was made."""
         self.log.extend(staged.log)
         self._learned = staged._learned
         self.documents.update(staged.documents)
@@ -119,28 +114,27 @@ class Memory:
             return document.read(self.base.get(instance, {}), path)
         if path[0] == "data":
             view = self.base.get(instance, {})
-            for one in self._learned:
-                if one.instance == instance and one.call in bound:
-                    view = _with_data(view, one)
+            for call, where, kind, value in self._learned:
+                if where == instance and call in bound:
+                    view = _with_data(view, kind, value)
             return document.read(view, path)
         written = self._written.get(instance)
         overlapping = written.overlapping(path) if written is not None else set[int]()
         wanted = frozenset(bound)
         if overlapping <= wanted:
-            # No other call wrote here, so the present value is the one to see.
+            # No other call wrote to this path, so the read sees the present value.
             return document.read(self.documents.get(instance, {}), path)
         seen = (one for one in self.log[self._first :] if one.call in wanted and one.instance == instance)
         return document.read(_written(self.base.get(instance, {}), seen), path)
 
 
-def _with_data(view: JSON, learned: Learned) -> JSON:
-    """A document with data merged in; its other parts are shared."""
+def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
+    """A copy of a document with data merged in; it shares its other parts."""
     if not isinstance(view, dict):
         return view
     data = view.get("data")
     known = data if isinstance(data, dict) else {}
-    kind, value = learned.kind, learned.value
-    return {**view, "data": {**known, kind: document.merge(known[kind], value) if kind in known else value}}
+    return {**view, "data": {**known, kind: merge(known[kind], value) if kind in known else value}}
 
 
 def _written(view: JSON, entries: Iterable[Write]) -> JSON:
@@ -168,9 +162,9 @@ class InitialDocuments:
     """What references can read when a run begins.
 
     Attributes:
-        documents: `{"state", "results", "input", "data"}` by instance; "" where none is named.
-        instances: the instances, in the order they come up in the context.
-        schemas: the state schemas by instance.
+        documents: `{"state", "results", "input", "data"}` by instance; "" if the context names none.
+        instances: the instances, in the order of the context.
+        schemas: the state schemas, by instance.
     """
 
     documents: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -179,10 +173,10 @@ class InitialDocuments:
 
 
 def check_instance(name: str) -> None:
-    """Check the name of an instance: references must be able to hold it.
+    """Check that references can contain the name of an instance.
 
     Raises:
-        MessageError: they cannot, or it is too long.
+        MessageError: they cannot, or the name is too long.
     """
     if len(name) > MAX_INSTANCE_NAME or not is_instance_name(name):
         raise MessageError(
@@ -192,11 +186,11 @@ def check_instance(name: str) -> None:
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
-    """Build the documents of a context: data of one kind and instance merge; input without an instance is seen by
-    all instances and overridden by an instanced one.
+    """Build the documents of a context. Data of one kind and instance are merged. All instances see the input without
+    an instance, merged with their own.
 
     Raises:
-        MessageError: too many instances, or a name that could not be told from a reference's kind.
+        MessageError: too many instances, or an invalid name; see `check_instance`.
     """
     opening = InitialDocuments()
     own: dict[str, dict[str, JSONObject]] = {"": {"input": {}, "state": {}, "data": {}}}
@@ -222,6 +216,6 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
     opening.schemas = {name: StateSchema(schema, own[name]["state"]) for name, schema in schemas.items()}
     common = own[""]
     for name, parts in own.items():
-        seen = {kind: merge(common[kind], parts[kind]) if name else parts[kind] for kind in ("input", "data")}
-        opening.documents[name] = {"state": parts["state"], "results": {}, "input": seen["input"], "data": seen["data"]}
+        shared = {kind: merge(common[kind], parts[kind]) if name else parts[kind] for kind in ("input", "data")}
+        opening.documents[name] = {"state": parts["state"], "results": {}, **shared}
     return opening
