@@ -332,7 +332,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     question, plan = machine.plan_question, machine.waiting_plan
     if question is None or plan is None:
         return None
-    if plan.places is None or len(plan.calls) <= SHOWN:
+    if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
         return WaitingPlan(plan.graph, question=question)
     # Draw the plan without instances: all of them have the documents that the first has.
     documents, settings = machine.documents, machine.settings
@@ -343,5 +343,5 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
         modules=settings.modules,
     )
     waiting = WaitingPlan(graph, question=question, instances=len(machine.instances))
-    graph.take(waiting.calls, plan.output)
+    graph.take(waiting.calls, waiting.output)
     return waiting

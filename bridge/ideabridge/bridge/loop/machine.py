@@ -69,38 +69,22 @@ from ideabridge.bridge.loop.output import OutputSchema, error_message, state_err
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings, Spending
-from ideabridge.bridge.loop.solution import PlanEvent, Planning, PlanResult, Proposal, SolutionReader
+from ideabridge.bridge.loop.solution import (
+    BROKE_OFF,
+    PlanEvent,
+    Planning,
+    PlanResult,
+    Proposal,
+    Solution,
+    SolutionReader,
+)
 from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
 
-BROKE_OFF: Final = "the answer broke off: "
 CUT_OFF: Final = "the process ended while the answer streamed in"
 """Why an answer broke off if the process of the run ended. The mind is not to blame for it."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
-
-
-@dataclass(slots=True)
-class Solution:
-    """An answer to a Request, as it was written.
-
-    Attributes:
-        calls: its calls.
-        output: its output; None if it has none or if the answer broke off.
-        extra: the other members of the answer, by name.
-        places: the places of the calls in the plan, if instances share them; see `CallProposed`.
-        broken: why the answer broke off; None if it is complete.
-    """
-
-    calls: list[JSON] = field(default_factory=list[JSON])
-    output: JSON = None
-    extra: JSONObject = field(default_factory=dict[str, JSON])
-    places: list[JSON] | None = None
-    broken: str | None = None
-
-    def to_json(self) -> JSONObject:
-        """As an idea stores it: `{..., "calls", "output"}`."""
-        return {**self.extra, "calls": self.calls, "output": self.output}
 
 
 @dataclass(slots=True)
@@ -230,7 +214,7 @@ class Machine:
     @property
     def calls_left(self) -> int:
         """The number of calls that the run may still list."""
-        return self._reader.room - (self._planning.listed if self._planning is not None else 0)
+        return self._reader.room - (len(self._planning.plan.solution.calls) if self._planning is not None else 0)
 
     @property
     def waits_for_people(self) -> bool:
@@ -381,7 +365,7 @@ class Machine:
     def _streaming(self) -> Tick:
         """The tick of an answer that still streams; the first piece of the answer creates it."""
         if self.phase == "asking":
-            self._begin(self._reader.graph())
+            self._begin(Proposal(self._reader.graph()))
         tick = self._solving()
         if tick.graph.closed:
             raise JournalError("the answer has ended already")
@@ -415,16 +399,16 @@ class Machine:
     def _check_output_against(self, schema: JSONObject | None) -> None:
         self._output_schema = OutputSchema(schema, mode=self.mode, by_instance=self.settings.output_by_instance)
 
-    def _begin(self, graph: Graph, pattern: Pattern | None = None) -> None:
+    def _begin(self, proposal: Proposal) -> None:
         self._memory.begin()
-        graph.base = self._memory.base
-        self._tick = Tick(graph, self._memory, self.settings, self._initial.schemas, pattern)
-        self.solution = Solution()
-        self._answered()
+        proposal.graph.base = self._memory.base
+        self._tick = Tick(proposal.graph, self._memory, self.settings, self._initial.schemas, proposal.pattern)
+        self._answer(proposal.solution)
         self.phase = "solving"
 
-    def _answered(self) -> None:
-        """The Request is answered: what it reported is not reported again."""
+    def _answer(self, solution: Solution) -> None:
+        """The Request is answered: the next one does not repeat what it reported."""
+        self.solution = solution
         self.feedback = Feedback()
         self._added = []
 
@@ -444,8 +428,7 @@ class Machine:
 
     def _accept(self, proposal: Proposal) -> Tick:
         """Run a Solution that has arrived whole."""
-        self._begin(proposal.graph, proposal.pattern)
-        self.solution = Solution(proposal.calls, proposal.output, proposal.extra, proposal.places)
+        self._begin(proposal)
         tick = self._solving()
         tick.take_up()
         self._note(tick.progress.values())
@@ -465,12 +448,11 @@ class Machine:
         if result.runs is not None:
             self._accept(result.runs).corrections.extend(result.corrections)
             return
-        self.solution = Solution(result.plan.calls, result.plan.output, result.plan.extra, broken=result.broken)
-        self._answered()
+        self._answer(result.plan.solution)
         self.errors.extend(result.errors)
         self.feedback.corrections.extend(result.corrections)
         denied = Finish("cancelled", result.reason) if self.mode == "plan" else None
-        self._go_on(denied or self._end_after(has_calls=bool(result.plan.calls), has_output=False))
+        self._go_on(denied or self._end_after(has_calls=bool(self.solution.calls), has_output=False))
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()

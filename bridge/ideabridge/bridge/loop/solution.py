@@ -32,8 +32,9 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
-WHY = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
+BROKE_OFF: Final = "the answer broke off: "
 
+WHY: Final = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
 
 LAZY = (
     "Write a plan: list every call the task needs as far as you can see, wired by references. Nothing of it runs before"
@@ -42,25 +43,36 @@ LAZY = (
 """The instructions to the mind of a lazy run."""
 
 
-class Proposal:
-    """The calls and the output of one Solution.
-
-    Args:
-        graph: binds the calls; `add` lists one call, `whole` all of them.
+@dataclass(slots=True)
+class Solution:
+    """An answer to a Request, as it was written.
 
     Attributes:
-        calls, output, extra: as written; `extra` are the other members of the answer.
-        places: the places of the calls, if instances share a plan's places.
-        pattern: see `Group`.
+        calls: its calls.
+        output: its output; None if it has none or if the answer broke off.
+        extra: the other members of the answer, by name.
+        places: the places of the calls in the plan, if instances share them; see `CallProposed`.
+        broken: why the answer broke off; None if it is complete.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.calls: list[JSON] = []
-        self.output: JSON = None
-        self.extra: JSONObject = {}
-        self.places: list[JSON] | None = None
-        self.pattern: Pattern | None = None
+    calls: list[JSON] = field(default_factory=list[JSON])
+    output: JSON = None
+    extra: JSONObject = field(default_factory=dict[str, JSON])
+    places: list[JSON] | None = None
+    broken: str | None = None
+
+    def to_json(self) -> JSONObject:
+        """As an idea stores it: `{..., "calls", "output"}`."""
+        return {**self.extra, "calls": self.calls, "output": self.output}
+
+
+@dataclass(slots=True)
+class Proposal:
+    """A Solution with its calls bound to each other; see `Group` for `pattern`."""
+
+    graph: Graph
+    solution: Solution = field(default_factory=Solution)
+    pattern: Pattern | None = None
 
     @classmethod
     def whole(
@@ -71,17 +83,11 @@ class Proposal:
         places: list[JSON] | None,
         pattern: Pattern | None = None,
     ) -> Self:
-        """A Solution that arrived whole."""
+        """Bind a Solution that arrived whole."""
         graph.take(calls, output, places)
         if pattern is not None:
             _check_group(graph, pattern, output)
-        proposal = cls(graph)
-        proposal.calls, proposal.output, proposal.places, proposal.pattern = calls, output, places, pattern
-        return proposal
-
-    def is_of(self, calls: list[JSON], output: JSON, pattern: Pattern | None) -> bool:
-        """Whether it was made of these objects."""
-        return self.calls is calls and self.output is output and self.pattern == pattern
+        return cls(graph, Solution(calls, output, places=places), pattern)
 
     def expect_well_formed(self) -> Self:
         """Return the proposal.
@@ -93,48 +99,12 @@ class Proposal:
             raise JournalError(f"a malformed Solution was taken up: {self.graph.problems[0][1]}")
         return self
 
-    # -- as it streams in ----------------------------------------------------------------------------------------
-
-    @property
-    def streams(self) -> bool:
-        """Whether it has not ended."""
-        return not self.graph.closed
-
-    def add(self, call: JSON, place: int | None) -> None:
-        """List one more call."""
-        self._expect_open()
-        self.graph.add(call, place)
-        self.calls.append(call)
-
-    def set_output(self, output: JSON) -> None:
-        """Set the output."""
-        self._expect_open()
-        self.graph.set_output(output)
-        self.output = output
-
-    def close(self, extra: JSONObject | None) -> None:
-        """The answer has ended."""
-        self._expect_open()
-        self.graph.close()
-        self.extra = extra or {}
-
-    def _expect_open(self) -> None:
-        if self.graph.closed:
-            raise JournalError("the answer has ended already")
-
-    # -- as it waits ---------------------------------------------------------------------------------------------
-
     def shown(self) -> JSONObject:
         """What people see: `{"calls", "output"}`, with one call for all instances."""
-        return {"calls": gathered(self.calls, self.places), "output": self.output}
-
-    def question(self, step: int) -> Question:
-        """The question whether these calls and this output are accepted, at this step of the run."""
-        digest = content_hash({"calls": self.calls, "output": self.output, "places": self.places})
-        return Question("plan", f"p{step}-{digest[:12]}", digest, self.shown(), WHY)
+        return {"calls": gathered(self.solution.calls, self.solution.places), "output": self.solution.output}
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """The correction that a mind sees if a person changed it, or (`ran` None) denied it."""
+        """The correction that a mind sees if a person replaced the plan by `ran`, or (None) denied it."""
         return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
 
 
@@ -255,14 +225,19 @@ class SolutionReader:
 
     def take(self, event: SolutionProposed) -> Proposal:
         """Take up a whole Solution; the one that was checked last is not read again."""
-        proposal, self.checked = self.checked, None
+        checked, self.checked = self.checked, None
         calls, output, pattern = event.calls, event.output, event.pattern
-        if proposal is None or not proposal.is_of(calls, output, pattern):
+        if (
+            checked is not None
+            and checked.solution.calls is calls
+            and checked.solution.output is output
+            and checked.pattern == pattern
+        ):
+            proposal = checked
+        else:
             proposal = Proposal.whole(self.graph(pattern), calls, output, event.places, pattern)
-        proposal.extra = dict(event.extra or {})
-        if pattern is not None:
-            # The idea records the pattern of its calls.
-            proposal.extra["pattern"] = pattern
+        # The idea records the pattern of its calls.
+        proposal.solution.extra = {**(event.extra or {}), **({} if pattern is None else {"pattern": pattern})}
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:
@@ -312,7 +287,6 @@ class PlanResult:
         runs: what runs; None if nothing of it does.
         errors, corrections: what the mind sees.
         reason: why a person denied it.
-        broken: why the answer broke off; None if it is complete.
     """
 
     plan: Proposal
@@ -320,7 +294,6 @@ class PlanResult:
     errors: list[JSONObject] = field(default_factory=list[JSONObject])
     corrections: list[JSONObject] = field(default_factory=list[JSONObject])
     reason: str | None = None
-    broken: str | None = None
 
 
 class Planning:
@@ -339,19 +312,16 @@ class Planning:
         self._asked = False
 
     @property
-    def listed(self) -> int:
-        """The number of its calls."""
-        return len(self.plan.calls)
-
-    @property
     def question(self) -> Question:
-        """The question whether it is accepted."""
-        return self.plan.question(self.step)
+        """The question whether the plan is accepted."""
+        solution = self.plan.solution
+        digest = content_hash({"calls": solution.calls, "output": solution.output, "places": solution.places})
+        return Question("plan", f"p{self.step}-{digest[:12]}", digest, self.plan.shown(), WHY)
 
     @property
     def waits(self) -> bool:
-        """Whether it is complete and waits to be accepted."""
-        return not self.plan.streams
+        """Whether the plan is complete and waits to be accepted."""
+        return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:
         """The effect that asks a person, if the plan waits and nobody was asked."""
@@ -360,14 +330,14 @@ class Planning:
         question = self.question
         return [AskPlan(question.approval, question.digest)]
 
-    def settled(self, broken: str | None = None) -> PlanResult | None:
-        """The result of a plan that has ended, if nobody needs to be asked; `broken`: why the answer broke off."""
+    def settled(self) -> PlanResult | None:
+        """The result of a complete plan, if nobody needs to be asked."""
         plan = self.plan
-        if broken is not None:
+        if plan.solution.broken is not None:
             # Nothing of a plan has run yet, so an incomplete one is dropped.
-            errors = [error_message("structural", f"the answer broke off: {broken}")]
-            return PlanResult(plan, errors=errors, broken=broken)
-        if not plan.calls:
+            errors = [error_message("structural", f"{BROKE_OFF}{plan.solution.broken}")]
+            return PlanResult(plan, errors=errors)
+        if not plan.solution.calls:
             return PlanResult(plan, plan)
         return PlanResult(plan, errors=plan.graph.errors()) if plan.graph.problems else None
 
@@ -377,20 +347,26 @@ class Planning:
         Raises:
             JournalError: the event does not fit.
         """
+        graph, solution = self.plan.graph, self.plan.solution
+        if isinstance(event, PlanAsked | PlanDecided):
+            self._expect(event.digest)
+            if isinstance(event, PlanDecided):
+                return self._decided(event)
+            self._asked = True
+            return None
+        if graph.closed:
+            raise JournalError("the answer has ended already")
         match event:
             case CallProposed():
-                self.plan.add(event.call, event.place)
+                graph.add(event.call, event.place)
+                solution.calls.append(event.call)
             case OutputProposed():
-                self.plan.set_output(event.output)
+                graph.set_output(event.output)
+                solution.output = event.output
             case SolutionClosed():
-                self.plan.close(event.extra)
-                return self.settled(event.broken)
-            case PlanAsked():
-                self._expect(event.digest)
-                self._asked = True
-            case PlanDecided():
-                self._expect(event.digest)
-                return self._decided(event)
+                graph.close()
+                solution.extra, solution.broken = event.extra or {}, event.broken
+                return self.settled()
         return None
 
     def _expect(self, digest: str) -> None:
@@ -408,5 +384,5 @@ class Planning:
             return PlanResult(plan, plan)
         proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
         edited = self._reader.take(proposed).expect_well_formed()
-        edited.extra = plan.extra
+        edited.solution.extra = plan.solution.extra
         return PlanResult(plan, edited, corrections=[plan.correction(edited, str(by), reason)])
