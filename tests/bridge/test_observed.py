@@ -157,7 +157,7 @@ async def test_each_owner_learns_from_its_own_runs_alone(tmp_path: Path, monkeyp
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
         assert seen(bridge) is None
     with sqlite3.connect(store) as connection:
-        kept = str(connection.execute("SELECT * FROM observed_shapes").fetchall())
+        kept = str(connection.execute("SELECT * FROM tool_memory WHERE kind = 'shapes'").fetchall())
     connection.close()
     assert "title" in kept
     assert "tr0ub4dor" not in kept

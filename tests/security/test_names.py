@@ -269,7 +269,7 @@ def without_pins(store: Path) -> None:
             for call in told["calls"]:
                 call.pop("_module", None)
             connection.execute("UPDATE publications SET plan = ? WHERE number = ?", (json.dumps(told), number))
-        connection.execute("DELETE FROM tool_definitions")
+        connection.execute("DELETE FROM tool_memory WHERE kind = 'definition'")
         connection.commit()
 
 

@@ -65,7 +65,6 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
         "columns": {"number": int, "name": str, "version": int, "owner": str, "pinned": int},
         "defaults": {"pinned": 0},
         "unique": [["name"]],
-        "indexes": [["owner", "name"]],
     },
     "runs": {
         "columns": {
@@ -95,15 +94,10 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
     "events": {"columns": {"id": int, "body": str, "at": float, "parts": str}, "pk": "id", "nullable": {"parts"}},
     "settings": {"columns": {"key": str, "value": bytes}, "pk": "key", "not_null": {"value"}},
     "counters": {"columns": {"key": str, "value": int}, "pk": "key", "not_null": {"value"}},
-    # What each module listed last, by the fingerprint of its configuration: its tools are known before it is up.
-    "module_tools": {
-        "columns": {"number": int, "module": str, "name": str, "tools": str, "time": str},
-        "unique": [["module"]],
-    },
-    # The shapes of the results of tools that declare none, by the owner of the runs and the digest of the definition.
-    "observed_shapes": {
-        "columns": {"number": int, "owner": str, "tool": str, "name": str, "shapes": str, "time": str},
-        "unique": [["owner", "tool"]],
+    # Lists of modules, definitions of tools, and shapes of results: see `ToolMemory`.
+    "tool_memory": {
+        "columns": {"number": int, "kind": str, "key": str, "name": str, "value": str, "time": str},
+        "unique": [["kind", "key"]],
     },
 }
 """Tables that sqlite-utils creates. Columns are NOT NULL but for those in `nullable`, or for all that `not_null` does
@@ -177,12 +171,6 @@ _STATEMENTS: Final = (
         bytes_in INTEGER NOT NULL,
         bytes_out INTEGER NOT NULL
     ) STRICT
-    """,
-    # What the tools were that published calls mean, by digest: a change is shown against it.
-    """
-    CREATE TABLE tool_definitions (
-        digest TEXT PRIMARY KEY, essence TEXT NOT NULL, time TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID
     """,
     # Whose each exposed name is, by the folder of the configuration: a name never comes to mean another tool.
     """

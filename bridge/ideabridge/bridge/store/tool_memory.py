@@ -1,6 +1,4 @@
-"""ToolMemory: what the store keeps of tools: the last list of each module, what the tools that published calls mean
-were, and the shapes of results.
-"""
+"""ToolMemory: what the store remembers of tools."""
 
 from __future__ import annotations
 
@@ -11,43 +9,74 @@ from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
-"""Modules whose list is kept, of all configurations that use the store; the oldest lists go first."""
+"""The number of modules, of all configurations that use the store, whose lists are kept. The oldest lists go first."""
 
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of JSON a list may have to be kept."""
+"""The largest list that is kept, in bytes of JSON."""
 
 MAX_SHAPES: Final = 4096
-"""Tools, of all owners, whose shapes are kept; the oldest go first."""
+"""The number of tools, of all owners, whose shapes are kept. The oldest go first."""
+
+_LIST: Final = "list"
+_DEFINITION: Final = "definition"
+_SHAPES: Final = "shapes"
 
 
 class ToolMemory:
-    """The tables `module_tools`, `tool_definitions`, `exposed_names` and `observed_shapes`."""
+    """The tables `exposed_names` and `tool_memory`, which has three kinds of values.
+
+    | kind | key | value |
+    |---|---|---|
+    | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
+    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
+    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def _text(self, kind: str, key: str) -> str | None:
+        with self._database.guard:
+            row = self._database.execute(
+                "SELECT value FROM tool_memory WHERE kind = ? AND key = ?", (kind, key)
+            ).fetchone()
+        return None if row is None else row[0]
+
+    def _replace(self, kind: str, key: str, name: str, text: str | None, most: int) -> None:
+        """Replace a value, or delete it (None), and delete the oldest values of its kind beyond `most`."""
+        with self._database.transaction():
+            execute = self._database.execute
+            execute("DELETE FROM tool_memory WHERE kind = ? AND key = ?", (kind, key))
+            if text is not None:
+                values = (kind, key, name, text, now_text())
+                execute("INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, ?, ?, ?)", values)
+            execute(
+                "DELETE FROM tool_memory WHERE kind = ?1 AND number <= "
+                "(SELECT number FROM tool_memory WHERE kind = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+                (kind, most),
+            )
+
     def tools(self, module: str) -> list[JSON] | None:
-        """The definitions a module listed last; None where no list is kept.
+        """The definitions that a module listed last; None if no list is kept.
 
         Args:
             module: the fingerprint of the module's configuration.
         """
-        with self._database.guard:
-            row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
-        return None if row is None else cast("list[JSON]", decode_trusted(row[0]))
+        text = self._text(_LIST, module)
+        return None if text is None else cast("list[JSON]", decode_trusted(text))
 
     def names(self, name: str) -> list[str]:
-        """The names of the tools that a module of a name listed last, under whatever configuration."""
+        """The names of the tools that the module `name` listed last, under any configuration."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT json_extract(tool.value, '$.name') FROM json_each("
-                "(SELECT tools FROM module_tools WHERE name = ? ORDER BY number DESC LIMIT 1)) AS tool",
-                (name,),
+                "(SELECT value FROM tool_memory WHERE kind = ? AND name = ? ORDER BY number DESC LIMIT 1)) AS tool",
+                (_LIST, name),
             ).fetchall()
         return [str(row[0]) for row in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
-        """Keep what a module lists, if it is not what it listed before. A list that is too large is not kept.
+        """Keep the list of a module if it has changed. A list that is too large is not kept.
 
         Args:
             module: the fingerprint of the module's configuration.
@@ -56,27 +85,14 @@ class ToolMemory:
         """
         body = encode(tools)
         text = body.decode() if len(body) <= MAX_LIST_BYTES else None
-        with self._database.guard:
-            row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
-        if text == (None if row is None else row[0]):
-            return
-        with self._database.transaction():
-            execute = self._database.execute
-            execute("DELETE FROM module_tools WHERE module = ?", (module,))
-            if text is not None:
-                values = (module, name, text, now_text())
-                execute("INSERT INTO module_tools(module, name, tools, time) VALUES (?, ?, ?, ?)", values)
-            execute(
-                "DELETE FROM module_tools WHERE number NOT IN "
-                "(SELECT number FROM module_tools ORDER BY number DESC LIMIT ?)",
-                (MAX_LISTS,),
-            )
+        if text != self._text(_LIST, module):
+            self._replace(_LIST, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
-        """Whose each exposed name is: name -> (module or "" for the process, name of the tool there).
+        """Exposed name -> (module or "" for the process, name of the tool there).
 
         Args:
-            scope: the folder of the configuration; stores are shared by projects.
+            scope: the folder of the configuration; projects share stores.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -85,7 +101,7 @@ class ToolMemory:
         return {name: (module, tool) for name, module, tool in rows}
 
     def keep_exposed_names(self, scope: str, names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-        """Keep whose names are, but for those that another process has given meanwhile; returns whose each is now."""
+        """Keep names, except those that another process has assigned meanwhile; returns all names of the scope."""
         with self._database.transaction():
             self._database.connection.executemany(
                 "INSERT OR IGNORE INTO exposed_names(scope, name, module, tool) VALUES (?, ?, ?, ?)",
@@ -94,28 +110,26 @@ class ToolMemory:
             return self.exposed_names(scope)
 
     def free_exposed_names(self, scope: str, names: Iterable[str]) -> None:
-        """Let names be given anew: their modules are not configured any more."""
+        """Allow names to be assigned again, because their modules are no longer configured."""
         with self._database.transaction():
             self._database.connection.executemany(
                 "DELETE FROM exposed_names WHERE scope = ? AND name = ?", [(scope, name) for name in names]
             )
 
     def definition(self, digest: str) -> JSONObject | None:
-        """What a tool was that a published call means; None: it is not kept here.
-
-        Args:
-            digest: of its essence (`Tool.digest`).
+        """The definition of a tool (its essence, see `Tool.digest`) that a published call refers to; None if it is not
+        kept.
         """
-        with self._database.guard:
-            row = self._database.execute("SELECT essence FROM tool_definitions WHERE digest = ?", (digest,)).fetchone()
-        return None if row is None else cast("JSONObject", decode_trusted(row[0]))
+        text = self._text(_DEFINITION, digest)
+        return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_definitions(self, essences: Mapping[str, JSONObject]) -> None:
-        """Keep what tools are that published calls mean, by digest, so that a change can be shown."""
-        rows = [(digest, encode_text(essence), now_text()) for digest, essence in essences.items()]
+        """Keep the definitions of tools that published calls refer to, by digest, to show later changes."""
+        now = now_text()
         with self._database.transaction():
             self._database.connection.executemany(
-                "INSERT OR IGNORE INTO tool_definitions(digest, essence, time) VALUES (?, ?, ?)", rows
+                "INSERT OR IGNORE INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?)",
+                [(_DEFINITION, digest, encode_text(essence), now) for digest, essence in essences.items()],
             )
 
     def shapes(self, owner: str, tool: str) -> list[JSON]:
@@ -125,27 +139,11 @@ class ToolMemory:
             owner: the caller of the runs.
             tool: the digest of the tool's definition.
         """
-        with self._database.guard:
-            row = self._database.execute(
-                "SELECT shapes FROM observed_shapes WHERE owner = ? AND tool = ?", (owner, tool)
-            ).fetchone()
-        return [] if row is None else cast("list[JSON]", decode_trusted(row[0]))
+        text = self._text(_SHAPES, f"{tool} {owner}")
+        return [] if text is None else cast("list[JSON]", decode_trusted(text))
 
     def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
-        """Keep the shapes of a tool's results in the place of those before.
-
-        Args:
-            owner: the caller of the runs.
-            tool: the digest of the tool's definition.
-            name: the tool's name, for people.
-            shapes: JSON Schemas.
+        """Replace the shapes (JSON Schemas) of a tool's results. `owner` and `tool`: see `shapes`; `name`: the tool's
+        name, for people.
         """
-        with self._database.transaction():
-            execute = self._database.execute
-            execute("DELETE FROM observed_shapes WHERE owner = ? AND tool = ?", (owner, tool))
-            values = (owner, tool, name, encode_text(shapes), now_text())
-            execute("INSERT INTO observed_shapes(owner, tool, name, shapes, time) VALUES (?, ?, ?, ?, ?)", values)
-            execute(
-                "DELETE FROM observed_shapes WHERE number <= (SELECT max(number) FROM observed_shapes) - ?",
-                (MAX_SHAPES,),
-            )
+        self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)
