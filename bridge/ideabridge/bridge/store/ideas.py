@@ -35,13 +35,12 @@ from ideabridge.bridge.store.schema import SOLUTION_OF
 from ideabridge.bridge.store.search import (
     BATCH,
     INDEXED,
-    MAX_PAGE,
     OF_RUN,
-    SCORED,
     Search,
     check_limit,
     read_cursor,
     read_meta,
+    widen,
     words_of,
 )
 from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, Calls, Place
@@ -485,28 +484,20 @@ class Ideas:
         if chosen.tool is not None or chosen.module is not None:
             self.index_all()
         with self._database.snapshot():
-            seen = None if caller is None else partial(self._seen_of, caller=caller)
-            records = self._newest_seen(limit, chosen, seen)
+            numbers = widen(
+                limit,
+                lambda most: [number for _, number in self._places(chosen, SQL("", []), most)],
+                partial(self._visible, caller=caller),
+            )
+            records = self._records(numbers)
         return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
 
-    def _newest_seen(
-        self, limit: int, chosen: IdeaFilter, seen: Callable[[list[int]], set[int]] | None
-    ) -> list[IdeaRecord]:
-        """The newest ideas that pass a filter and that `seen` selects, of at most `SCORED` examined rows."""
-        kept: list[int] = []
-        size, most = limit, SCORED
-        below = SQL("", [])
-        while most > 0:
-            places = self._places(chosen, below, size)
-            numbers = [number for _, number in places]
-            passed = set(numbers) if seen is None else seen(numbers)
-            kept += [number for number in numbers if number in passed]
-            if len(kept) >= limit or len(places) < size:
-                break
-            # The caller may not see most of them: examine more at once.
-            most, size = most - size, min(MAX_PAGE, size * 8)
-            below = _below(places[-1])
-        return self._records(kept[:limit])
+    def _visible(self, numbers: list[int], caller: str | None) -> list[int]:
+        """Those of these rows that a caller may see."""
+        if caller is None:
+            return numbers
+        seen = self._seen_of(numbers, caller)
+        return [number for number in numbers if number in seen]
 
     def may_see(self, idea_id: str, caller: str) -> bool:
         """Whether a caller may see an idea, given by its whole id: a run of the caller made it, or it is published to
@@ -524,25 +515,17 @@ class Ideas:
         return self._publications.ideas_seen(numbers, caller, imported=imported)
 
     def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: str | None) -> list[tuple[int, float]]:
-        fetch, begins = limit, False
-        while True:
-            found = self._search.find(words, fetch, caller, begins=begins)
-            if chosen.empty and caller is None:
-                return found
-            passed = {number for number, _ in found}
+        def passing(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
+            numbers = {number for number, _ in found}
             if not chosen.empty:
-                passed = self._chosen([*passed], chosen)
-            if caller is not None:
-                passed = self._seen_of([*passed], caller)
-            kept = [(number, score) for number, score in found if number in passed]
-            if len(kept) >= limit or len(found) < fetch or fetch >= SCORED:
-                if kept or begins:
-                    return kept[:limit]
-                # Search as if nobody had such words: otherwise an empty result would reveal that others have them.
-                fetch, begins = limit, True
-                continue
-            # Few of the best hits pass: examine more.
-            fetch = min(SCORED, fetch * 8)
+                numbers = self._chosen([*numbers], chosen)
+            passed = {*self._visible([*numbers], caller)}
+            return [(number, score) for number, score in found if number in passed]
+
+        # If no idea passes, the words are taken as beginnings, as if no idea had them: otherwise an empty result would
+        # reveal that ideas of others do.
+        found = widen(limit, partial(self._search.find, words, caller=caller), passing)
+        return found or widen(limit, partial(self._search.find, words, caller=caller, begins=True), passing)
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Those of these rows that pass a filter."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from ideabridge.bridge.store.database import Database, now_text
@@ -16,7 +17,7 @@ from ideabridge.bridge.store.errors import (
     UnknownPublicationError,
 )
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Page, Publication
-from ideabridge.bridge.store.search import SCORED, Search, check_limit
+from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
@@ -41,10 +42,12 @@ _SEEN: Final = (
 _CATALOGUE: Final = "catalogue"
 """Key of the counter that grows with each publication and withdrawal."""
 
-_OPEN_TO: Final = (
-    "(names.owner IN ('', ?1) OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
+_LIVE: Final = (
+    f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+    "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+    "JOIN ideas ON ideas.number = p.idea"
 )
-"""The names that are open to a caller (the first parameter)."""
+"""The versions that names stand for now."""
 
 
 RESERVED: Final = frozenset(
@@ -315,7 +318,7 @@ class Publications:
             "OR EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
             "WHERE occurrences.idea = ideas.number AND runs.caller = ?1) "
             "OR EXISTS (SELECT 1 FROM publications AS p JOIN names ON names.name = p.name "
-            f"AND names.version = p.version WHERE p.idea = ideas.number AND {_OPEN_TO}) "
+            f"AND names.version = p.version WHERE p.idea = ideas.number AND {OPEN_TO}) "
             "OR (?3 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run) "
             "AND NOT EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
             "WHERE occurrences.idea = ideas.number))",
@@ -431,14 +434,8 @@ class Publications:
 
     def names(self, caller: str | None = None) -> list[str]:
         """Up to 5,000 names, for telling the nearest ones; `caller` as for `get`."""
-        seen = "" if caller is None else f"WHERE {_OPEN_TO} "
-        return [
-            row[0]
-            for row in self._database.execute(
-                f"SELECT name FROM names {seen}ORDER BY name LIMIT 5000",  # noqa: S608
-                () if caller is None else (caller,),
-            )
-        ]
+        sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
+        return [name for (name,) in self._database.execute(sql, (caller,))]
 
     def _unknown(self, name: str, version: int | None = None, caller: str | None = None) -> UnknownPublicationError:
         latest = self._database.number(
@@ -466,24 +463,9 @@ class Publications:
             check_limit(limit)
             if after is not None and not is_safe_name(after):
                 raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
-            if caller is None:
-                found = "SELECT number FROM names WHERE name > ?1 ORDER BY name LIMIT ?2"
-            else:
-                # Four short walks over the indexes (owner, name) and (caller, name). A walk over all names could pass
-                # many names of others.
-                own = "SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2"
-                given = (
-                    "SELECT names.number, names.name FROM shares JOIN names ON names.name = shares.name "
-                    "WHERE shares.caller = {} AND shares.name > ?1 ORDER BY shares.name LIMIT ?2"
-                )
-                walks = [walk.format(whose) for walk in (own, given) for whose in ("''", "?3")]
-                found = " UNION ".join(f"SELECT * FROM ({walk})" for walk in walks)  # noqa: S608
-                found = f"SELECT number FROM ({found}) ORDER BY name LIMIT ?2"  # noqa: S608
             rows = self._database.execute(
-                f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
-                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-                f"JOIN ideas ON ideas.number = p.idea WHERE names.number IN ({found}) ORDER BY names.name",
-                (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),
+                f"{_LIVE} WHERE names.name > ?2 AND {OPEN_TO} ORDER BY names.name LIMIT ?3",
+                (caller, after or "", limit + 1),
             ).fetchall()
             return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
 
@@ -491,10 +473,8 @@ class Publications:
         """What is published to a caller, the `limit` most used of it (`note_uses`), by name."""
         with self._database.guard:
             rows = self._database.execute(
-                f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
-                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-                "JOIN ideas ON ideas.number = p.idea WHERE names.number IN (SELECT names.number FROM names "
-                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {_OPEN_TO} "
+                f"{_LIVE} WHERE names.number IN (SELECT names.number FROM names "  # noqa: S608
+                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
                 "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
                 (caller, limit),
             ).fetchall()
@@ -506,30 +486,20 @@ class Publications:
         Raises:
             CursorError: a limit out of bounds.
         """
-        with self._database.guard:
-            fetch, begins = check_limit(limit), False
-            while True:
-                numbers = self._search.find_names(words, fetch, begins=begins)
-                found = self._of_numbers(numbers, caller)
-                if len(found) >= limit or len(numbers) < fetch or fetch >= SCORED:
-                    if found or begins:
-                        return found[:limit]
-                    # As where nobody has such words: what is not found must not tell that others have them.
-                    fetch, begins = limit, True
-                    continue
-                # Most are others': look further down.
-                fetch = min(SCORED, fetch * 8)
+        check_limit(limit)
 
-    def _of_numbers(self, numbers: list[int], caller: str) -> list[Publication]:
-        """What the rows of `names` stand for, in the order given, as far as it is published to a caller."""
-        rows = self._database.execute(
-            f"SELECT {_COLUMNS}, names.version, names.pinned FROM json_each(?2) AS part "  # noqa: S608
-            "JOIN names ON names.number = part.value "
-            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-            f"JOIN ideas ON ideas.number = p.idea WHERE {_OPEN_TO} ORDER BY part.key",
-            (caller, f"[{','.join(map(str, numbers))}]"),
-        ).fetchall()
-        return [_read(row) for row in rows]
+        def open_names(numbers: list[int]) -> list[Publication]:
+            rows = self._database.execute(
+                f"{_LIVE} JOIN json_each(?2) AS part ON part.value = names.number WHERE {OPEN_TO} ORDER BY part.key",
+                (caller, f"[{','.join(map(str, numbers))}]"),
+            ).fetchall()
+            return [_read(row) for row in rows]
+
+        with self._database.guard:
+            # If nothing open to the caller has the words, they are taken as beginnings, as if no name had them:
+            # otherwise an empty result would reveal that names of others do.
+            found = widen(limit, partial(self._search.find_names, words), open_names)
+            return found or widen(limit, partial(self._search.find_names, words, begins=True), open_names)
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
         """Count calls of published tools, by name."""
@@ -543,9 +513,7 @@ class Publications:
     def count(self, *, caller: str | None = None) -> int:
         """How many names are published now; with `caller`, of those it may see."""
         with self._database.guard:
-            if caller is None:
-                return self._database.number("SELECT count(*) FROM names")
-            return self._database.number(f"SELECT count(*) FROM names WHERE {_OPEN_TO}", (caller,))  # noqa: S608
+            return self._database.number(f"SELECT count(*) FROM names WHERE {OPEN_TO}", (caller,))  # noqa: S608
 
     def catalogue_version(self) -> int:
         """A number that grows with every publication and withdrawal, of this and of other processes."""

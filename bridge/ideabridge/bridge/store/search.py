@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.store.contents import Contents
@@ -49,6 +50,13 @@ _REBUILT: Final = "rebuilt"
 """Key of the counter of rebuilds that were started. The latest one continues; earlier ones end."""
 
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
+
+
+OPEN_TO: Final = (
+    "(?1 IS NULL OR names.owner IN ('', ?1) "
+    "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
+)
+"""SQL for the condition that a name is open to a caller, the first parameter; NULL: the owner of the store."""
 
 
 def check_limit(limit: int) -> int:
@@ -138,6 +146,7 @@ def _text_of(message: JSON) -> str:
 
 
 Item = TypeVar("Item")
+Kept = TypeVar("Kept")
 
 Entry = tuple[str, str, str]
 """What is indexed of one idea: title and description, tools, task texts and tags."""
@@ -155,6 +164,27 @@ def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
         tool_words(meta.tools)[:MAX_TEXT],
         indexable(" ".join((task_text(messages), *meta.tags))),
     )
+
+
+def widen(
+    limit: int, fetch: Callable[[int], list[Item]], keep: Callable[[list[Item]], list[Kept]], first: int = 0
+) -> list[Kept]:
+    """Return up to `limit` rows that `keep` selects from the rows that `fetch` returns.
+
+    Args:
+        limit: the maximum number of rows.
+        fetch: returns so many of the best rows. It is called with larger and larger numbers, up to `SCORED`, until
+            enough rows are kept.
+        keep: selects rows, or converts them.
+        first: the number of rows to fetch first, if not `limit`.
+    """
+    size = first or limit
+    while True:
+        rows = fetch(size)
+        kept = keep(rows)
+        if len(kept) >= limit or len(rows) < size or size >= SCORED:
+            return kept[:limit]
+        size = min(SCORED, size * 8)
 
 
 def _terms(query: str) -> list[str]:
@@ -272,45 +302,40 @@ class Search:
         if not terms:
             return []
         scores = self._named(terms, limit, caller, begins)
-        fetch = limit * 2 + 10
-        while True:
-            found = self._match("idea_words", terms, fetch, begins)
-            for number, score in found:
+
+        def last_of_runs(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
+            for number, score in matched:
                 latest = self._latest(number)
                 if latest:
                     scores.setdefault(latest, score)
-            if len(scores) >= limit or len(found) < fetch or fetch >= SCORED:
-                return list(scores.items())[:limit]
-            # Many were of the same runs, or of deleted ideas: look further down.
-            fetch = min(SCORED, fetch * 8)
+            return list(scores.items())
+
+        # Several matches can be of one run, or of deleted ideas.
+        return widen(limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10)
 
     def _named(self, terms: list[str], limit: int, caller: str | None, begins: bool) -> dict[int, float]:
-        """The ideas that names stand for which are published to a caller, with their scores."""
-        fetch = limit
-        while True:
-            matched = self._match("publication_words", terms, fetch, begins)
-            rows = self._database.execute(
-                "SELECT names.number, p.idea FROM json_each(?2) AS part JOIN names ON names.number = part.value "
-                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-                "WHERE ?1 IS NULL OR names.owner IN ('', ?1) "
-                "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1))",
-                (caller, f"[{','.join(str(number) for number, _ in matched)}]"),
-            ).fetchall()
-            if len(rows) >= limit or len(matched) < fetch or fetch >= SCORED:
-                break
-            # Most are others': look further down.
-            fetch = min(SCORED, fetch * 8)
-        ideas = dict(rows)
+        """The ideas of the names that are open to a caller, with their scores."""
+
+        def open_names(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
+            ideas = dict(
+                self._database.execute(
+                    "SELECT names.number, p.idea FROM json_each(?2) AS part "  # noqa: S608
+                    "JOIN names ON names.number = part.value "
+                    f"JOIN publications AS p ON p.name = names.name AND p.version = names.version WHERE {OPEN_TO}",
+                    (caller, f"[{','.join(str(number) for number, _ in matched)}]"),
+                ).fetchall()
+            )
+            return [(ideas[number], 1000.0 + score) for number, score in matched if number in ideas]
+
         scores: dict[int, float] = {}
-        for number, score in matched:
-            if number in ideas:
-                scores.setdefault(ideas[number], 1000.0 + score)
+        for idea, score in widen(limit, partial(self._match, "publication_words", terms, begins), open_names):
+            scores.setdefault(idea, score)
         return scores
 
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
         """Rows of published names for words, best first; `begins` as for `find`."""
         terms = _terms(query)
-        return [number for number, _ in self._match("publication_words", terms, limit, begins)] if terms else []
+        return [number for number, _ in self._match("publication_words", terms, begins, limit)] if terms else []
 
     def _latest(self, number: int) -> int:
         """The last idea of the run an idea belongs to, or itself; 0: it was deleted."""
@@ -319,7 +344,7 @@ class Search:
             return 0
         return number if row[0] is None else last_of_run(self._database, row[0])
 
-    def _match(self, table: str, terms: list[str], limit: int, begins: bool) -> list[tuple[int, float]]:
+    def _match(self, table: str, terms: list[str], begins: bool, limit: int) -> list[tuple[int, float]]:
         counts = {} if begins else {term: self._count(table, term) for term in terms}
         present = sorted((term for term in terms if counts.get(term)), key=lambda term: counts[term])
         if not present:
