@@ -57,11 +57,7 @@ def differences(old: Publication, new: Publication) -> list[str]:
     """What is other for callers of a name when `new` takes the place of `old`, a line for each, with every value whole:
     description, way of answering, schemas, plan, what is recorded. [] for nothing.
     """
-    lines = [*_lines("description", old.description, new.description, None)]
-    lines += _lines("answer", old.answer, new.answer, None)
-    lines += _lines("input", old.input_schema, new.input_schema, None)
-    lines += _lines("output schema", old.output_schema, new.output_schema, None)
-    lines += _lines("annotations", old.annotations, new.annotations, None)
+    lines = [*_interface(old, new, None)]
     before, after = old.plan or {}, new.plan or {}
     calls = [one.get("calls") for one in (before, after)]
     lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
@@ -89,17 +85,21 @@ def _without_pins(recorded: JSON) -> JSON:
 
 def changes(old: Side, new: Side) -> list[str]:
     """What is other in `new`, a line for each: schemas, plan with its constants, context; [] for nothing."""
-    lines = [*_lines("description", old.description, new.description), *_lines("answer", old.answer, new.answer)]
-    for what, before, after in (
-        ("input", old.input_schema, new.input_schema),
-        ("output schema", old.output_schema, new.output_schema),
-        ("annotations", old.annotations, new.annotations),
-    ):
-        lines += _lines(what, before, after)
-    lines += _calls(old.calls, new.calls)
-    lines += _lines("output", old.output, new.output)
-    lines += _lines("context", old.context, new.context)
-    return lines
+    return [
+        *_interface(old, new, _WIDEST),
+        *_calls(old.calls, new.calls),
+        *_lines("output", old.output, new.output),
+        *_lines("context", old.context, new.context),
+    ]
+
+
+def _interface(old: Side | Publication, new: Side | Publication, widest: int | None) -> Iterator[str]:
+    """The differences that a caller sees before calling."""
+    yield from _lines("description", old.description, new.description, widest)
+    yield from _lines("answer", old.answer, new.answer, widest)
+    yield from _lines("input", old.input_schema, new.input_schema, widest)
+    yield from _lines("output schema", old.output_schema, new.output_schema, widest)
+    yield from _lines("annotations", old.annotations, new.annotations, widest)
 
 
 def breaking(old: Side, new: Side) -> list[str]:
