@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
@@ -42,6 +43,9 @@ _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
 """Seconds between two looks whether another process still keeps the file locked."""
 
+_AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
 _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
     sqlite3.SQLITE_LOCKED: (StoreBusyError, "it is locked"),
@@ -58,6 +62,32 @@ _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
 def now_text() -> str:
     """The time now, ISO 8601 in UTC with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def time_text(at: float) -> str:
+    """A time in seconds since 1970 as `now_text` writes it; 1970 for an earlier one."""
+    return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")
+
+
+def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 1] = 0) -> datetime:
+    """Read a date, a time (UTC if it names no zone) or an age such as `3d`, `12h` or `2w`.
+
+    Args:
+        text: the text.
+        now: the time from which an age counts; None: the current time.
+        direction: -1 for ages that lie in the past, 1 for the future, 0 if no age is allowed.
+
+    Raises:
+        ValueError: the text is none of these.
+    """
+    age = _AGE.fullmatch(text) if direction else None
+    try:
+        if age is not None:
+            return (now or datetime.now(UTC)) + direction * timedelta(**{_UNITS[age[2]]: int(age[1])})
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
 
 
 class Database:
@@ -95,7 +125,7 @@ class Database:
         self._unsaved = ""
         """What had become of the files when that could not be saved."""
         self._rescuing = threading.Lock()
-        with _Connecting(self):
+        with self._translated():
             self.connection = self._connect()
             self._write = self._read = self.connection.execute
             self._reader, self._reading = self.connection, self.lock
@@ -437,17 +467,14 @@ class Database:
         """Keep other threads from writing, outside a transaction; statements go to `connection` by themselves, and wait
         for other processes with the lock held. For maintenance, in another thread than the event loop's.
         """
-        with self.lock:
+        with self.lock, self._translated():
+            if self._reader is not self.connection:
+                self._write(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
             try:
+                yield
+            finally:
                 if self._reader is not self.connection:
-                    self._write(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
-                try:
-                    yield
-                finally:
-                    if self._reader is not self.connection:
-                        self._write("PRAGMA busy_timeout=0")
-            except sqlite3.Error as error:
-                raise self.translate(error) from error
+                    self._write("PRAGMA busy_timeout=0")
 
     def wait_no_longer(self) -> None:
         """From now on, do not wait for the lock of another process."""
@@ -520,6 +547,15 @@ class Database:
                     )
             return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
 
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        """Translate the errors of statements outside `guard` and `transaction`, which are faster than this."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            self.raise_translated(error)
+            raise
+
     def raise_translated(self, error: BaseException) -> None:
         """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
         if isinstance(error, sqlite3.Error):
@@ -542,20 +578,6 @@ class Database:
 def _code(error: sqlite3.Error) -> int:
     """The primary result code of an SQLite error; 0 where it has none."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-
-
-class _Connecting:
-    """Translates the errors of opening, when there is no guard yet."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:
-            self._database.raise_translated(error)
 
 
 class _Guard:

@@ -16,10 +16,11 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from ideabridge.bridge.store import database
 from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.errors import (
@@ -47,9 +48,6 @@ from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, Calls, Place
 from ideabridge.bridge.store.users import Users, user_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
-
-_AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 LAG: Final = 2048
 """A save indexes a batch if about this many ideas wait to be indexed."""
@@ -143,14 +141,9 @@ def read_time(text: str, what: str, now: datetime | None = None) -> str:
     Raises:
         FilterError: it is none of these.
     """
-    age = _AGE.fullmatch(text.strip())
     try:
-        if age is not None:
-            moment = (now or datetime.now(UTC)) - timedelta(**{_UNITS[age[2]]: int(age[1])})
-        else:
-            moment = datetime.fromisoformat(text.strip())
-            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
+        moment = database.read_time(text.strip(), now, -1)
+    except ValueError:
         raise FilterError(
             f"{what}: expected a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (3d, 12h), found "
             f"{text[:40]!r}"

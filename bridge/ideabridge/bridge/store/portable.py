@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from ideabridge.bridge.store.database import read_time
 from ideabridge.bridge.store.errors import IdeaDocumentError, SecretInIdeaError, TamperedIdeaError
 from ideabridge.bridge.store.idea import ANSWERS, Idea, IdeaMeta, Publication, StoredIdea
 from ideabridge.bridge.store.publications import check_name
@@ -367,8 +367,7 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
 def _moment(text: str) -> str:
     """A time as the store writes it: lists are ordered by it."""
     try:
-        moment = datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
+        moment = read_time(text)
+    except ValueError:
         raise IdeaDocumentError(f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {show(text)}") from None
     return moment.isoformat(timespec="milliseconds")

@@ -18,12 +18,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, cast
 
 from ideabridge.bridge.store.contents import SWEPT, entries_of, key_of
-from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.database import Database, time_text
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.search import UNINDEXED, Search
 from ideabridge.bridge.store.shapes import Calls
@@ -336,8 +335,8 @@ class Sweep:
 
 # -- pruning ---------------------------------------------------------------------------------------------------------
 
-_TOGETHER: Final = 32
-"""Families deleted in one transaction, which takes about 10 ms."""
+_TOGETHER: Final = 8
+"""The number of families deleted in one transaction, which takes a few milliseconds."""
 
 _EVENTS: Final = 2000
 """Events deleted in one transaction."""
@@ -431,27 +430,31 @@ class Pruning:
         """Delete what `prunable` found, except what something needs by now."""
         with self._database.guard:
             before = in_use(self._database)
-        runs = ideas = 0
-        for start in range(0, len(what.families), _TOGETHER):
-            some = what.families[start : start + _TOGETHER]
-            removed = self.remove(some, what.top, what.published)
-            runs, ideas = runs + removed[0], ideas + removed[1]
+        runs, ideas = self.remove(what.families, what.top, what.published)
         contents = self.clear()
         with self._database.guard:
             return Pruned(runs, ideas, contents, before, in_use(self._database))
 
-    def remove(self, families: list[Family], top: int, published: int) -> tuple[int, int]:
+    def remove(
+        self, families: list[Family], top: int, published: int, after_each: Callable[[], None] = lambda: None
+    ) -> tuple[int, int]:
         """Delete families, except those that something needs by now; returns the numbers of runs and ideas.
 
         Args:
-            families: a few: they are deleted in one transaction.
+            families: the families.
             top: the newest row of ideas when the families were found.
             published: the newest row of publications at that time.
+            after_each: called after each transaction.
         """
-        with self._database.unchecked():
-            removed = self._remove([one for one in families if self._may_go(one, top, published)])
-        self._breathe()
-        return removed
+        runs = ideas = 0
+        for start in range(0, len(families), _TOGETHER):
+            with self._database.unchecked():
+                some = families[start : start + _TOGETHER]
+                removed = self._remove([one for one in some if self._may_go(one, top, published)])
+            runs, ideas = runs + removed[0], ideas + removed[1]
+            self._breathe()
+            after_each()
+        return runs, ideas
 
     def clear(self) -> int:
         """Delete events and contents that nothing references, also those that an interrupted pruning left; returns the
@@ -528,12 +531,12 @@ class Pruning:
                 gone.append((idea,))
             else:
                 self._move(idea, *other)
-        for table, column in (
-            ("idea_shapes", "idea"),
-            ("idea_calls", "idea"),
-            ("ideas", "number"),
+        for statement in (
+            "DELETE FROM idea_shapes WHERE idea = ?",
+            "DELETE FROM idea_calls WHERE idea = ?",
+            "DELETE FROM ideas WHERE number = ?",
         ):
-            self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
+            self._database.connection.executemany(statement, gone)
         if gone:
             self._database.count(UNINDEXED, len(gone))
         # Settings that belong to a run have the key KIND.RUN.
@@ -616,8 +619,6 @@ _LEASE: Final = 600.0
 """Seconds for which a server claims a round; it renews the claim while it works."""
 
 _KEY: Final = "retention"
-_AT_ONCE: Final = 8
-"""Families deleted in one transaction, which takes a few milliseconds."""
 
 _ENDED: Final = ", ".join(f"'{one}'" for one in ENDED)
 _DUE: Final = (
@@ -738,11 +739,11 @@ class Retention:
     def _before(self, clock: float) -> tuple[str, int, str]:
         """The values of `_DUE`."""
         days, runs = self._bounds.days, self._bounds.runs
-        oldest = "" if days is None else _text(clock - days * DAY)
+        oldest = "" if days is None else time_text(clock - days * DAY)
         last = 0
         if runs is not None:
             last = self._database.number("SELECT number FROM runs ORDER BY number DESC LIMIT 1 OFFSET ?", (runs,))
-        return oldest, last, _text(clock - YOUNG)
+        return oldest, last, time_text(clock - YOUNG)
 
     def _count(self, clock: float) -> int:
         with self._database.guard:
@@ -757,10 +758,7 @@ class Retention:
             families = [one for one in Families(database) if not one.why and due.issuperset(one.members)]
             top = database.number("SELECT max(number) FROM ideas")
             published = database.number("SELECT max(number) FROM publications")
-        removed = 0
-        for start in range(0, len(families), _AT_ONCE):
-            removed += self._pruning.remove(families[start : start + _AT_ONCE], top, published)[0]
-            renew()
+        removed, _ = self._pruning.remove(families, top, published, renew)
         if removed:
             self._pruning.clear()
         return removed
@@ -776,8 +774,3 @@ def told_of(done: tuple[str, int]) -> str:
             "`retention` in your own configuration keeps them (docs/store.md)"
         )
     return f"{count} deleted, as `retention` says" if runs else ""
-
-
-def _text(at: float) -> str:
-    """A time as the table `runs` stores it."""
-    return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.database import Database, now_text, read_time, time_text
 from ideabridge.bridge.store.errors import StoreError, UnknownTokenError, UnknownUserError, UserError
 from ideabridge.tools.names import did_you_mean
 
@@ -40,8 +40,6 @@ _CALLER: Final = "user:"
 _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
-_AGE: Final = re.compile(r"([1-9]\d{0,4})\s*([mhdw])")
-_SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _USED_SECONDS: Final = 600
 """How exact the time of a token's last use is: a write for each request would cost more than the request."""
 _LABEL: Final = 64
@@ -118,21 +116,13 @@ def read_expiry(text: str, now: float | None = None) -> float:
         UserError: the text is not a time, or the time has passed.
     """
     now = time.time() if now is None else now
-    age = _AGE.fullmatch(text.strip())
     try:
-        if age is not None:
-            return now + int(age[1]) * _SECONDS[age[2]]
-        moment = datetime.fromisoformat(text.strip())
-    except (ValueError, OverflowError):
+        at = read_time(text.strip(), datetime.fromtimestamp(now, UTC), 1).timestamp()
+    except ValueError:
         raise UserError(f"expires: expected 90d, 12h, 2w or a date (2027-01-31), found {text[:40]!r}") from None
-    at = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
     if at <= now:
         raise UserError(f"expires: {text[:40]!r} has passed")
     return at
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def _digest(secret: str) -> bytes:
@@ -304,7 +294,7 @@ class Users:
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(
                 "INSERT INTO user_tokens(id, user, hash, label, created, expires) VALUES (?, ?, ?, ?, ?, ?)",
-                (ident, name, _digest(secret), label, now_text(), None if expires is None else _iso(expires)),
+                (ident, name, _digest(secret), label, now_text(), None if expires is None else time_text(expires)),
             )
             return self._token(ident), f"{TOKEN_PREFIX}{ident}_{secret}"
 
@@ -373,7 +363,7 @@ class Users:
 
     def _note_use(self, token: Token) -> None:
         now = time.time()
-        if token.used is None or token.used < _iso(now - _USED_SECONDS):
+        if token.used is None or token.used < time_text(now - _USED_SECONDS):
             # A full disk, or a lock that another process holds, is no reason to refuse a valid token.
             with contextlib.suppress(StoreError), self._database.transaction():
-                self._database.execute("UPDATE user_tokens SET used = ? WHERE id = ?", (_iso(now), token.id))
+                self._database.execute("UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id))
