@@ -65,8 +65,6 @@ def test_the_activity_is_named_by_the_call_the_tool_or_the_name() -> None:
     assert toolbox.activity_for(named, "two") is two
     assert toolbox.activity_for(same) is two
     assert toolbox.activity_for(latent) is None
-    assert toolbox.is_latent(latent)
-    assert not toolbox.is_latent(same)
     assert toolbox.activity_for(Tool("two", module="m")) is None
     with pytest.raises(UnknownToolError):
         toolbox.activity_for(Tool("z", activity="three"))

@@ -97,8 +97,7 @@ def _load(name: str) -> Any:
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = _load(name)
-    globals()[name] = value
+    value = globals()[name] = _load(name)
     return value
 
 

@@ -28,9 +28,6 @@ from ideabridge.tools.names import safe_name
 from ideabridge.tools.rename import matches_meta, room_for_meta
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool, ToolKey
 
-REFERENCE: Final = "reference"
-"""Name in `$defs` of the alternative "a reference"."""
-
 _REFERENCE: Final[JSONObject] = {
     "type": "string",
     "pattern": REFERENCE_PATTERN,
@@ -88,7 +85,7 @@ class Admitter:
 
     def reference(self) -> JSONObject:
         """Return a `$ref` to the schema of a reference string."""
-        return self.define(REFERENCE, _REFERENCE)
+        return self.define("reference", _REFERENCE)
 
     def define(self, name: str, schema: JSONObject) -> JSONObject:
         """Return a `$ref` to `schema`, which is kept once under `name`."""
@@ -376,7 +373,7 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
     """Return the schema of one Call of `tool`: a closed object, as a complete document.
 
     Args:
-        tool: the tool.
+        tool: its tool.
         latent: no activity runs the tool, so the mind writes `_output`.
         instances: the ids that `_instance` may have. Without them the call has no `_instance`.
 
@@ -524,9 +521,9 @@ def _is_constant(tool: Tool, latent: bool) -> bool:
 def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta: JSONObject = {}
     if latent and not tool.clean and not _is_constant(tool, latent):
-        meta["_output"] = _described(
-            True if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
-        )
+        admitted = {} if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
+        output: JSONObject = admitted if isinstance(admitted, dict) else {}
+        meta["_output"] = {**output, "description": _with_note(output.get("description"), _RESULT_HERE)}
     meta["_outputPath"] = admitter.define("_outputPath", _OUTPUT_PATH)
     meta["_outputMethod"] = admitter.define("_outputMethod", _OUTPUT_METHOD)
     each: JSONObject = {
@@ -537,12 +534,6 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta["_after"] = admitter.define("_after", _AFTER)
     meta["_id"] = admitter.define("_id", _ID)
     return meta
-
-
-def _described(result: JSON) -> JSON:
-    """Return the schema of `_output` with a description that says when it is written."""
-    schema: JSONObject = result if isinstance(result, dict) else {}
-    return {**schema, "description": _with_note(schema.get("description"), _RESULT_HERE)}
 
 
 def _with_note(description: JSON, note: str) -> str:

@@ -38,6 +38,7 @@ from ideabridge.tools.keywords import at, map_schemas, show, show_path
 from ideabridge.tools.names import is_safe_name, safe_name
 from ideabridge.tools.tool import (
     DEFINITION,
+    HINTS,
     META_PROPERTIES,
     Activity,
     ActivityContext,
@@ -160,21 +161,17 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
     except InvalidJSONError as error:
         raise ValueError(str(error)) from None
     assert isinstance(tidied, dict)
-    definitions = tidied.pop("$defs", {})
+    definitions = tidied.get("$defs", {})
     assert isinstance(definitions, dict)
     empty = {f"#/$defs/{name}" for name, definition in definitions.items() if definition == {}}
-
-    def without_empty(part: JSONObject) -> JSONObject:
-        return {word: value for word, value in part.items() if word != "$ref" or value not in empty}
-
-    kept: JSONObject = {}
     for name, definition in definitions.items():
-        if isinstance(definition, dict) and definition:
-            if definition.get("title") == name:
-                del definition["title"]
-            kept[name] = map_schemas(definition, without_empty)
-    result = map_schemas(tidied, without_empty)
+        if isinstance(definition, dict) and definition.get("title") == name:
+            del definition["title"]
+    result = map_schemas(tidied, lambda part: {k: v for k, v in part.items() if k != "$ref" or v not in empty})
     assert isinstance(result, dict)
+    kept = result.pop("$defs", {})
+    assert isinstance(kept, dict)
+    kept = {name: definition for name, definition in kept.items() if f"#/$defs/{name}" not in empty}
     return {**result, "$defs": kept} if kept else result
 
 
@@ -290,9 +287,7 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Return the arguments with 5 for 5.0 where errors expect an integer (in JSON Schema 5.0 is one); None if nothing
-    changes.
-    """
+    """Return the arguments with 5 for 5.0 (an integer in JSON Schema) where errors report it; None if nowhere."""
     repaired: JSON = normalise(arguments)
     changed = False
     for error in errors:
@@ -471,9 +466,8 @@ def _check_options(name: object, description: object, annotations: Annotations, 
     for option, value in (("name", name), ("description", description), ("title", annotations.title)):
         if not isinstance(value, str | None):
             raise ArgumentError.of(option, "text", value)
-    flags = ("read_only", "destructive", "idempotent", "open_world")
-    for option, value in zip(flags, (getattr(annotations, flag) for flag in flags), strict=True):
-        if not isinstance(value, bool | None):
+    for option in HINTS:
+        if not isinstance(value := getattr(annotations, option), bool | None):
             raise ArgumentError.of(option, "True, False or None", value)
     if not isinstance(output_schema, Mapping | None):
         raise ArgumentError.of("output_schema", "a JSON Schema (an object)", output_schema)

@@ -170,15 +170,14 @@ class ParameterNames:
 
     def __init__(self, tool: str, schema: JSONObject) -> None:
         self._tool = tool
-        self._listed, self.known = _collect(schema)
-        self._names = frozenset(self._listed)
+        self._names, self.known = _collect(schema)
 
     def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
         """Return a message for each wrong name in a call, by name, with the name that was probably meant.
 
         The meta-properties may be in `call` too. With `briefly`, and after a few names, the nearest names are omitted.
         """
-        if self.known and call.keys() <= self._names:
+        if self.known and call.keys() <= self._names.keys():
             return {}
         found: dict[str, str] = {}
         for name, value in call.items():
@@ -198,8 +197,8 @@ class ParameterNames:
         if inside is not None:
             written = show({"_tool": self._tool, **inside}, 200)
             return f"the parameters of a call stand beside _tool, not in an object of their own; write {written}"
-        hint = "" if briefly else did_you_mean(name, self._listed)
-        known = f"{list_names(self._listed)}{'.' if hint else ''}{hint}"
+        hint = "" if briefly else did_you_mean(name, self._names)
+        known = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
         return f"found {show(value)}, expected no parameter of this name; {known}"
 
 
@@ -240,7 +239,7 @@ def _is_surely(name: str, meta: str) -> bool:
     return plain == other or (meta in _LONG and SequenceMatcher(None, plain, other).ratio() >= _SURELY)
 
 
-def _collect(schema: JSONObject) -> tuple[tuple[str, ...], bool]:
+def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
     """Return (the names of the parameters, True if there are no others)."""
     names: dict[str, None] = {}
     properties, known = False, True
@@ -266,4 +265,4 @@ def _collect(schema: JSONObject) -> tuple[tuple[str, ...], bool]:
                 known &= place[0] not in ("anyOf", "oneOf") or (isinstance(child, dict) and not child.keys() <= _BARE)
                 if isinstance(child, dict):
                     stack.append(child)
-    return tuple(names), known and properties
+    return names, known and properties

@@ -216,6 +216,7 @@ _PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
 """Weight of a schema up to which no value within the bounds is costly."""
 
+_ONE_APPLIES: Final = ("properties", "prefixItems")
 _LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
 _REPEATED: Final = re.compile(r"\{(?:\d*,)?(\d{1,6})\}")
@@ -597,15 +598,10 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
 
 
 def _weight_of_parts(parts: list[tuple[str | int, JSONObject]], weights: dict[int, int]) -> int:
-    one = {"properties": 0, "prefixItems": 0}
-    every = 0
-    for keyword, part in parts:
-        weight = weights.get(id(part), 1)
-        if keyword in one:
-            one[str(keyword)] = max(one[str(keyword)], weight)
-        else:
-            every += weight
-    return every + sum(one.values())
+    every = sum(weights.get(id(part), 1) for keyword, part in parts if keyword not in _ONE_APPLIES)
+    for keyword in _ONE_APPLIES:
+        every += max((weights.get(id(part), 1) for word, part in parts if word == keyword), default=0)
+    return every
 
 
 def _own_weight(schema: JSONObject) -> int:

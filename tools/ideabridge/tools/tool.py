@@ -113,7 +113,7 @@ QUERY_FORMAT: Final = "jmespath"
 ToolKey = tuple[str | None, str]
 """(module, name); the module is None for a tool of this process."""
 
-_HINTS: Final = {
+HINTS: Final = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",
     "idempotent": "idempotentHint",
@@ -138,14 +138,14 @@ class Annotations:
     def to_json(self) -> JSONObject:
         """Return the declared annotations by their MCP names."""
         title: JSONObject = {} if self.title is None else {"title": self.title}
-        flags = {name: getattr(self, field) for field, name in _HINTS.items()}
+        flags = {name: getattr(self, field) for field, name in HINTS.items()}
         return title | {name: flag for name, flag in flags.items() if flag is not None}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Annotations:
         """Read annotations by their MCP names. A value of a wrong type counts as not declared."""
         title = value.get("title")
-        flags = {field: flag for field, name in _HINTS.items() if isinstance(flag := value.get(name), bool)}
+        flags = {field: flag for field, name in HINTS.items() if isinstance(flag := value.get(name), bool)}
         return cls(title if isinstance(title, str) else None, **flags)
 
     @property

@@ -25,12 +25,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     """Return the tool without the parameters that its definition fixes.
 
     `_module` and `_activity` are constants: `{"const": "anonymous"}` among the properties of the parameters, or
-    `"anonymous"` beside the parameters. `_output`, in either place, is the schema of the result; if it is a constant, a
-    call without code has this result.
-
-    Args:
-        tool: as it was defined.
-        beside: the members beside the parameters; only these three are read.
+    `"anonymous"` in `beside`, the members beside the parameters. `_output`, in either place, is the schema of the
+    result; if it is a constant, a call without code has this result.
 
     Raises:
         ToolDefinitionError: one of them is no constant or is given twice, or the module is not allowed here.
@@ -193,10 +189,6 @@ class Toolbox:
             return self.activity(tool.activity)
         return self._activities.get(tool.name)
 
-    def is_latent(self, tool: Tool) -> bool:
-        """True if no code runs `tool`, so that the mind writes its result (`_output`)."""
-        return tool.module is None and self.activity_for(tool) is None
-
 
 def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Registered:
     if name not in registry:
@@ -215,7 +207,7 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     take precedence over. What it prints goes to standard error, because standard output may carry a protocol.
 
     Args:
-        path: the file. It is code, so it must be trusted.
+        path: the file. Its code must be trusted.
         digest: the SHA-256 in hex that it must have; None: any.
 
     Raises:

@@ -160,13 +160,6 @@ class Workers:
             self._all.discard(worker)
         worker.end()
 
-    def _cancel(self, worker: _Worker) -> None:
-        """Kill a worker whose answer another thread awaits and that it then ends. It may already be idle again."""
-        with self._lock:
-            if worker in self._idle:
-                self._idle.remove(worker)
-        worker.process.kill()
-
     async def run(self, job: str, argument: JSON, *, what: str, seconds: float | None = None) -> JSON:
         """Return the result of a job of `worker_process`. A cancellation kills the worker.
 
@@ -203,7 +196,10 @@ class Workers:
                 except _GoneError:
                     continue  # it had just ended because it was idle
                 except anyio.get_cancelled_exc_class():
-                    self._cancel(worker)
+                    # The waiting thread ends the worker, which may already be idle again.
+                    with self._lock:
+                        self._idle = [one for one in self._idle if one is not worker]
+                    worker.process.kill()
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
