@@ -22,10 +22,7 @@ _ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", 
 
 
 def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, str]]:
-    """Rename every parameter that has the name of a meta-property: `_output` becomes `output_`.
-
-    Args:
-        schema: the parameters of a remote tool.
+    """Rename every parameter of a remote tool that has the name of a meta-property: `_output` becomes `output_`.
 
     Returns:
         (the renamed schema, the module's names by the new names); the same schema and {} if no name collides.

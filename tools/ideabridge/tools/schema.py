@@ -502,7 +502,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     compiled = _Compiled(valid, weight, is_recursive)
     with _lock:
         _compiled[key] = compiled
-        while len(_compiled) > _CACHED:
+        if len(_compiled) > _CACHED:
             _compiled.popitem(last=False)
     return compiled
 
@@ -566,8 +566,7 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
         mark = id(item)
         if parts is None:
             # Recursion ends with the value, so a schema inside itself counts as one.
-            if mark in open_now:
-                is_recursive = True
+            is_recursive |= mark in open_now
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)

@@ -155,7 +155,7 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """True if a call that was in flight at a crash may run again."""
+        """True if a call may run a second time after a crash during its first."""
         return self.read_only is True or self.idempotent is True
 
 
@@ -368,7 +368,6 @@ class Activity:
 
     Attributes:
         name: its name in the registry of activities. It runs the calls of the Tool with the same name.
-        run: the async function.
         copies: it keeps none of its arguments and returns a new JSON value, so neither has to be copied.
     """
 

@@ -200,15 +200,12 @@ def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Regi
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
-    """Run a Python file and return the tools at its top level.
+    """Run a Python file, whose code must be trusted, and return the tools at its top level.
 
     These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` that the file defines or names in
     `__all__`. Each time, the file runs as a new module. It can import modules from its folder, which installed modules
-    take precedence over. What it prints goes to standard error, because standard output may carry a protocol.
-
-    Args:
-        path: the file. Its code must be trusted.
-        digest: the SHA-256 in hex that it must have; None: any.
+    take precedence over. What it prints goes to standard error, because standard output may carry a protocol. With
+    `digest`, the file must have this SHA-256 (in hex).
 
     Raises:
         ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the message is one line

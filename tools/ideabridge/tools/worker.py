@@ -5,7 +5,7 @@ environment, bounded memory and no access to anything else. The deadline, a canc
 kill it, whatever code it executes. An idle worker ends after a minute.
 
 On Linux the system kills a worker as soon as this process ends. On other systems a busy worker then ends at its
-deadline at the latest, and an idle one at once.
+deadline at the latest, and an idle one immediately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECONDS: Final = 30.0
 """Seconds that one call may compute in a worker."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""How many workers compute at once. Further jobs wait."""
+"""How many workers compute at the same time. Further jobs wait."""
 
 MEMORY: Final = 2 * 1024**3
 """Bytes of address space of a worker. macOS and Windows do not bound it."""
@@ -163,16 +163,13 @@ class Workers:
     async def run(self, job: str, argument: JSON, *, what: str, seconds: float | None = None) -> JSON:
         """Return the result of a job of `worker_process`. A cancellation kills the worker.
 
-        Args:
-            job: its name.
-            argument: its argument.
-            what: the computation, for messages: "filter over 100,000 items".
-            seconds: how long it may take without the wait for a free worker; None: `SECONDS`.
+        `what` describes the computation in messages ("filter over 100,000 items"). The job may take `seconds`, by
+        default `SECONDS`. The wait for a free worker does not count.
 
         Raises:
-            LimitExceededError: it takes too long or needs too much memory.
+            LimitExceededError: the job takes too long or needs too much memory.
             WorkerError: a worker cannot start, or crashed.
-            IdeabridgeError: it raised this error.
+            IdeabridgeError: the job raised this error.
         """
         import anyio
         import anyio.to_thread
