@@ -144,6 +144,18 @@ def test_an_invalid_schema_is_told_with_its_place(schema: JSONObject, message: s
     assert message in str(caught.value)
 
 
+def test_a_schema_on_which_the_validator_panics_is_refused() -> None:
+    # Two schemas with one `$id`, of which one has an anchor that the other refers to.
+    schema: JSONObject = {
+        "prefixItems": [
+            {"additionalProperties": {"$anchor": "a", "$id": "https://example.org/y"}},
+            {"properties": {"a": {"$dynamicRef": "#a"}}, "$id": "https://example.org/y"},
+        ]
+    }
+    with pytest.raises(SchemaError, match="W: the schema cannot be compiled: "):
+        check_schema(schema, what="W")
+
+
 def test_the_schema_is_compiled_only_when_used() -> None:
     validator = Validator({"type": "strin"}, what="W")
     with pytest.raises(SchemaError):

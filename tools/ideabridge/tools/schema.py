@@ -499,6 +499,11 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
         raise SchemaError(f"{what}: the schema is invalid: {_why_invalid(error, schema)}") from None
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
+    except BaseException as error:
+        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public, and no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise SchemaError(f"{what}: the schema cannot be compiled: {error}") from None
     compiled = _Compiled(valid, weight, is_recursive)
     with _lock:
         _compiled[key] = compiled
