@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
-from ideabridge.tools.keywords import MANY, NAMED, ONE
+from ideabridge.tools.keywords import map_children
 from ideabridge.tools.schema import inline_refs
 
 ToolAnswer: TypeAlias = "dict[str, Any]"
@@ -291,16 +291,8 @@ def _part(schema: JSON) -> JSON:
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict):
         return schema
-    changed: JSONObject = {}
-    for keyword, value in schema.items():
-        if keyword in NAMED and isinstance(value, dict):
-            changed[keyword] = {name: _part(one) for name, one in value.items()}
-        elif (keyword in MANY or keyword == "items") and isinstance(value, list):
-            changed[keyword] = [_part(one) for one in value]
-        elif keyword in ONE and not (keyword in _FLAGS and isinstance(value, bool)):
-            changed[keyword] = _part(value)
-        else:
-            changed[keyword] = value
+    changed = map_children(schema, _part)
+    changed |= {keyword: schema[keyword] for keyword in _FLAGS if isinstance(schema.get(keyword), bool)}
     types = changed.get("type")
     if types in ("array", ["array"]):
         changed |= {"type": "array", "items": changed.get("items", {})}
