@@ -17,9 +17,9 @@ from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.modules.errors import ModuleProtocolError
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.keywords import DEFINITIONS, REFERRING
+from ideabridge.tools.keywords import DEFINITIONS, references_in
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.schema import check_schema
@@ -210,18 +210,8 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
 
 
 def _stands_alone(schema: JSONObject) -> bool:
-    """Whether every reference in a schema leads to its definitions."""
-    stack: list[JSON] = [schema]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            targets = [item[word] for word in REFERRING if isinstance(item.get(word), str)]
-            if not all(str(target).startswith(("#/$defs/", "#/definitions/")) for target in targets):
-                return False
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
-    return True
+    """True if every reference in a schema leads to its definitions."""
+    return all(target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema))
 
 
 def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:
