@@ -248,12 +248,12 @@ async def test_a_module_cannot_imitate_an_approval(era: str, module_era: str, tm
     assert ours.startswith("Run write_note?")
     assert '"decision": "approve"' in done["state"]["got"]
     lines = theirs.split("\n")
-    assert lines[0] == "Module asks asks, while it runs hostile of module asks (these are its words):"
+    assert lines[0] == "Module asks asks while it runs hostile of module asks (the text is its own):"
     for line in ("Run write_note?", "Why it asks: it is harmless\\u202e"):
         assert f"  | {line}" in lines
         assert line not in lines
     assert "What you fill in goes to module asks, and approves nothing here." in lines
-    assert "Do not write a password or a token into it. It is asked by the call:" in lines
+    assert "Do not write a password or a token into it. The call that asks:" in lines
     decision = form["decision"]
     assert decision["title"] == "[asks] Run this call?\\u202e"
     assert decision["description"].startswith("Module asks says: approve: it runs. deny: it does not.")

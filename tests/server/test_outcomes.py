@@ -95,7 +95,7 @@ async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         nonlocal forms
         assert isinstance(params, types.ElicitRequestFormParams)
-        assert params.message.startswith("What came of pay?")
+        assert params.message.startswith("What was the result of pay?")
         assert set(params.requested_schema["properties"]) == {"decision", "value", "reason"}
         forms += 1
         if given is None:

@@ -63,7 +63,7 @@ async def test_a_question_reaches_the_person_at_the_client_and_the_answer_its_ca
         assert told["output"].startswith("ann:\n")
         assert '"content": {"meals": ["fish"], "name": "Ann", "seats": 2}' in told["output"]
     (first, form), (second, _) = person.forms
-    assert first.startswith("Module asks asks, while it runs book of module asks (these are its words):")
+    assert first.startswith("Module asks asks while it runs book of module asks (the text is its own):")
     assert "\n  | Seats for ann?\n" in first
     assert "The last answer was not accepted: " in second
     assert "seats: found 9, expected at most 5" in second

@@ -112,8 +112,8 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 _HINTS: Final = {
-    "running": 'It goes on; ask check_run {{"run": "{}"}} for the rest.',
-    "interrupted": "Nothing more happens to it here.",
+    "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
+    "interrupted": "This server does not continue it.",
 }
 
 

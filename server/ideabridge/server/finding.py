@@ -201,7 +201,7 @@ class Finding:
         if any("observed" in tool for tool in tools):
             lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")
         if any("looks_like" in tool for tool in tools):
-            lines.append("looks_like: the name could be taken for that of the tool named there, which is another one")
+            lines.append("looks_like: the name resembles that of the tool given there, which is a different tool")
         if away:
             lines.append(f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}")
         if any(one["state"] == "connecting" for one in away):

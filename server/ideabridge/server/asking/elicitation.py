@@ -62,8 +62,8 @@ ELSEWHERE: Final = (
 )
 AT_A_TERMINAL: Final = "only the person decides (approval.by in the configuration), at a terminal: {}"
 NOBODY_ASKED: Final = (
-    "nobody was asked: the client declined the form at once, without showing it to a person. What it asked about is not"
-    " denied, and goes on waiting"
+    "nobody was asked: the client declined the form at once, without showing it to a person. Nothing is denied, and the"
+    " question still waits for an answer"
 )
 
 ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})

@@ -66,11 +66,11 @@ COMMANDS: Final = Commands()
 
 # -- fields ------------------------------------------------------------------------------------------------------
 
-_TITLES: Final = {"call": "Run this call?", "plan": "Run this plan?", "outcome": "What came of this call?"}
+_TITLES: Final = {"call": "Run this call?", "plan": "Run this plan?", "outcome": "What was the result of this call?"}
 
 _MEANINGS: Final[dict[str, dict[str, str]]] = {
-    "call": {"approve": "it runs", "deny": "it does not"},
-    "plan": {"approve": "it runs", "deny": "nothing of it does"},
+    "call": {"approve": "it runs", "deny": "it does not run"},
+    "plan": {"approve": "it runs", "deny": "no part of it runs"},
     "outcome": {
         "retry": "run it again",
         "skip": "it fails as unknown",
@@ -91,12 +91,12 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
         fields["value"] = {
             "type": "string",
             "title": "Result",
-            "description": "For value: JSON, or else taken as text.",
+            "description": "For value: JSON; anything else is text.",
         }
     fields["reason"] = {
         "type": "string",
         "title": "Reason",
-        "description": "Told to the assistant. May be left out.",
+        "description": "Optional; the assistant sees it.",
     }
     return _decision(_TITLES[request.kind], meanings, fields)
 
@@ -158,14 +158,14 @@ def publication_form(
     lines, whole = _lines([*choices.items(), *stays])
     text = [f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?", "", *lines, ""]
     text.append("The assistant made the choices. Each call of the tool repeats what stays.")
-    meanings = {"approve": "it is published so", "deny": "it is not"}
+    meanings = {"approve": "it is published with them", "deny": "it is not published"}
     if not whole:
         del meanings["approve"]
         text += [
-            "This is not all of them, so only a refusal is taken here. A terminal shows all of them and decides:",
+            "Some do not fit here, so this form takes only a refusal. Show all of them and decide at a terminal:",
             f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
         ]
-    return "\n".join(text), _decision("Publish it so?", meanings, {})
+    return "\n".join(text), _decision("Publish it with these choices?", meanings, {})
 
 
 # -- messages ----------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
         lines += [
             "",
             f"What you fill in goes to module {visible(str(request.question['module']))}, and approves nothing here.",
-            "Do not write a password or a token into it. It is asked by the call:",
+            "Do not write a password or a token into it. The call that asks:",
         ]
     shown, whole = _shown(request)
     lines += shown
@@ -199,9 +199,9 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
         word = "retry" if request.kind == "outcome" else "approve"
         lines += [
             "",
-            "This is not all of it, so only a refusal is taken here. A terminal shows all of it:",
+            "Some of it does not fit here, so this form takes only a refusal. Show all of it at a terminal:",
             f"  {commands.show} {request.run}",
-            "and decides:",
+            "and decide:",
             f"  {commands.decide} {word} {request.run}:{request.approval}",
         ]
     why = [] if request.question is not None else [f"Why it asks: {_clipped(request.why, _WHY)}"]
@@ -217,8 +217,8 @@ def _headline(request: ApprovalRequest) -> str:
     if tool is not None and tool.module:
         named += f" of module {visible(tool.module)}"
     if request.question is not None:
-        return f"Module {visible(str(request.question['module']))} asks, while it runs {named} (these are its words):"
-    return f"What came of {named}?" if request.kind == "outcome" else f"Run {named}?"
+        return f"Module {visible(str(request.question['module']))} asks while it runs {named} (the text is its own):"
+    return f"What was the result of {named}?" if request.kind == "outcome" else f"Run {named}?"
 
 
 def _shown(request: ApprovalRequest) -> tuple[list[str], bool]:

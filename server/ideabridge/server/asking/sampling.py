@@ -312,7 +312,7 @@ class Sampler:
             self._halt(
                 request,
                 f"the client's model was asked {rounds} times within this request, the most a client takes: {_HAND_IN},"
-                " or call check_run to have it asked on",
+                " or call check_run to have it asked further",
             )
             return []
         return due[:_AT_ONCE]
@@ -533,7 +533,7 @@ def _unanswered_note(sent: Sequence[_Sent]) -> str:
     which = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
     more = f" and {len(sent) - 3} more" if len(sent) > 3 else ""
     return (
-        f"the client's model was asked ({which}{more}) and no answer has come: the person there may have refused, or"
-        " the client gave the call up, or is still at it. The run waits; the model is not asked for this again. If the"
-        f" person refused, cancel it with check_run; else {_HAND_IN}"
+        f"the client's model was asked ({which}{more}) and no answer has come: the person may have refused, the client"
+        " may have ended the call, or the model is still working. The run waits; the model is not asked for this again."
+        f" If the person refused, cancel the run with check_run; otherwise {_HAND_IN}"
     )
