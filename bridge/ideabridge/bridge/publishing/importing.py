@@ -13,7 +13,7 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan, read_published
-from ideabridge.bridge.publishing.idea_tools import find_published
+from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
@@ -27,7 +27,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Annotations, Tool
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,6 @@ def offered_plan(document: Document) -> Plan | None:
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
     return read_published(plan, arguments, told["input_schema"], told["output_schema"], name=told["name"])
-
-
-def known_calls(plan: Plan, catalogue: Catalogue) -> bool:
-    """Return whether every call of a plan has a tool here."""
-    return all(isinstance(call, dict) and catalogue.look_up(call) is not None for call in plan.calls)
 
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
@@ -137,7 +132,7 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
         here: the tools that are here, and those of the rooms that it names.
         offered: the same, and the tools that the plan defines itself. Its hints for tools that run are ignored.
     """
-    said: list[Annotations] = []
+    called: list[Tool] = []
     for call in plan.calls if plan is not None else [None]:
         own = offered.look_up(call) if isinstance(call, dict) else None
         if own is not None and own.key in offered.latent:
@@ -146,13 +141,8 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
         tool = here.look_up(call) if isinstance(call, dict) else None
         if tool is None:
             return dict(CAUTIOUS)
-        said.append(tool.annotations)
-    return {
-        "readOnlyHint": all(one.read_only is True for one in said),
-        "destructiveHint": any(one.read_only is not True and one.destructive is not False for one in said),
-        "idempotentHint": all(one.repeatable for one in said),
-        "openWorldHint": any(one.open_world is not False for one in said),
-    }
+        called.append(tool)
+    return hints_of(called)
 
 
 def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]) -> list[str]:

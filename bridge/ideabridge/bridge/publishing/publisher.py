@@ -46,7 +46,6 @@ from ideabridge.bridge.publishing.importing import (
     ImportResult,
     check_guide,
     honest_annotations,
-    known_calls,
     offered_plan,
     own_cycle,
 )
@@ -111,20 +110,12 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
     return (EVERYBODY,) if names == ["all"] else store.users.audience(names)
 
 
-class PlanRunner(Protocol):
+class _Bridge(Protocol):
     """The methods of `Bridge` that publishing uses."""
 
-    async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run:
-        """See `Bridge.run_plan`."""
-        ...
-
-    async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
-        """See `Bridge.dry_run`."""
-        ...
-
-    async def patiently(self, call: Callable[[], T]) -> T:
-        """See `Bridge.patiently`."""
-        ...
+    async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run: ...
+    async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]: ...
+    async def patiently(self, call: Callable[[], T]) -> T: ...
 
 
 class Publisher:
@@ -141,7 +132,7 @@ class Publisher:
 
     def __init__(
         self,
-        bridge: PlanRunner,
+        bridge: _Bridge,
         *,
         store: Store,
         offer: Offer,
@@ -188,7 +179,7 @@ class Publisher:
             cycle = own_cycle(self._store, name, plan.calls)
             if cycle is not None:
                 raise PublicationError(f"publication.plan: {cycle}")
-            if known_calls(plan, offered):
+            if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
                 try:
                     await self._bridge.dry_run(plan, caller=caller)
                 except IdeabridgeError as error:

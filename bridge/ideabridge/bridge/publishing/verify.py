@@ -36,18 +36,6 @@ class Verdict:
     faults: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
 
-    def to_json(self) -> JSONObject:
-        """The form that the command line prints."""
-        faults, notes = list[JSON](self.faults), list[JSON](self.notes)
-        return {
-            "name": self.name,
-            "version": self.version,
-            "answer": self.answer,
-            "holds": not self.faults,
-            "faults": faults,
-            "notes": notes,
-        }
-
 
 def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
     """Check a publication without running anything: whether tools are gone or changed, and whether the plan still does

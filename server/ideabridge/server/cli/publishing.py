@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
@@ -142,7 +143,7 @@ async def verify_ideas(
     async with open_bridge(options) as bridge:
         verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
     if options.json:
-        print_json({"ideas": list[JSON](one.to_json() for one in verdicts)})
+        print_json({"ideas": [{**asdict(one), "holds": not one.faults} for one in verdicts]})
     elif not verdicts:
         say("nothing is published")
     else:
