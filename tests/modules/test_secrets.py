@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration, expand
 from ideabridge.bridge.modules.stdio import Lines, LongLine
-from ideabridge.bridge.secrets import LogFilter, Secrets
+from ideabridge.bridge.secrets import Secrets, clean_record
 from ideabridge.tools.encoding import JSON
 
 ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "HOME": "/home/somebody"}
@@ -101,7 +101,7 @@ def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
     secrets.add_header("Authorization", "Bearer sesame-of-this-log")
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.addFilter(LogFilter(secrets))
+    handler.addFilter(clean_record)
     logger = logging.Logger("test")
     logger.addHandler(handler)
     try:

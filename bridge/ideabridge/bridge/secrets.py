@@ -320,49 +320,41 @@ def everywhere_masked(text: str) -> str:
     return text
 
 
-class LogFilter(logging.Filter):
-    """Removes secrets and terminal control characters from log records.
+def clean_record(record: logging.LogRecord) -> bool:
+    """Remove secrets and terminal control characters from a log record: from its message, traceback and stack.
 
-    Args:
-        secrets: the secrets; None: those of every configuration in this process.
+    Returns True, so a handler can use it as a filter.
     """
+    try:
+        message = record.getMessage()
+    except Exception as error:  # noqa: BLE001 - as in `logging`, a wrong call of a logger must not fail
+        message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
+    # The log of the server groups similar records by their template, and never writes it.
+    record.__dict__.setdefault("template", str(record.msg))
+    record.msg, record.args = _clean(message), None
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    if record.exc_text:
+        # Some handlers format the exception themselves.
+        record.exc_text, record.exc_info = _clean(record.exc_text), None
+    if record.stack_info:
+        record.stack_info = _clean(record.stack_info)
+    return True
 
-    def __init__(self, secrets: Secrets | None = None) -> None:
-        super().__init__()
-        self._mask = everywhere_masked if secrets is None else secrets.mask
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Clean the message, the traceback and the stack; let the record through."""
-        try:
-            message = record.getMessage()
-        except Exception as error:  # noqa: BLE001 - as in `logging`, a wrong call of a logger must not fail
-            message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
-        # The log of the server groups similar records by their template, and never writes it.
-        record.__dict__.setdefault("template", str(record.msg))
-        record.msg, record.args = self._cleaned(message), None
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        if record.exc_text:
-            # Some handlers format the exception themselves.
-            record.exc_text, record.exc_info = self._cleaned(record.exc_text), None
-        if record.stack_info:
-            record.stack_info = self._cleaned(record.stack_info)
-        return True
-
-    def _cleaned(self, text: str) -> str:
-        return printable(self._mask(text))
+def _clean(text: str) -> str:
+    return printable(everywhere_masked(text))
 
 
 class _CleanRecords:
-    """Makes log records that have passed the filter, so that every handler gets clean ones, whenever it is added."""
+    """Makes clean log records, so that every handler gets clean ones, whenever it is added."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
-        self._filter = LogFilter()
 
     def __call__(self, *arguments: Any, **named: Any) -> logging.LogRecord:
         record = self._make(*arguments, **named)
-        self._filter.filter(record)
+        clean_record(record)
         return record
 
 

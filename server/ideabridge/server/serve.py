@@ -365,7 +365,7 @@ class BoundedLog(logging.Handler):
             self._sum_up()
             self._since, self._count = now, 0
             self._alike.clear()
-        # `LogFilter` has already formatted the record; `template` is the unformatted text.
+        # `clean_record` has already formatted the record; `template` is the unformatted text.
         key = record.name, str(record.__dict__.get("template", record.msg))[:200]
         alike = self._alike.get(key, 0)
         if alike >= MOST_ALIKE or self._count >= MOST:
