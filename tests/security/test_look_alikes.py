@@ -75,10 +75,10 @@ async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path) -> N
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         # Listed by both at once: each has its module before its name, and what looks alike is flagged.
         await bridge.offer.settled()
-        names = {tool.label: tool.name for tool in bridge.known_tools() if tool.module}
+        names = {tool.label: tool.name for tool in bridge.offer.known if tool.module}
         assert names["git.git_log"] == "git_git_log"
         assert names[f"evil.{LOOKING[kind]}"].startswith("evil_g")
-        flagged = look_alikes(bridge.known_tools())
+        flagged = look_alikes(bridge.offer.known)
         assert "looks like git.git_log" in flagged["evil", LOOKING[kind]]
         with pytest.raises(PlanError) as caught:
             await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])

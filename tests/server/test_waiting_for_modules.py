@@ -173,7 +173,7 @@ async def test_another_module_of_the_same_name_does_not_take_the_list_over(tmp_p
     ):
         async with fronted(tmp_path, {"mail": other}) as front:
             bridge = front.catalogue.bridge
-            assert [tool.name for tool in bridge.known_tools() if tool.module] == []
+            assert [tool.name for tool in bridge.offer.known if tool.module] == []
             await bridge.modules.settled(10)
 
 

@@ -212,14 +212,8 @@ class Bridge:
 
     @property
     def _publisher(self) -> Publisher:
-        return Publisher(
-            self,
-            store=self.store,
-            offer=self.offer,
-            modules=self.modules,
-            configuration=self.configuration,
-            screen=Screen(self.secrets),
-        )
+        screen = Screen(self.secrets)
+        return Publisher(self, self.store, self.offer, self.modules, self.configuration, screen)
 
     # -- tools -------------------------------------------------------------------------------------------------
 
@@ -233,13 +227,6 @@ class Bridge:
     def tools(self) -> list[Tool]:
         """Return every tool of the toolbox and of the modules that are up."""
         return self.offer.catalogue.tools
-
-    def known_tools(self) -> list[Tool]:
-        """Return every tool of the toolbox and of all modules: of a module that is not up, those of its last list.
-
-        The result is the same list object until something changes.
-        """
-        return self.offer.known
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
         """Return the MCP behaviour hints of a published idea, given the present tools; see `hints_now`."""

@@ -169,7 +169,7 @@ class ToolCatalogue:
     def refresh(self) -> None:
         """Update the exposed tools after changes at modules or of published names."""
         version = self.bridge.store.publications.catalogue_version()
-        tools = self.bridge.known_tools() if self._expose_modules or self._expose_tools else []
+        tools = self.bridge.offer.known if self._expose_modules or self._expose_tools else []
         if version != self._version:
             self._published.clear()
         elif self._seen is tools or not (tools or self._exposed):
@@ -295,7 +295,7 @@ class ToolCatalogue:
 
     def _how_to_call(self, name: str) -> str:
         """How to call a tool that is not exposed."""
-        if any(name in (tool.name, tool.remote_name) for tool in self.bridge.known_tools()):
+        if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"
 

@@ -175,9 +175,9 @@ class Finding:
         ideas: list[Publication] = []
         if module is None and limit > 1:
             ideas = self._bridge.store.publications.search(words, limit // 2, caller=caller)
-        if not await modules.known(0, module) and (module or not self._search.fits(self._bridge.known_tools(), words)):
+        if not await modules.known(0, module) and (module or not self._search.fits(self._bridge.offer.known, words)):
             await modules.known(LIST_SECONDS, module)
-        best, count = self._search.find(self._bridge.known_tools(), words, limit - len(ideas), module)
+        best, count = self._search.find(self._bridge.offer.known, words, limit - len(ideas), module)
         tools: list[JSONObject] = []
         left = _ROOM
         for one in (*best, *ideas):
@@ -237,7 +237,7 @@ class Finding:
 
     def _away(self, module: str | None) -> list[JSONObject]:
         """The servers (or the one that is searched) that have failed, or whose tools are unknown, and why."""
-        known = {tool.module for tool in self._bridge.known_tools()}
+        known = {tool.module for tool in self._bridge.offer.known}
         away: list[JSONObject] = []
         for status in self._bridge.modules.away():
             if module not in (None, status.name) or (status.state != "failed" and status.name in known):

@@ -429,7 +429,7 @@ class PublishedTool:
     @property
     def definition(self) -> dict[str, Any]:
         """The tool in its wire form. Its annotations follow from the current tools that it calls."""
-        known = self._bridge.known_tools()
+        known = self._bridge.offer.known
         if known is not self._known:
             self._known = known
             publication = self.publication

@@ -118,10 +118,11 @@ class _Bridge(Protocol):
     async def patiently(self, call: Callable[[], T]) -> T: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Publisher:
     """Publishes and imports ideas, and checks what is published. `Bridge` documents its methods.
 
-    Args:
+    Attributes:
         bridge: runs plans, and repeats writes that the store refuses.
         store: holds the ideas and the publications.
         offer: the present tools.
@@ -130,23 +131,17 @@ class Publisher:
         screen: refuses secrets.
     """
 
-    def __init__(
-        self,
-        bridge: _Bridge,
-        *,
-        store: Store,
-        offer: Offer,
-        modules: Modules,
-        configuration: Configuration,
-        screen: Screen,
-    ) -> None:
-        self._bridge = bridge
-        self._store = store
-        self._offer = offer
-        self._modules = modules
-        self._configuration = configuration
-        self._screen = screen
-        self._ways = Ways(store, offer, bridge.patiently)
+    bridge: _Bridge
+    store: Store
+    offer: Offer
+    modules: Modules
+    configuration: Configuration
+    screen: Screen
+
+    @property
+    def ways(self) -> Ways:
+        """Decides how calls are answered, and pins the tools that they mean."""
+        return Ways(self.store, self.offer, self.bridge.patiently)
 
     async def import_idea(
         self,
@@ -161,39 +156,39 @@ class Publisher:
         checks: Checks = "nothing" if edited else "whole"
         read = read_document(document, checks)
         if isinstance(document, dict):
-            self._screen.check(document)
+            self.screen.check(document)
         if not publish:
-            return ImportResult(await self._bridge.patiently(lambda: self._store.import_idea(document, checks=checks)))
+            return ImportResult(await self.bridge.patiently(lambda: self.store.import_idea(document, checks=checks)))
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
         plan = offered_plan(read)
-        check_guide(self._store, read)
+        check_guide(self.store, read)
         if plan is not None:
             await self._expect_listed(plan.calls, _defined_by(plan), caller)
             # Another caller may have taken the name in the meantime.
             self.check_free(name, caller=caller)
-        here = offered = self._offer.catalogue
+        here = offered = self.offer.catalogue
         if plan is not None:
-            here = self._offer.of_plan(dataclasses.replace(plan, tools=()), caller)
-            offered = self._offer.of_plan(plan, caller)
-            cycle = own_cycle(self._store, name, plan.calls)
+            here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
+            offered = self.offer.of_plan(plan, caller)
+            cycle = own_cycle(self.store, name, plan.calls)
             if cycle is not None:
                 raise PublicationError(f"publication.plan: {cycle}")
             if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
                 try:
-                    await self._bridge.dry_run(plan, caller=caller)
+                    await self.bridge.dry_run(plan, caller=caller)
                 except IdeabridgeError as error:
                     raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
         annotations = honest_annotations(plan, here, offered)
         owner = None if caller == LOCAL else caller
 
         def keep() -> tuple[Publication | None, str, Publication]:
-            with self._store.transaction():
-                before = find_published(self._store, name, caller)
-                idea_id = self._store.import_idea(
+            with self.store.transaction():
+                before = find_published(self.store, name, caller)
+                idea_id = self.store.import_idea(
                     document, with_publication=True, owner=owner, annotations=annotations, checks=checks
                 )
-                after = self._store.publications.versions(name)[0]
+                after = self.store.publications.versions(name)[0]
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
                     lines = differences(before, after)
                     if lines:
@@ -201,34 +196,34 @@ class Publisher:
                         raise NameInUseError(f"{name}@{before.version}", lines)
                 return before, idea_id, after
 
-        before, idea_id, after = await self._bridge.patiently(keep)
+        before, idea_id, after = await self.bridge.patiently(keep)
         # A document with pins keeps them. Without pins, its calls mean the tools that are here.
-        return ImportResult(idea_id, await self._ways.pinned(after, caller), before)
+        return ImportResult(idea_id, await self.ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """See `Bridge.check_free`."""
         check_name(name)
         if name in RESERVED:
             raise PublicationNameError(f"name: {name!r} is a name of ideabridge itself; choose another")
-        tools = [tool for tool in self._offer.known if tool.module is None or not tool.module.startswith("idea:")]
+        tools = [tool for tool in self.offer.known if tool.module is None or not tool.module.startswith("idea:")]
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
             raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")
-        if find_published(self._store, name, caller) is not None:
+        if find_published(self.store, name, caller) is not None:
             return
-        if any(name == safe_name(module) for module in self._configuration.modules):
+        if any(name == safe_name(module) for module in self.configuration.modules):
             raise PublicationError(f"name: {name!r} is a module here; choose another")
         for tool in tools:
             if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
                 raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
         # Hosts know this name, even if the module no longer lists the tool.
-        module, tool = self._store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
-        if module in self._configuration.modules:
+        module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
+        if module in self.configuration.modules:
             raise PublicationError(f"name: {name!r} is the name of {module}.{tool} for hosts; choose another")
 
     @property
     def _scope(self) -> str:
         """The project within which names of exposed tools are unique: projects can share a store."""
-        return str(self._configuration.folder.absolute())
+        return str(self.configuration.folder.absolute())
 
     async def publish(
         self,
@@ -245,13 +240,13 @@ class Publisher:
         """See `Bridge.publish`."""
         check_text("ref", ref)
         check_text("name", name)
-        self._screen.check({"name": name, "description": description})
+        self.screen.check({"name": name, "description": description})
         self.check_free(name, caller=caller)
         chosen = read_choices(read_object("choices", choices))
         audience = None if to is None else self._audience(to, caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected 'auto', 'recorded', 'plan' or 'solve', found {answer!r}")
-        function = read_function(self._store, ref, caller)
+        function = read_function(self.store, ref, caller)
         meta = function.stored.meta
         text = (description or meta.description or _description_of(function, name)).rstrip()
         text = text if text.endswith(".") else f"{text}."
@@ -261,11 +256,11 @@ class Publisher:
             if isinstance(found, _Lifted):
                 # Also `auto` asks a person for what is still open: it does not publish the recorded answer instead.
                 demand(found.draft)
-                made = _as_plan(found, answer, self._store, decider_of(by))
+                made = _as_plan(found, answer, self.store, decider_of(by))
             elif answer == "plan":
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
         if answer == "solve" or (answer == "auto" and made.plan is None):
-            guide = _guide_of(function, _shape(function, self._store, caller, chosen), text, self._store, name)
+            guide = _guide_of(function, _shape(function, self.store, caller, chosen), text, self.store, name)
             if isinstance(guide, dict):
                 made = _as_guide(guide, answer, function)
             elif answer == "solve":
@@ -277,11 +272,11 @@ class Publisher:
         essences = essences_of(function.run.machine.catalogue)
 
         def keep() -> Publication:
-            with self._store.transaction():
-                self._store.tool_memory.keep_definitions(
+            with self.store.transaction():
+                self.store.tool_memory.keep_definitions(
                     {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
                 )
-                return self._store.publications.publish(
+                return self.store.publications.publish(
                     name,
                     function.stored.id,
                     description=f"{text} {made.sentences}",
@@ -293,15 +288,15 @@ class Publisher:
                     recorded=recorded,
                     owner=None if caller == LOCAL else caller,
                     audience=audience,
-                    replaces=self._store.users.manages(caller),
+                    replaces=self.store.users.manages(caller),
                 )
 
-        return await self._bridge.patiently(keep)
+        return await self.bridge.patiently(keep)
 
     async def _lifted(self, function: Function, choices: Choices, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why it cannot be a plan whatever is accepted."""
         try:
-            lifted = lift_function(function, self._store, caller, choices.runs)
+            lifted = lift_function(function, self.store, caller, choices.runs)
         except PublicationError as error:
             if choices.runs is not None:
                 raise
@@ -311,8 +306,8 @@ class Publisher:
         await self._expect_listed(calls_in(plan), defined_in(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        catalogue = self._offer.of_plan(draft.with_input(function.input or {}), caller)
-        cycle = own_cycle(self._store, name, draft.calls)
+        catalogue = self.offer.of_plan(draft.with_input(function.input or {}), caller)
+        cycle = own_cycle(self.store, name, draft.calls)
         if cycle is not None:
             return cycle
         checked = check_pins(plan, calls_in(plan), catalogue, essences_of(lifted.catalogue).get)
@@ -332,8 +327,8 @@ class Publisher:
         calls = list(calls)
 
         async def unlisted() -> list[ModuleStatus]:
-            needed = needed_modules(self._store, calls, caller, self._offer.known_catalogue, defined)
-            return await self._offer.listed(needed)
+            needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
+            return await self.offer.listed(needed)
 
         # Twice, because a module may turn out to be needed only when another has listed its tools.
         if await unlisted() and (away := await unlisted()):
@@ -343,8 +338,8 @@ class Publisher:
             )
 
     def _audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
-        audience, users = read_audience(self._store, to), self._store.users
-        only_admins = self._configuration.users.share == "admins"
+        audience, users = read_audience(self.store, to), self.store.users
+        only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
             raise PublicationError("to: here only admins publish to others; leave `to` out, or say me")
         return audience
@@ -359,10 +354,10 @@ class Publisher:
             await self._expect_listed(plan.calls, _defined_by(plan), caller)
         except ModulesAwayError as error:
             return str(error), None
-        why = reason_not_to_run(plan.calls, self._offer.of_plan(plan, caller), effects=effects)
+        why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
-        run = await self._bridge.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
+        run = await self.bridge.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
         status = await run.wait()
         different = drift_of(run, output)
         if status != "done":
@@ -373,18 +368,18 @@ class Publisher:
         self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
     ) -> list[Verdict]:
         """See `Bridge.verify`."""
-        found = [self._store.publications.named(name, caller=caller) for name in names] or self._published(caller)
+        found = [self.store.publications.named(name, caller=caller) for name in names] or self._published(caller)
         verdicts: list[Verdict] = []
         for before in found:
             with suppress(ModulesAwayError):  # the verdict reports it
                 await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
                 await self._expect_listed(calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller)
-            publication = await self._ways.pinned(before, caller)
+            publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             plan = _plan_of(publication, recorded.get("input"))
-            tools = self._offer.of_plan(plan, caller)
-            checked = self._ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
-            verdict = verify_offline(publication, self._store, checked)
+            tools = self.offer.of_plan(plan, caller)
+            checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
+            verdict = verify_offline(publication, self.store, checked)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
             if publication.plan is not None and live and not verdict.faults:
@@ -397,13 +392,13 @@ class Publisher:
     async def changed_tools(self, module: str) -> list[ChangedTool]:
         """See `Bridge.changed_tools`."""
         if module and not module.startswith(IDEA):
-            await self._modules[module].ready(SETTLE_SECONDS)
+            await self.modules[module].ready(SETTLE_SECONDS)
         found: list[ChangedTool] = []
-        definition = self._store.tool_memory.definition
+        definition = self.store.tool_memory.definition
         for live in self._published(None):
-            for before in self._store.publications.versions(live.name):
-                one = await self._ways.pinned(before, before.owner or LOCAL)
-                tools = self._offer.of_plan(_plan_of(one, {}), one.owner or LOCAL)
+            for before in self.store.publications.versions(live.name):
+                one = await self.ways.pinned(before, before.owner or LOCAL)
+                tools = self.offer.of_plan(_plan_of(one, {}), one.owner or LOCAL)
                 found += changed_in(one, module, tools, definition)
         return found
 
@@ -412,7 +407,7 @@ class Publisher:
         groups: dict[tuple[str, int], list[ChangedTool]] = {}
         for one in changed:
             groups.setdefault((one.publication.name, one.publication.version), []).append(one)
-        with self._store.transaction():
+        with self.store.transaction():
             for group in groups.values():
                 publication = group[0].publication
                 plan, guide = publication.plan, publication.guide
@@ -420,7 +415,7 @@ class Publisher:
                     plan = with_accepted(plan, group, decider_of(by))
                 elif guide is not None:
                     guide = with_accepted(guide, group, decider_of(by))
-                self._store.publications.pin(
+                self.store.publications.pin(
                     publication, plan, guide, {one.tool.digest: one.tool.essence for one in group}
                 )
 
@@ -428,7 +423,7 @@ class Publisher:
         found: list[Publication] = []
         after: str | None = None
         while True:
-            page = self._store.publications.page(200, after, caller=caller)
+            page = self.store.publications.page(200, after, caller=caller)
             found += page.items
             if page.next is None:
                 return found
