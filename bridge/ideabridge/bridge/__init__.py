@@ -2,8 +2,8 @@
 
     from ideabridge.bridge import Bridge, Configuration, ModelConfiguration
 
-Every public name is imported from here, or from `ideabridge.tools`; the bridge for scripts is `ideabridge.bridge.sync`.
-Names are imported when they are first used: importing one small part does not load the MCP SDK.
+Import every public name from here or from `ideabridge.tools`. The bridge for scripts is `ideabridge.bridge.sync`.
+Names are loaded when they are first used, so importing a small part does not load the MCP SDK.
 """
 
 from __future__ import annotations

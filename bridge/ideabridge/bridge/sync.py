@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
-"""Decides on one call: a function, which may take its time, or a coroutine function."""
+"""Decides on one call: a plain function, which may block, or a coroutine function."""
 
 
 class _PlanParts(TypedDict, total=False):
@@ -61,7 +61,7 @@ class _Blocking(Generic[A]):
 
 
 def _blocking(method: Callable[Concatenate[A, P], Awaitable[T] | T]) -> Callable[Concatenate[_Blocking[A], P], T]:
-    """The method that waits for what `method` of the underlying object returns. It has the same parameters."""
+    """Return a method with the same parameters that waits for the result of `method` on the underlying object."""
 
     @wraps(method)
     def call(self: _Blocking[A], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -71,7 +71,7 @@ def _blocking(method: Callable[Concatenate[A, P], Awaitable[T] | T]) -> Callable
 
 
 class Session(_Blocking[AsyncSession]):
-    """The methods of `ideabridge.bridge.Session`, without `async`; `Bridge.session` opens it."""
+    """The methods of `ideabridge.bridge.Session`, without `async`. `Bridge.session` opens a session."""
 
     value = _blocking(AsyncSession.value)
     run = _blocking(AsyncSession.run)
@@ -81,7 +81,7 @@ class Session(_Blocking[AsyncSession]):
 
     @property
     def id(self) -> str:
-        """The id of the run: `Bridge.session(run_id=...)` takes it up again."""
+        """The id of the run. `Bridge.session(run_id=...)` continues it."""
         return self.underlying.id
 
     @property
@@ -91,10 +91,10 @@ class Session(_Blocking[AsyncSession]):
 
 
 class Bridge(_Blocking[AsyncBridge]):
-    """The methods of `ideabridge.bridge.Bridge`, without `async`; those that start a run return its result.
+    """The methods of `ideabridge.bridge.Bridge`, without `async`. Methods that start a run return its result.
 
-    `approver` may also be a plain function, which runs in a thread of its own. Without an approver, a run that asks
-    raises `RunFailedError`, and waits in the store.
+    `approver` may also be a plain function, which runs in another thread. Without an approver, a run that asks raises
+    `RunFailedError`, and stays in the store until somebody decides.
     """
 
     dry_run = _blocking(AsyncBridge.dry_run)
@@ -130,7 +130,7 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._stack.__exit__(*error)
 
     def tools(self) -> list[Tool]:
-        """Every tool, once the modules have connected or failed."""
+        """Return every tool, after the modules have connected or failed."""
         return self.portal.call(self.underlying.offer.settled).tools
 
     @overload
@@ -138,9 +138,8 @@ class Bridge(_Blocking[AsyncBridge]):
     @overload
     def run_plan(self, plan: PlanLike | None = None, *, output: object = None, **parts: Unpack[_PlanParts]) -> Any: ...
     def run_plan(self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]) -> Any:
-        """Run a plan to its end, and return its result.
-
-        With a whole plan, `output` is the type of the result; with `calls`, it is the plan's output.
+        """Run a plan, and return its result. With `plan`, `output` is the type of the result; with `calls`, it is the
+        output of the plan.
         """
         if plan is None:
             return self._result(partial(self.underlying.run_plan, output=output, **parts))
@@ -152,11 +151,11 @@ class Bridge(_Blocking[AsyncBridge]):
     @overload
     def solve(self, task: str, *, output: None = None, **options: Unpack[_SolveOptions]) -> Any: ...
     def solve(self, task: str, *, output: type[Any] | None = None, **options: Unpack[_SolveOptions]) -> Any:
-        """Let the bridge's mind solve a task, and return the result; `output` is its type."""
+        """Let the bridge's mind solve a task, and return the result. `output` is the type of the result."""
         return self._result(partial(self.underlying.solve, task, output=output, **options), output)
 
     def call_idea(self, name: str, arguments: ObjectLike, *, version: int | None = None) -> Any:
-        """Call a published idea like a function; see `ideabridge.bridge.Bridge.call_idea`."""
+        """Call a published idea, and return its output; see `ideabridge.bridge.Bridge.call_idea`."""
         replay = self.portal.call(partial(self.underlying.call_idea, name, arguments, version=version))
         return replay.output if replay.run is None else self.portal.call(replay.run.result)
 
@@ -168,7 +167,7 @@ class Bridge(_Blocking[AsyncBridge]):
         tools: Iterable[str] | None = None,
         run_id: str | None = None,
     ) -> AbstractContextManager[Session]:
-        """A run whose steps the script answers itself; see `ideabridge.bridge.Bridge.session`."""
+        """Open a run whose steps the script supplies; see `ideabridge.bridge.Bridge.session`."""
         opened = self.underlying.session(state=state, input=input, tools=tools, run_id=run_id)
         return _session(self.portal.wrap_async_context_manager(opened), self.portal)
 
@@ -187,7 +186,7 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # In a thread: it may ask a person, and the other calls go on meanwhile.
+        # In a thread, because it may ask a person while other calls continue.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

@@ -1,1 +1,1 @@
-"""The hosts an assistant lives in: where their MCP configuration stands, and how it is read and written."""
+"""The hosts of assistants: where their MCP configuration is, and how it is read and written."""

@@ -10,7 +10,6 @@ from typing import Literal
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.modules.settings import adapt
 from ideabridge.server.hosts.host import (
-    CommentedHostFileError,
     Host,
     HostDocument,
     HostEnvironment,
@@ -136,15 +135,12 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
 
 def _inputs(content: JSONObject) -> dict[str, str]:
     listed = content.get("inputs")
-    result: dict[str, str] = {}
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(one.get("id"), str):
-            result[str(one["id"])] = str(one.get("description") or "")
-    return result
+    inputs = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return {str(one["id"]): str(one.get("description") or "") for one in inputs if isinstance(one.get("id"), str)}
 
 
 def movable(found: Iterable[Adoption], named: Iterable[str], *, for_project: bool) -> tuple[list[Adoption], list[str]]:
-    """The servers to remove from the host once `ideabridge.json` has them, and why others of these stay.
+    """Return the servers to remove from the host after `ideabridge.json` has them, and a line for each that stays.
 
     Args:
         found: every server of the host.
@@ -173,7 +169,7 @@ def movable(found: Iterable[Adoption], named: Iterable[str], *, for_project: boo
 def removals(
     host: Host, environment: HostEnvironment, moving: Iterable[Adoption]
 ) -> list[tuple[HostDocument, JSONObject]]:
-    """The files that contain the servers, each with its content without them.
+    """Return the files that contain the servers, each with its content without them.
 
     Raises:
         HostFileError: a file cannot be read.
@@ -185,10 +181,12 @@ def removals(
         names = [name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)]
         if not names:
             continue
-        document = found[file.path][0] if file.path in found else read_document(file.path)
-        if not document.strict:
-            raise CommentedHostFileError(f"{file.path}: has comments or trailing commas, which writing would lose")
-        content = found[file.path][1] if file.path in found else document.content
+        if file.path in found:
+            document, content = found[file.path]
+        else:
+            document = read_document(file.path)
+            document.check_strict()
+            content = document.content
         for name in names:
             content = file.without_server(content, name)
         found[file.path] = document, content

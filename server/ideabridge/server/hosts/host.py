@@ -203,6 +203,11 @@ class HostDocument:
     content: JSONObject
     strict: bool = True
 
+    def check_strict(self) -> None:
+        """Raise `CommentedHostFileError` if writing would lose comments or trailing commas."""
+        if not self.strict:
+            raise CommentedHostFileError(f"{self.path}: has comments or trailing commas, which writing would lose")
+
     def write(self, content: JSONObject, *, keep: bool = False) -> Path | None:
         """Replace the content in one step and return the path of the backup, or None if there was no file.
 
@@ -217,8 +222,7 @@ class HostDocument:
             CommentedHostFileError: the file has comments, which would be lost.
             HostFileError: it cannot be written, or another program changed it.
         """
-        if not self.strict:
-            raise CommentedHostFileError(f"{self.path}: has comments or trailing commas, which writing would lose")
+        self.check_strict()
         target = Path(os.path.realpath(self.path))
         backup: Path | None = None
         try:
