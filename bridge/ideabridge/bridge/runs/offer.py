@@ -123,23 +123,16 @@ class Offer:
         await self._modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
-    async def reach(self, modules: Iterable[str | None]) -> Catalogue:
-        """The catalogue once these modules, as far as they are configured, are up or have failed, at most
-        `SETTLE_SECONDS` later; see `Module.reach`.
-        """
+    async def reach(self, modules: Iterable[str | None]) -> None:
+        """Wait until these modules, as far as they are configured, are up or have failed, at most `SETTLE_SECONDS`."""
         names = {*modules} & {*self._modules.names}
         await self._modules.reach([one for one in names if one and not self._modules[one].listed], SETTLE_SECONDS)
-        return self.catalogue
 
     async def listed(self, needed: Collection[str | None]) -> list[ModuleStatus]:
-        """Wait until modules have listed their tools or have failed, at most `SETTLE_SECONDS`.
+        """Wait until modules have listed their tools or have failed, at most `SETTLE_SECONDS`; return those that have
+        not listed their tools.
 
-        Args:
-            needed: their names; None among them means every module. Modules that are disabled or not configured are
-                ignored.
-
-        Returns:
-            The modules that have not listed their tools.
+        None among the names means every module. Modules that are disabled or not configured are ignored.
         """
         names = [one.name for one in self._unlisted(needed)]
         if names:

@@ -87,9 +87,9 @@ class ApprovalRequest:
     its process died, (`plan`) whether a lazy run's plan is accepted, or (`question`) what a module asks during a call.
 
     Attributes:
-        run: id of its run; `caller`: the owner of the run.
+        caller: the owner of the run.
         approval: id of the approval.
-        tool: the tool, with its module and annotations; None for a plan.
+        tool: None for a plan.
         call: the call with its references resolved; empty for a plan.
         why: why it asks.
         deadline: when it is denied (an outcome, a question: skipped) if undecided, in seconds since 1970; None: never.

@@ -221,14 +221,7 @@ def check_pins(
 
 @dataclass(frozen=True, slots=True)
 class ChangedTool:
-    """A tool that has changed since a published plan pinned it.
-
-    Attributes:
-        publication: the version that calls it.
-        pin: its pin in that version.
-        tool: its present definition.
-        lines: the differences.
-    """
+    """A tool that has changed since a published plan pinned it; `lines` are the differences."""
 
     publication: Publication
     pin: Pin
