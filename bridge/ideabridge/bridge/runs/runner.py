@@ -11,7 +11,7 @@ So nothing happens before the journal says so. If a write is queued, the runner 
 write is done. An error in the journal, or a defect, gives the run up in this process (`fail`); another process can read
 the journal and continue the run.
 
-`Calls` runs each call in a task of its own, and posts the results. Results that arrive in the same pass of the event
+`RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the same pass of the event
 loop are posted together; large ones one after another. `CallAsker` journals what the module of a running call asks, and
 waits for the answer.
 """
@@ -152,7 +152,7 @@ class Runner:
         self.request: Request | None = None
         self.kept = kept
         self.progress_watchers: list[ReportedProgress] = []
-        self._calls = Calls(self, executor, group)
+        self._calls = RunningCalls(self, executor, group)
         self.watchers: list[Watcher] = [self._calls.watch]
         self.lost: str | None = None
         self.failure: Exception | None = None
@@ -591,7 +591,7 @@ def _log(error: Exception, mask: Callable[[str], str]) -> None:
 # -- calls ----------------------------------------------------------------------------------------------------------
 
 
-class Calls:
+class RunningCalls:
     """The running calls of one run, each in a task of `group`, which outlives the run."""
 
     def __init__(self, run: Runner, executor: Executor, group: TaskGroup) -> None:
