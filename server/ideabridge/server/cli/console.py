@@ -89,12 +89,7 @@ def show(text: str, style: str | None = None) -> None:
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """The text as it is, or, if standard output is a terminal, wrapped to its width.
-
-    Args:
-        text: one line.
-        indent: the spaces before each further line; None: as many as the text begins with.
-    """
+    """The text, wrapped if standard output is a terminal. Further lines begin with `indent` spaces or like it."""
     if not sys.stdout.isatty():
         return text
     further = " " * (len(text) - len(text.lstrip()) if indent is None else indent)
@@ -107,13 +102,8 @@ _FILLER: Final = "\ue000"
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
     """A text in lines of at most `width` columns; an empty text gives no lines. The terminal would break a longer line,
-    and its author could make the rest look like a line of ideabridge.
-
-    Args:
-        text: the text.
-        width: the columns of a line.
-        first: the beginning of the first line.
-        further: the beginning of each further line.
+    and its author could make the rest look like a line of ideabridge. `first` begins the first line, `further` the
+    others.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -144,6 +134,12 @@ def echo(text: str) -> None:
 def counted(count: int, noun: str) -> str:
     """`1 call`, `2 calls`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, cut after 100 characters."""
+    line = text.strip().split("\n")[0]
+    return line if len(line) <= 100 else line[:97] + "..."
 
 
 def shortened(value: JSON) -> str:
@@ -218,13 +214,9 @@ class Rows:
 
 
 def row_lines(cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool) -> list[str]:
-    """A row of a table, as one line or, if the last cell is wrapped, several.
+    """A row of a table with these `widths` of all columns but the last, in lines of `width` columns (None: any length).
 
-    Args:
-        cells: the cells.
-        widths: the columns of all cells but the last.
-        width: the columns of the terminal; None: the line may have any length.
-        cut: cut the last cell instead of wrapping it.
+    The last cell is wrapped, or with `cut` cut to one line.
     """
     *first, last = [printable_line(cell) for cell in cells]
     start = "".join(cell + " " * (size - _columns(cell) + 2) for cell, size in zip(first, widths, strict=True))

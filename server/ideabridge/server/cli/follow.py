@@ -36,7 +36,7 @@ from ideabridge.server.cli.console import (
     say,
     shortened,
 )
-from ideabridge.server.cli.inputs import as_object, ask_all, decline_all
+from ideabridge.server.cli.inputs import as_object, ask_all, decline_all, value_of
 from ideabridge.server.cli.modules import signature
 from ideabridge.server.cli.options import Line, Options
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
@@ -334,16 +334,8 @@ async def _read() -> str | None:
         if not line or (text and not line.strip()):
             return text or None
         text += line if line.strip() else ""
-        if text.rstrip().endswith("}") and _is_whole(text):
+        if text.rstrip().endswith("}") and isinstance(value_of(text), dict):
             return text
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        decode(text, what="the solution")
-    except IdeabridgeError:
-        return False
-    return True
 
 
 async def follow(
@@ -496,13 +488,11 @@ def error_line(entry: JSONObject) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One event of a run.
+    """One event of a run, described for people by `text`.
 
     Attributes:
         number: its sequence number, from 1.
         at: its time in seconds since 1970; None if the store has no time.
-        text, style: its description for people.
-        event: the event.
     """
 
     number: int
@@ -514,12 +504,9 @@ class HistoryEntry:
 
 @dataclass(slots=True)
 class RunHistory:
-    """A run as its journal records it.
+    """A run as its journal records it, with the machine after the last event.
 
-    Attributes:
-        machine: the machine after the last event.
-        entries: the events.
-        broken: why an event of the journal cannot be read; the entries end before it.
+    `broken` is the reason why an event cannot be read; the entries end before it.
     """
 
     machine: Machine = field(default_factory=Machine)

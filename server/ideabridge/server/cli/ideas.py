@@ -15,6 +15,7 @@ from ideabridge.server.cli.console import (
     UsageError,
     at_terminal,
     counted,
+    first_line,
     print_json,
     say,
     shortened,
@@ -125,12 +126,6 @@ def list_ideas(
     else:
         empty = "nothing is published" if published else "no ideas are saved yet; every run saves one"
     options.print_rows({"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next)
-
-
-def first_line(text: str) -> str:
-    """The first line of a text, cut after 100 characters."""
-    line = text.strip().split("\n")[0]
-    return line if len(line) <= 100 else line[:97] + "..."
 
 
 _IDEA_TITLES: Final = ("idea", "published as", "outcome", "saved", "title")

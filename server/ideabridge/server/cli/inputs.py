@@ -28,12 +28,9 @@ MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 
 
 def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
-    """Read JSON from a file, or from standard input if `place` is `-`.
+    """Read JSON from a file, or from standard input if `place` is `-`. Errors begin with `what`.
 
-    Args:
-        place: the path.
-        what: the option or argument, for errors.
-        follow: follow a link; true only for a path that a person gave.
+    A link is not followed unless a person gave the path (`follow`).
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
@@ -164,11 +161,7 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
 
 
 async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
-    """Ask the person for the members of an input that are not known: the required ones first.
-
-    Args:
-        schema: the JSON Schema of the input.
-        known: the members that exist already.
+    """Ask the person for the members of an input with this schema that are not `known`, the required ones first.
 
     Returns:
         The whole input, or None if the person stopped.
@@ -341,9 +334,7 @@ async def _ask(entry: JSONObject) -> Decision:
 def whole(value: JSON, width: int | None) -> str:
     """A value as indented JSON in which every character is visible.
 
-    Args:
-        value: the value.
-        width: the columns of the terminal. A longer line continues in lines that begin with a mark. None: no limit.
+    A line of more than `width` columns continues in lines that begin with a mark; None: there is no limit.
     """
     lines: list[str] = []
     for text in json.dumps(value, ensure_ascii=False, indent=2).split("\n"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import textwrap
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -16,6 +15,7 @@ from ideabridge.server.cli.console import (
     Rows,
     UsageError,
     at_terminal,
+    first_line,
     print_json,
     print_table,
     print_value,
@@ -415,7 +415,7 @@ async def list_tools(
                 print_value(tool.parameters)
         else:
             rows = [
-                (tool.name, tool.module or "", _effect(tool.annotations.read_only), _first(tool.description))
+                (tool.name, tool.module or "", _effect(tool.annotations.read_only), first_line(tool.description))
                 for tool in found
             ]
             print_table(("tool", "module", "does", "description"), rows)
@@ -426,7 +426,3 @@ async def list_tools(
 
 def _effect(read_only: bool | None) -> str:
     return {True: "reads", False: "changes", None: "?"}[read_only]
-
-
-def _first(description: str) -> str:
-    return textwrap.shorten(description.strip().split("\n")[0], 100, placeholder=" ...")

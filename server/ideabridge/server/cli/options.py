@@ -271,15 +271,7 @@ class Options:
         empty: str,
         more: str | None = None,
     ) -> None:
-        """Print `value` with `--json`; else a table of `rows`, or `empty` if there are no rows.
-
-        Args:
-            value: the rows as JSON.
-            titles: the titles of the columns.
-            rows: the rows of this page.
-            empty: why there are no rows.
-            more: the cursor of the next page; None: this is the last one.
-        """
+        """Print `value` with `--json`; else a table, or `empty` without rows. `more` is the cursor of the next page."""
         if self.json:
             print_json(value)
         elif rows:
@@ -399,7 +391,11 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
             def work() -> int | None:
                 result = function(options, **arguments)
-                return _run(result) if isinstance(result, Coroutine) else result
+                if not isinstance(result, Coroutine):
+                    return result
+                import anyio
+
+                return anyio.run(lambda: result)
 
             code = guarded(work, json=options.json)
             if code:
@@ -413,15 +409,6 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
         return wrapper
 
     return decorate
-
-
-def _run(coroutine: Coroutine[Any, Any, int | None]) -> int | None:
-    import anyio
-
-    async def wait() -> int | None:
-        return await coroutine
-
-    return anyio.run(wait)
 
 
 def _complete(annotation: Any) -> None:

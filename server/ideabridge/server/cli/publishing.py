@@ -15,6 +15,7 @@ from ideabridge.server.cli.console import (
     UsageError,
     at_terminal,
     clean,
+    first_line,
     fit,
     print_json,
     print_value,
@@ -22,7 +23,7 @@ from ideabridge.server.cli.console import (
     say,
     show,
 )
-from ideabridge.server.cli.ideas import RefArgument, app, first_line, publication_json
+from ideabridge.server.cli.ideas import RefArgument, app, publication_json
 from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
 from ideabridge.server.cli.options import InputOption, Line, Options, command, complete_names
 from ideabridge.server.cli.stores import (
