@@ -29,8 +29,9 @@ from ideabridge.server.cli import (
     trust,
     users,
 )
-from ideabridge.server.cli.console import ExitCode, clean, echo, report
+from ideabridge.server.cli.console import ExitCode, echo, report
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
+from ideabridge.tools.names import printable
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": ("demo", "modules import claude-code --write", "install claude-code --write", "run plan.json -i repo=."),
@@ -309,7 +310,7 @@ def run(arguments: list[str]) -> int:
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain texts of modules."""
-    sys.stderr.write(clean(everywhere_masked("".join(traceback.format_exception(kind, error, trace)))))
+    sys.stderr.write(printable(everywhere_masked("".join(traceback.format_exception(kind, error, trace)))))
 
 
 def _misused(error: Exception, message: str) -> int:

@@ -55,7 +55,7 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):
                 # Rich moves the cursor with control segments.
-                yield Segment(text if control else clean(text), style, control)
+                yield Segment(text if control else printable(text), style, control)
 
     return Plain(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
@@ -70,7 +70,7 @@ def _drop_errors() -> None:
 
 def say(text: str, style: str | None = None) -> None:
     """Print a line for the person, on standard error."""
-    err().print(clean(text), style=style)
+    err().print(printable(text), style=style)
 
 
 def report(message: str) -> None:
@@ -80,12 +80,12 @@ def report(message: str) -> None:
         if line.strip():
             from rich.text import Text
 
-            console.print(Text("ideabridge: ", style="bold red") + Text(clean(line), style="default"))
+            console.print(Text("ideabridge: ", style="bold red") + Text(printable(line), style="default"))
 
 
 def show(text: str, style: str | None = None) -> None:
     """Print a line of the result, on standard output."""
-    out().print(clean(text), style=style)
+    out().print(printable(text), style=style)
 
 
 def fit(text: str, indent: int | None = None) -> str:
@@ -120,14 +120,9 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     return [line.replace(_FILLER, "") for line in lines]
 
 
-def clean(text: str) -> str:
-    """The text with escapes for characters that a terminal would obey or nobody sees: results come from anywhere."""
-    return printable(text)
-
-
 def echo(text: str) -> None:
     """Print help or another text of ideabridge on standard output. It may quote the command line."""
-    sys.stdout.write(clean(text if text.endswith("\n") else f"{text}\n"))
+    sys.stdout.write(printable(text if text.endswith("\n") else f"{text}\n"))
     sys.stdout.flush()
 
 
@@ -169,7 +164,7 @@ def print_value(value: JSON) -> None:
     """Print a result for a person: text as it is, anything else as indented JSON."""
     if isinstance(value, str):
         # A pipe or a file gets the text itself; on a terminal it is escaped.
-        text = clean(value) if sys.stdout.isatty() else value
+        text = printable(value) if sys.stdout.isatty() else value
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
         return
@@ -261,7 +256,7 @@ async def read_line(prompt: str) -> str | None:
 
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        err().print(clean(prompt), end="")
+        err().print(printable(prompt), end="")
     try:
         if sys.platform == "win32" or not is_terminal:
             text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)

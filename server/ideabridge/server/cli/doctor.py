@@ -41,6 +41,8 @@ class _Findings:
 @command("config", "project", "store", "tools", "json")
 async def doctor(options: Options) -> int:
     """Check everything that ideabridge would use here, and explain it. Exit code 1 if something is wrong."""
+    from importlib.metadata import version
+
     folder = options.folder()
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None
@@ -51,7 +53,8 @@ async def doctor(options: Options) -> int:
     names = [] if configuration is None else [f"module {name}" for name in configuration.modules]
     longest = max(map(len, ["host claude-code", *names]))
     found = _Findings(None if options.json else Rows(("", "what", "found"), (1, longest)))
-    _ourselves(found)
+    versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
+    found.add("program", f"{versions}, Python {platform.python_version()}, {sys.executable}")
     _sqlite(found)
     if fault is not None:
         found.add("configuration", str(fault), wrong=True)
@@ -67,13 +70,6 @@ async def doctor(options: Options) -> int:
     elif found.wrong:
         report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
     return ExitCode.FAILED if found.wrong else ExitCode.DONE
-
-
-def _ourselves(found: _Findings) -> None:
-    from importlib.metadata import version
-
-    parts = [f"{name} {version(name)}" for name in ("ideabridge", "mcp")]
-    found.add("program", f"{', '.join(parts)}, Python {platform.python_version()}, {sys.executable}")
 
 
 def _sqlite(found: _Findings) -> None:

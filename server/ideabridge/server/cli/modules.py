@@ -414,15 +414,12 @@ async def list_tools(
                 show(f"{tool.name}  ({tool.module or 'here'})")
                 print_value(tool.parameters)
         else:
+            effects = {True: "reads", False: "changes", None: "?"}
             rows = [
-                (tool.name, tool.module or "", _effect(tool.annotations.read_only), first_line(tool.description))
+                (tool.name, tool.module or "", effects[tool.annotations.read_only], first_line(tool.description))
                 for tool in found
             ]
             print_table(("tool", "module", "does", "description"), rows)
         for status in down:
             report(status.error or f"module {status.name!r} has not answered yet")
         return code
-
-
-def _effect(read_only: bool | None) -> str:
-    return {True: "reads", False: "changes", None: "?"}[read_only]

@@ -29,7 +29,6 @@ from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
     at_terminal,
-    clean,
     err,
     error_json,
     exit_code,
@@ -46,6 +45,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -519,7 +519,7 @@ def _print(
         ("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."),
     ]
     for number, (what, text) in enumerate(lines):
-        plain = clean(text).replace("\n", "\\n").replace("\t", "\\t")
+        plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
         first, further = ("", "") if number == 0 else (what.ljust(_INDENT), " " * _INDENT)
         for line in [first + plain] if width is None else wrapped(plain, width, first=first, further=further):
             put(line)

@@ -14,7 +14,6 @@ from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
     at_terminal,
-    clean,
     first_line,
     fit,
     print_json,
@@ -35,6 +34,7 @@ from ideabridge.server.cli.stores import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.tools.names import printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -409,7 +409,7 @@ async def _ask(ask: Ask) -> JSON:
     say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
     for number, origin in enumerate(origins, 1):
-        say(f"  {number}: {clean(origin.shown)}")
+        say(f"  {number}: {printable(origin.shown)}")
     words = [*([] if ask.kind == "varies" else ["a(ccept)"]), *(["a number to take it"] if origins else []), "q(uit)"]
     while True:
         typed = await read_line(f"  {', '.join(words)}: ")

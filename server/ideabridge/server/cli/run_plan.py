@@ -245,9 +245,10 @@ async def solve(
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import choose
-    from ideabridge.bridge.minds.recorded import recording
+    from ideabridge.bridge.minds.recorded import recording, recording_of
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
+    from ideabridge.server.cli.sharing import write_file
 
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay excludes --mind and --model")
@@ -278,7 +279,9 @@ async def solve(
         problem: str | None = None
         if record is not None:
             try:
-                extra["recorded"] = _record(bridge, run.id, record)
+                documents: list[JSON] = [*recording_of(bridge.store, run.id, bridge.export_idea)]
+                write_file(record.expanduser(), printable(json.dumps(documents, ensure_ascii=False, indent=1)) + "\n")
+                extra["recorded"] = str(record)
             except IdeabridgeError as error:
                 # The result was paid for, so it is printed all the same.
                 extra["recorded"], problem = None, str(error)
@@ -289,14 +292,3 @@ async def solve(
         if record is not None and not options.json:
             say(f"recorded in {record}: ideabridge solve ... --replay {record}", "green")
         return code
-
-
-def _record(bridge: Bridge, run_id: str, path: Path) -> str:
-    """Write the ideas of a run to a file."""
-    from ideabridge.bridge.minds.recorded import recording_of
-    from ideabridge.server.cli.sharing import write_file
-
-    documents: list[JSON] = [*recording_of(bridge.store, run_id, bridge.export_idea)]
-    text = json.dumps(documents, ensure_ascii=False, indent=1) + "\n"
-    write_file(path.expanduser(), printable(text))
-    return str(path)

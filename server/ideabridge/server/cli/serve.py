@@ -18,7 +18,7 @@ import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, say, show
 from ideabridge.server.cli.options import Options, command
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -228,17 +228,14 @@ def install(
             say(f"ideabridge: {refused}; add this by hand:", "yellow")
         else:
             say(f"{chosen.title} reads {file.path}; add this, or run again with --write:")
-        show(json.dumps(_nested((*file.keys, SERVER_NAME), entry), indent=2, ensure_ascii=False))
+        part: JSONObject = {SERVER_NAME: entry}
+        for key in reversed(file.keys):
+            part = {key: part}
+        show(json.dumps(part, indent=2, ensure_ascii=False))
         if chosen.command is not None and not refused:
             say("or run:")
             show(shlex.join(chosen.command(scope, entry)))
     return ExitCode.FAILED if refused else ExitCode.DONE
-
-
-def _nested(keys: tuple[str, ...], value: JSON) -> JSON:
-    for key in reversed(keys):
-        value = {key: value}
-    return value
 
 
 def _arguments(options: Options, scope: str) -> list[str]:
