@@ -148,9 +148,7 @@ def _show(one: Pending, *, with_run: bool) -> None:
 def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
     """The open decisions in the journals, those of the newest run first.
 
-    Args:
-        store: the store.
-        chosen: only the decisions of this run, or of the run that this room belongs to.
+    `chosen`: only the decisions of this run, or of the run that this room belongs to.
     """
     if chosen is not None:
         while chosen.parent is not None and (parent := store.runs.get(chosen.parent)) is not None:

@@ -515,7 +515,7 @@ class RunHistory:
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
-    """The history of a run, from (sequence number, event) of its journal and the times of the events by number."""
+    """The history of a run, from (number, event) of its journal and the times of the events by number."""
     history = RunHistory()
     for number, raw in journal:
         try:

@@ -38,23 +38,21 @@ app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
 
 
-_Since = Annotated[
-    str | None,
-    typer.Option("--since", metavar="WHEN", help="Saved since a date (2026-11-21) or a duration ago (3d, 12h)."),
-]
-_Outcome = Annotated[
-    str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
-]
 _FILTERS: Final[dict[str, Any]] = {
     "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")],
     "module": Annotated[
         str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
     ],
-    "since": _Since,
+    "since": Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="Saved since a date (2026-11-21) or a duration ago (3d, 12h)."),
+    ],
     "until": Annotated[
         str | None, typer.Option("--until", metavar="WHEN", help="Saved before a date or a duration ago.")
     ],
-    "outcome": _Outcome,
+    "outcome": Annotated[
+        str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
+    ],
     "mind": Annotated[
         str | None, typer.Option("--mind", metavar="WHO", help="Only ideas that this mind answered: turns, model, ...")
     ],

@@ -507,7 +507,7 @@ def _print(
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
         head = f"{found.file} is trusted since {when}. It does this:"
     elif standing.changed:
-        head = f"{found.file} is not what was trusted. It would do this:"
+        head = f"{found.file} has changed since it was trusted. It would do this:"
     else:
         head = f"{found.file} is not trusted. It would do this:"
     files = list(found.digests)

@@ -1,4 +1,4 @@
-"""`ideabridge ideas`: lift, publish, share, call and verify ideas, and choose among the versions of a name."""
+"""`ideabridge ideas`: lift, publish, share, call and verify ideas, and choose the version that a name means."""
 
 from __future__ import annotations
 

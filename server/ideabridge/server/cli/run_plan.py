@@ -94,8 +94,7 @@ async def run(
 async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra: JSONObject) -> str | None:
     """Publish the run, ask at a terminal for the necessary decisions, and add the result to `extra`.
 
-    Returns:
-        Why the run is not published; None: it is published.
+    The result is the reason why the run is not published; None: it is published.
     """
     from ideabridge.server.cli.publishing import publish
 

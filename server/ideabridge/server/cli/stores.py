@@ -24,11 +24,7 @@ RunArgument = Annotated[
 
 
 def with_existing_store(options: Options) -> Configuration:
-    """The configuration, for a command that needs an existing store.
-
-    Raises:
-        StoreAccessError: the store does not exist.
-    """
+    """The configuration, for a command that needs an existing store; `StoreAccessError` if it does not exist."""
     from ideabridge.bridge.store.errors import StoreAccessError
 
     configuration = options.configuration()
@@ -40,21 +36,15 @@ def with_existing_store(options: Options) -> Configuration:
 
 
 def open_bridge(options: Options) -> Bridge:
-    """A bridge over the existing store, to be entered.
-
-    Raises:
-        StoreAccessError: the store does not exist.
-    """
+    """A bridge over the existing store, to be entered; `StoreAccessError` if it does not exist."""
     from ideabridge.bridge.bridge import Bridge
 
     return Bridge(with_existing_store(options))
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:
-    """Open the store of the configuration, without starting modules. `create`: create a missing store.
-
-    Raises:
-        StoreError: it cannot be opened, or does not exist.
+    """Open the store of the configuration, without starting modules. `StoreError` if it cannot be opened, or does not
+    exist and `create` is false.
     """
     from ideabridge.bridge.store.store import Store
 
