@@ -20,14 +20,14 @@ from ideabridge.tools.reading import read_call_text, read_calls, read_output
 
 @dataclass(frozen=True, slots=True)
 class CallPiece:
-    """A call whose JSON value has closed."""
+    """A call whose JSON value is complete."""
 
     call: JSON
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPiece:
-    """The output, closed, and not null."""
+    """The complete output, if it is not null."""
 
     output: JSON
 
@@ -77,7 +77,7 @@ class AnswerReader:
         self._in_calls = False
         self._length = 0
         self._ended = False
-        # Of the value being read: its text so far, brackets open, and whether a string or an escape is open.
+        # The current value: its text so far, its depth of brackets, and whether a string or an escape is open.
         self._captured: list[str] = []
         self._depth = 0
         self._in_string = False
@@ -86,7 +86,7 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next piece of the answer, and return what it completes; after an `EndPiece`, nothing."""
+        """Read the next piece of the answer. Return the pieces that it completes; [] after an `EndPiece`."""
         if self._ended:
             return []
         self._pieces = []
@@ -106,11 +106,11 @@ class AnswerReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the object has closed."""
+        """True if the object is complete."""
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """End the answer, and return what that completes."""
+        """End the answer. Return the pieces that this completes."""
         if self._ended:
             return []
         self._pieces = []
@@ -152,7 +152,7 @@ class AnswerReader:
     def _token(self, text: str, position: int, char: str) -> int:
         match self._state:
             case _State.OPENED:
-                # Prose may hold braces: only `{"` and `{}` open an object.
+                # Prose may contain braces: only `{"` and `{}` open an object.
                 if char not in '"}':
                     self._state = _State.BEFORE
                     return position
@@ -170,7 +170,7 @@ class AnswerReader:
                 self._in_calls = False
                 self._state = _State.COMMA
             case _State.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
-                # Most calls come in one piece; of one that does not, the scanner finds where it ends.
+                # Most calls arrive in one piece. The scanner finds the end of the others.
                 self._state = _State.ITEM_COMMA
                 self._pieces.append(CallPiece(whole[0]))
                 return whole[1]
@@ -236,7 +236,11 @@ class AnswerReader:
         self._captured = []
         if self._is_key:
             self._is_key = False
-            self._name(decode(text, what="a key"))
+            self._key = str(decode(text, what="a key"))
+            if self._key in self._seen:
+                raise InvalidJSONError(f"the key {self._key!r} occurs twice")
+            self._seen.add(self._key)
+            self._state = _State.COLON
             return position
         where = "a call" if self._in_calls else repr(self._key)
         value = decode(text, what=where)
@@ -246,21 +250,11 @@ class AnswerReader:
             return position
         self._state = _State.COMMA
         if self._key == "calls":
-            self._calls_at_once(value)
+            # JSON text that contains an array, a single call, or null.
+            self._pieces.extend(CallPiece(call) for call in read_calls(value, []))
         elif self._key == "output":
             if value is not None:
                 self._pieces.append(OutputPiece(read_output(value, [])))
         else:
             self._extra[self._key] = value
         return position
-
-    def _name(self, key: JSON) -> None:
-        self._key = str(key)
-        if self._key in self._seen:
-            raise InvalidJSONError(f"the key {self._key!r} occurs twice")
-        self._seen.add(self._key)
-        self._state = _State.COLON
-
-    def _calls_at_once(self, value: JSON) -> None:
-        """`calls` that is no array: JSON text of one, a single call, or null."""
-        self._pieces.extend(CallPiece(call) for call in read_calls(value, []))

@@ -6,16 +6,16 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class MessageError(IdeabridgeError):
-    """A context message that is not one: the text says which, what was found and what was expected."""
+    """A malformed message of a context; the text contains its place, what was found and what was expected."""
 
 
 class ReferenceSyntaxError(IdeabridgeError):
-    """A string that starts with a dagger and is not a reference, or an output path that is none."""
+    """A malformed reference (a string that starts with one dagger) or output path."""
 
 
 class StateWriteError(IdeabridgeError):
-    """A result that cannot be written where its call says (through a scalar, past the end of an array, ...)."""
+    """A result cannot be written to its output path (through a scalar, past the end of an array, ...)."""
 
 
 class ClosedStateError(StateWriteError):
-    """A write to a path, or of a value, that the schema of the state does not allow."""
+    """The schema of the state does not allow the path or the value of a write."""

@@ -1,4 +1,4 @@
-"""Inquiry: what a module asks whoever called it, and what they answered (MCP's elicitation in form mode)."""
+"""Inquiry: a question of a module to its caller, and the answer (MCP's elicitation in form mode)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Literal, Protocol, TypeAlias
 from ideabridge.tools.encoding import JSONObject
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
-"""What somebody did about a form: filled it in, refused, or left it."""
+"""A person filled in the form, refused it, or closed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One question of a module: a form to be filled in. Its words are the module's, and are to be trusted as little.
+    """One question of a module, as a form. Its message and schema come from the module and are untrusted.
 
     Attributes:
-        module: who asks.
-        message: what it says.
+        module: the name of the module.
+        message: the text of the question.
         schema: JSON Schema of the form: an object of plain values.
     """
 
@@ -28,28 +28,23 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """What goes back to the module; `content` fits the schema of what was asked, and is there with `accept` only."""
+    """The answer to the module. `content` satisfies the schema of the form; it is set only with `accept`."""
 
     action: Action
     content: JSONObject | None = None
 
 
 class Asker(Protocol):
-    """Whoever made a call, as its module may ask them."""
+    """Passes the questions of a module to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Put a question, and wait for the answer, for however long it takes. Never raises but for cancellation."""
+        """Ask a question and wait for the answer without a time-out. Raises nothing but cancellation."""
         ...
 
     def withdraw(self) -> None:
-        """What was asked last is taken back."""
+        """Withdraw the last question."""
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Report a question that was not put.
-
-        Args:
-            message: what the module said.
-            why: why nobody was asked.
-        """
+        """Report a question that nobody was asked: its text, and the reason."""
         ...

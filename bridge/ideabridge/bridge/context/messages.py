@@ -42,7 +42,7 @@ class Message:
         value: the text, or the typed value.
         kind: of `data` its kind, which is also the name of a registered type; otherwise the type.
         instance: `_instance`, or "".
-        schema, description: those of the message.
+        schema, description: the members of the message.
     """
 
     role: str
@@ -127,7 +127,7 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     """Read one message in any of its spellings.
 
     Raises:
-        MessageError: it is malformed; the text says what was found and what was expected.
+        MessageError: it is malformed.
     """
     if isinstance(raw, str):
         return Message("user", "text", raw, "text")
@@ -158,7 +158,7 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
 
 
 def with_instances(raw: Sequence[JSON]) -> list[JSON]:
-    """Give each of several states without `_instance` an instance of its own: ①, ②, ..., without names that are taken.
+    """If there are several states, give each state without `_instance` an instance: ①, ②, ..., except names in use.
 
     Raises:
         MessageError: as `read_context`.
@@ -176,7 +176,7 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def _circled(number: int) -> str:
-    """The number in a circle; above 50, where there is no such character, its digits."""
+    """The number in a circle; its digits above 50, because there is no such character."""
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
             return chr(start + number - first)
@@ -191,8 +191,8 @@ class Draft:
     """A Request while its messages are handled.
 
     Attributes:
-        messages: every message of the context, as typed.
-        texts: what the mind reads, in order: `{"role", "content"}`.
+        messages: the messages of the context.
+        texts: the messages that the mind reads, in order: `{"role", "content"}`.
         properties: properties before `calls` in the schema, such as `thought_process`.
         model: settings of the model, by the names of its provider.
         tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add some; a tool without
@@ -235,23 +235,13 @@ def handle_text(message: Message, draft: Draft) -> None:
     draft.say(message.role, message.value if isinstance(message.value, str) else _json(message.value))
 
 
-def handle_data(message: Message, draft: Draft) -> None:
-    """Data: its kind and value; large parts as references to `†data.KIND`."""
-    shown = shorten(message.value, ("data", message.kind))
-    draft.say(message.role, f"{_title(f'Data, read as †data.{message.kind}', message)}\n{_json(shown)}")
-
-
-def handle_input(message: Message, draft: Draft) -> None:
-    """Input: the values the task is about; large parts as references."""
-    shown = shorten(message.value, ("input",))
-    draft.say(message.role, f"{_title('Input, read as †input.KEY', message)}\n{_json(shown)}")
-
-
-def handle_state(message: Message, draft: Draft) -> None:
-    """State: its present value; large parts as references."""
-    shown = shorten(message.value, ("state",))
-    schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.schema else ""
-    draft.say(message.role, f"{_title('State, read as †state.KEY', message)}\n{_json(shown)}{schema}")
+def handle_value(message: Message, draft: Draft) -> None:
+    """Data, input or state: the value, with its large parts as references."""
+    path = ("data", message.kind) if message.type == "data" else (message.type,)
+    reference = f"†data.{message.kind}" if message.type == "data" else f"†{message.type}.KEY"
+    schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.type == "state" and message.schema else ""
+    title = _title(f"{message.type.capitalize()}, read as {reference}", message)
+    draft.say(message.role, f"{title}\n{_json(shorten(message.value, path))}{schema}")
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
@@ -259,7 +249,7 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """A plan: its calls, to follow if they still fit, and which of them are done."""
+    """A plan: its calls, which the mind follows if they still fit, and which of them are done."""
     shown, standing = message.value, None
     if isinstance(shown, dict):
         standing = shown.get("standing")
@@ -287,10 +277,7 @@ def _standing_line(entry: JSONObject) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """An error: the call, with its place in its Solution and in the run, and what went wrong.
-
-    Large parts of the call are shown as references.
-    """
+    """An error: its message, and the call with its place in its Solution and in the run; large parts as references."""
     shown = shorten_literal(message.value)
     entry = shown if isinstance(shown, dict) else {}
     call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
@@ -322,7 +309,7 @@ _CALLS = "Calls made lately; values are read at the references:"
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """A call: place, tool, status, and the reference of its value. Successive calls are lines of one text."""
+    """A call: place, tool, status, and the reference of its value. Successive calls become lines of one text."""
     entry = message.value if isinstance(message.value, dict) else {}
     where = f" of {entry['instance']}" if "instance" in entry else ""
     value = f", {entry['value']}" if "value" in entry else ""
@@ -337,9 +324,9 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 BUILT_IN: dict[str, Handler] = {
     "text": handle_text,
-    "data": handle_data,
-    "input": handle_input,
-    "state": handle_state,
+    "data": handle_value,
+    "input": handle_value,
+    "state": handle_value,
     "tool": handle_tool,
     "plan": handle_plan,
     "error": handle_error,
@@ -355,7 +342,7 @@ class Handlers:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
 
     def register(self, kind: str, handler: Handler) -> None:
-        """Let `handler` handle messages `{"type": kind, ...}`, instead of an earlier one.
+        """Let `handler` handle messages `{"type": kind, ...}`. It replaces an earlier handler.
 
         Raises:
             ArgumentError: the kind is not text, or the handler cannot be called.
@@ -382,9 +369,8 @@ def _check(kind: object, handler: object) -> None:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Merge data, input and state of the same kind and instance into the first such message.
-
-    A later definition of a tool replaces an earlier one.
+    """Merge data, input and state of the same kind and instance into the first such message. A later definition of a
+    tool replaces an earlier one.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}
@@ -402,13 +388,10 @@ def merge_messages(messages: Iterable[Message]) -> list[Message]:
             merged[place] = message
         else:
             old = merged[place]
-            merged[place] = Message(
-                old.role,
-                old.type,
-                merge(old.value, message.value),
-                old.kind,
-                old.instance,
-                message.schema or old.schema,
-                message.description or old.description,
+            merged[place] = replace(
+                old,
+                value=merge(old.value, message.value),
+                schema=message.schema or old.schema,
+                description=message.description or old.description,
             )
     return merged

@@ -1,4 +1,4 @@
-"""Mind: the protocol of whoever answers a Request, and `Usage`, what one answer used."""
+"""Mind: the protocol of objects that answer Requests, and `Usage`, the tokens and cost of an answer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one answer used, as far as the mind knows.
+    """The tokens and cost of one answer, as far as the mind knows.
 
     Attributes:
         input_tokens: tokens of the Request.
         output_tokens: tokens of the answer, including those of thinking.
         cost: in US dollars; None if the price is unknown.
         model: the model that answered, by its provider's name.
-        partial: the answer used more than this: the provider reported only a part or nothing, because the answer was
-            stopped or broke off, or because it never reports usage.
+        partial: True if the answer used more than this: it was stopped or broke off, or its provider does not report
+            usage.
     """
 
     input_tokens: int = 0
@@ -33,7 +33,7 @@ class Usage:
     partial: bool = False
 
     def to_json(self) -> JSONObject:
-        """The usage as journals and ideas store it, without what is unknown."""
+        """The usage as journals and ideas store it, without unknown members."""
         usage: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         if self.cost is not None:
             usage["cost"] = self.cost
@@ -45,12 +45,12 @@ class Usage:
 
 
 def bounded_name(name: str) -> str:
-    """The name of a model from outside, fit to be stored: at most 200 printable characters."""
+    """The name of a model from outside, cut to 200 printable characters for storage."""
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
 
 def total(first: Usage, second: Usage) -> Usage:
-    """The sum of two usages; if one cost is unknown, the other."""
+    """The sum of two usages. An unknown cost counts as 0 unless both are unknown."""
     costs = [usage.cost for usage in (first, second) if usage.cost is not None]
     return Usage(
         first.input_tokens + second.input_tokens,
@@ -62,17 +62,17 @@ def total(first: Usage, second: Usage) -> Usage:
 
 
 class MindError(IdeabridgeError):
-    """A mind cannot answer at all: its run ends as failed, with this message as the reason."""
+    """A mind cannot answer at all. Its run ends as failed, with this message as the reason."""
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """An answer that can report its usage at any moment. A mind's `answer` may return one; it is asked when the answer
-    is stopped because the rest cannot be used, or because the run was cancelled.
+    """An answer that can report its usage at any moment. A mind's `answer` may return one. The runner reads its usage
+    when it stops the answer because the rest is unusable or the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
-        """What the answer has used so far; None if that is unknown."""
+        """The usage so far; None if it is unknown."""
         ...
 
 
@@ -87,7 +87,7 @@ class Titled(Protocol):
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces. The host's own model, which answers by turns, does not need this.
+    """Answers Requests by itself, in pieces. The host's own model, which answers by turns, is not a `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its object closes, so a mind
     that streams is faster than one that returns its whole answer. An exception breaks the answer off: the calls
@@ -96,13 +96,11 @@ class Mind(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in runs, ideas and `check_run`: `model`, `recorded`, or another."""
+        """The name in runs, ideas and `check_run`: `model`, `recorded`, or another."""
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """The Solution of a Request, in pieces of any size, and the usage when it is known.
-
-        Args:
-            request: send `texts` and `schema` to the model; `model` holds the settings that handlers chose.
+        """The Solution of a Request, in pieces of any size, and the usage when it is known. The model reads `texts` and
+        `schema` of the Request; `model` contains the settings that handlers chose.
         """
         ...

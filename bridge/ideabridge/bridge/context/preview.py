@@ -1,4 +1,6 @@
-"""Previews: what a mind or a host sees of a value, so that it writes `†state.log` and not the log."""
+"""Previews: shortened values for minds and hosts, with references to the rest, so that a mind writes `†state.log` and
+not the log.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 SMALL: Final = 2048
-"""Bytes of JSON up to which a value is shown whole to a mind."""
+"""The most bytes of JSON that a value may have to be shown to a mind in full."""
 
 MAX_DESCRIPTION: Final = 2048
-"""Bytes of the description of a tool or an idea. Every host and every model that sees it pays for it."""
+"""Bytes of the description of a tool or an idea. It costs tokens in every host and model that sees it."""
 
 _TEXT: Final = 240
 _MEMBERS: Final = 40
@@ -33,7 +35,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """How many characters may still be shown."""
+    """The number of characters that may still be shown."""
 
     __slots__ = ("left",)
 
@@ -62,15 +64,14 @@ def _begin(value: JSON, depth: int, room: _Room) -> JSON:
 
 
 def _scalar(value: JSON) -> JSON:
-    # The one scalar without bound.
+    # Integers are the only scalars of unlimited size.
     large = isinstance(value, int) and value.bit_length() > 400
     return f"an integer of {value.bit_length():,} bits" if large and isinstance(value, int) else value
 
 
 def reference_to(value: JSON, path: Path, instance: str | None = None) -> JSONObject:
-    """`{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first); about 2 KB at most.
-
-    A path too long to be written is told by its beginning, which is no reference any more.
+    """`{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at most about 2 KB. Of a path
+    that is too long, `reference` has only the beginning.
     """
     reference = format_reference(path, instance)
     return {
@@ -82,15 +83,14 @@ def reference_to(value: JSON, path: Path, instance: str | None = None) -> JSONOb
 
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
-    """`value` whole where it is small; else its parts, the large ones as references.
-
-    Whatever its shape, what is given is a few times `small` at most.
+    """The value if it is small; otherwise its parts, with the large ones as references. The result has at most a few
+    times `small` bytes.
 
     Args:
         value: any JSON value.
-        path: where it stands, kind first; the references shown point there.
-        instance: named in the references where it must be (a reader outside the instance).
-        small: bytes of JSON up to which a value stays whole.
+        path: the place of the value, kind first; the references point there.
+        instance: the instance in the references, for a reader outside of it.
+        small: bytes of JSON of a value that is shown in full.
     """
     return _shorten(value, path, instance, small, _Room(max(small * 2, 1024)))
 
@@ -101,24 +101,23 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         room.left -= size
         return value
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # What it takes to name every member and where it is; a part that cannot be opened so is told as a whole.
+        # The space for the key and the reference of every member. Without it, the value becomes one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:
             room.left -= needed
             return {key: _shorten(item, (*path, key), instance, small // 2, room) for key, item in value.items()}
     if room.left <= 0:
-        # A preview of each of very many parts would be as large as the whole.
+        # Previews of very many parts would be as large as the value.
         return {"reference": format_reference(path, instance), "type": _type(value)}
-    told = reference_to(value, path, instance)
-    room.left -= len(encode(told))
-    return told
+    reference = reference_to(value, path, instance)
+    room.left -= len(encode(reference))
+    return reference
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """A call or an error as a mind sees it again: long texts cut, since nothing can refer to them.
-
-    Whatever its shape, what is given is about `8 * limit` characters at most.
+    """A call or an error for a mind, at most about `8 * limit` characters. Long texts are cut, because no reference can
+    replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 
@@ -153,7 +152,7 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
 
 
 def cut_description(text: str) -> str:
-    """A description that has at most `MAX_DESCRIPTION` bytes; where it was cut, its end says so."""
+    """The description, cut to `MAX_DESCRIPTION` bytes. A note at its end reports the cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_DESCRIPTION:
         return data.decode()

@@ -1,10 +1,10 @@
-"""References: `†kind.path`, a value to be read when the call runs.
+"""References: `†kind.path`, replaced by a value when the call runs.
 
-Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first that
-exists, `a && b` the last where all exist; `&&` binds tighter; every operand starts with a dagger.
+Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first value that exists,
+`a && b` the last one if all exist; `&&` binds tighter; every operand starts with a dagger.
 
-A reference inside a longer text is an error, since nothing would be put in its place. `††state.x` there is the text
-`†state.x`; a dagger that begins no reference is text.
+A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside a text is the text
+`†state.x`. Any other dagger is text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*
@@ -29,10 +29,10 @@ MAX_LENGTH: Final = 4096
 """The most characters of one reference."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The most keys of an output path: a document must not nest too deep to be encoded with what is written there."""
+"""The most keys of an output path: with the written value, the document must not be too deep to be encoded."""
 
 Path = tuple[str, ...]
-"""Keys from a document's root; an index into an array stands as its decimal digits."""
+"""Keys from a document's root; an array index is a string of decimal digits."""
 
 _NAME = r"[^\s.\[\]|&†\"]+"
 _HEAD = re.compile(rf"†({_NAME})")
@@ -41,16 +41,16 @@ _SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
 _OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
 _PUNCTUATION = ",;:!?)"
 _HEAD_DAGGERS = re.compile(f"{DAGGER}*")
-# Daggers, not at the beginning of a text, after which a kind stands, or an instance and a kind.
+# Daggers before a kind, or before an instance and a kind.
 _INSIDE = re.compile(rf"(?<![†])†+(?!†)(?=(?:{_NAME}\.)?(?:{'|'.join(KINDS)})(?![\w-]))")
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One operand: where a value is read.
+    """One operand of a reference.
 
     Attributes:
-        instance: the instance it names itself (`†①.state.x`); None: the instance of the call.
+        instance: the instance in the reference (`†①.state.x`); None means the instance of the call.
         kind: one of `KINDS`.
         path: keys below the kind.
         text: as written.
@@ -63,7 +63,7 @@ class Reference:
 
     @property
     def full(self) -> Path:
-        """The path with the kind in front: from the root of an instance's document."""
+        """The path from the root of an instance's document: the kind, then `path`."""
         return (self.kind, *self.path)
 
 
@@ -75,46 +75,46 @@ class Expression:
     text: str
 
     def operands(self) -> Iterator[Reference]:
-        """Every operand, in the order written."""
+        """Every operand, in the written order."""
         for alternative in self.alternatives:
             yield from alternative
 
     @property
     def uses_item(self) -> bool:
-        """Whether `†item` stands in it."""
+        """True if an operand is `†item`."""
         return any(operand.kind == "item" for operand in self.operands())
 
 
 def clipped(text: str, limit: int = 100) -> str:
-    """Text from outside, for messages: cut if it is long."""
+    """Text from outside for a message, cut if it is long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def quoted(text: str, limit: int = 100) -> str:
-    """Text from outside, for messages: in quotes, and cut if it is long."""
+    """Text from outside for a message, in quotes, and cut if it is long."""
     return repr(text) if len(text) <= limit else f"{text[:limit]!r}... ({len(text):,} characters)"
 
 
 def is_reference(text: str) -> bool:
-    """Whether a string is a reference: it starts with exactly one dagger."""
+    """True if a string is a reference: it starts with exactly one dagger."""
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
 
 
 def is_instance_name(text: str) -> bool:
-    """Whether a reference can name an instance so: `†NAME.state.x`."""
+    """True if a reference can contain this name of an instance: `†NAME.state.x`."""
     return text not in KINDS and re.fullmatch(_NAME, text) is not None
 
 
 def unescape(text: str) -> str:
-    """The literal a string stands for: `††x` is `†x`, `see ††state.x` is `see †state.x`."""
+    """Return the literal that a string means: `††x` is `†x`, `see ††state.x` is `see †state.x`."""
     if DAGGER not in text:
         return text
     head, rest = _split(text)
-    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(_less, rest)
+    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(lambda found: found.group()[1:] or DAGGER, rest)
 
 
 def escape(text: str) -> str:
-    """A string that stands for the literal `text`, whatever it looks like."""
+    """Return the string that means the literal `text`."""
     if DAGGER not in text:
         return text
     head, rest = _split(text)
@@ -122,7 +122,7 @@ def escape(text: str) -> str:
 
 
 def escaped(value: JSON) -> JSON:
-    """The value with `escape` applied to every text in it."""
+    """Return the value with `escape` applied to every text."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, list):
@@ -133,19 +133,14 @@ def escaped(value: JSON) -> JSON:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The daggers a text begins with, and the rest."""
+    """Split a text into the daggers at its beginning and the rest."""
     head = _HEAD_DAGGERS.match(text)
     end = head.end() if head is not None else 0
     return text[:end], text[end:]
 
 
-def _less(found: re.Match[str]) -> str:
-    daggers = found.group()
-    return daggers[1:] if len(daggers) > 1 else daggers
-
-
 def _inside(text: str) -> str | None:
-    """Why a text that is not a reference is refused: it contains one. None: it is accepted."""
+    """The error for a text that contains a reference without being one; None if it contains none."""
     start = 0
     if is_reference(text):
         # A reference, and more text after it.
@@ -177,7 +172,7 @@ def _inside(text: str) -> str | None:
 
 
 def format_path(path: Path) -> str:
-    """A path as it is written after the kind: `.a.b["odd.key"].0`."""
+    """The part of a reference after its kind: `.a.b["odd.key"].0`."""
     return "".join(
         f".{key}" if re.fullmatch(_NAME, key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path
     )
@@ -239,7 +234,7 @@ def parse_reference(text: str) -> Expression:
     """Parse a reference string.
 
     Raises:
-        ReferenceSyntaxError: it is none; the message says where and what was expected.
+        ReferenceSyntaxError: it is malformed; the message contains the place and what was expected.
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
@@ -268,12 +263,12 @@ def parse_reference(text: str) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a result is written: `_outputPath`.
+    """A parsed `_outputPath`: the places that a result is written to.
 
     Attributes:
         mode: `one`; `either` (`p || q`: success to the first, a failure to the second); `both` (`p && q`).
-        paths: full paths (kind first), in the order written.
-        texts: the paths as written.
+        paths: full paths (kind first), in the written order.
+        texts: the same paths as they were written.
     """
 
     mode: str
@@ -301,7 +296,7 @@ def _target_path(text: str) -> Path:
             f'output path {quoted(text)}: unexpected {dotted[end]!r}; expected keys such as report.title or ["odd key"]'
         )
     if keys[0] in KINDS and len(keys) > 1:
-        # `state.x` would be †state.state.x by the letter, and never what was meant.
+        # Literally, `state.x` is †state.state.x, which nobody intends.
         rest = format_path(keys[1:]).lstrip(".")
         hint = (
             f"write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'"
@@ -314,14 +309,14 @@ def _target_path(text: str) -> Path:
 
 @lru_cache(maxsize=8192)
 def parse_target(text: str) -> Target:
-    """Parse `_outputPath`: `sentiment` and `†state.sentiment` are one place; `p || q`; `p && q`.
+    """Parse `_outputPath`: `sentiment`, which equals `†state.sentiment`; `p || q`; `p && q`.
 
     Raises:
-        ReferenceSyntaxError: it is none, mixes both operators, or names something other than state.
+        ReferenceSyntaxError: it is malformed, mixes both operators, or leads to something other than state.
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
-    # What stands between quotes is a key, whatever it looks like.
+    # Operators between quotes belong to a key.
     parts: list[str] = []
     operators: set[str] = set()
     start = 0
@@ -346,31 +341,29 @@ def parse_target(text: str) -> Target:
     return Target(mode, paths, texts)
 
 
+@dataclass(slots=True, eq=False)
 class Hole:
-    """A reference in a compiled value."""
+    """A reference in a compiled value, with its place."""
 
-    __slots__ = ("expression", "path")
-
-    def __init__(self, expression: Expression, path: Path) -> None:
-        self.expression = expression
-        self.path = path
+    expression: Expression
+    path: Path
 
 
 Compiled = object
-"""A JSON value with a `Hole` for each reference, and with its escapes resolved."""
+"""A JSON value with a `Hole` for each reference and with resolved escapes."""
 
 
 def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()) -> Compiled:
-    """Scan text written by a mind or a plan's author, once.
+    """Find the references in a value that a mind or a plan's author wrote. Keys of objects are never references.
 
     Args:
-        value: any JSON value; keys of objects are never references.
-        holes: receives a `Hole` for every reference found.
+        value: any JSON value.
+        holes: receives a `Hole` for every reference.
         problems: receives (path, message) for every malformed reference.
-        path: where `value` stands.
+        path: the place of `value`.
 
     Returns:
-        `value` itself where there is nothing to fill in, else a copy with holes.
+        `value` itself if it contains no references and no escapes, otherwise a copy with holes.
     """
     if isinstance(value, str):
         return _compile_text(value, holes, problems, path) if DAGGER in value else value
@@ -400,7 +393,7 @@ def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]]
 
 
 def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
-    """Replace holes by values. The values are literals and are not scanned."""
+    """Replace the holes with values. References in the values are not replaced."""
     if isinstance(compiled, Hole):
         return resolve(compiled.expression)
     if isinstance(compiled, list):
@@ -422,7 +415,7 @@ class _Node:
 
 
 class PathIndex:
-    """A trie of written paths, with their writers. A path overlaps itself, its prefixes and its extensions."""
+    """A trie of the paths that calls write. A path overlaps itself, its prefixes and its extensions."""
 
     __slots__ = ("_root",)
 
@@ -430,7 +423,7 @@ class PathIndex:
         self._root = _Node()
 
     def add(self, path: Path, writer: int) -> None:
-        """Note that `writer` writes `path`."""
+        """Add a path and the call that writes it."""
         node = self._root
         for key in path:
             child = node.children.get(key)

@@ -1,4 +1,4 @@
-"""Request: what a mind is asked to answer."""
+"""Request: a question to a mind."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Request:
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
         model: settings for the model that handlers asked for.
-        offered: the tools and the output schema as handlers changed them, in the form that `RequestMade` journals;
-            None where they changed nothing.
+        offered: the tools and the output schema that handlers changed, in the form of `RequestMade`; None without
+            changes.
     """
 
     context: list[JSON]

@@ -36,22 +36,12 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Longer texts are cached one at a time, because their values take much memory."""
+"""Only one text longer than this is cached at a time, because its value takes much memory."""
 
 
 def parsed_text(text: str) -> JSON | Missing:
     """The JSON object or array that a text contains, or MISSING. It is shared; do not change it."""
     return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
-
-
-@lru_cache(maxsize=64)
-def _parsed_small(text: str) -> JSON | Missing:
-    return _parse(text)
-
-
-@lru_cache(maxsize=1)
-def _parsed_large(text: str) -> JSON | Missing:
-    return _parse(text)
 
 
 def _parse(text: str) -> JSON | Missing:
@@ -62,6 +52,10 @@ def _parse(text: str) -> JSON | Missing:
         return decode(stripped)
     except IdeabridgeError:
         return MISSING
+
+
+_parsed_small = lru_cache(maxsize=64)(_parse)
+_parsed_large = lru_cache(maxsize=1)(_parse)
 
 
 def _index(key: str, length: int) -> int | None:
@@ -95,7 +89,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
 
 
 def describe_missing(document: JSON, path: Path, instance: str | None = None) -> str:
-    """Why `path` does not exist: how far it leads, and what is there instead."""
+    """Explain why `path` does not exist: its longest part that exists, and the value there."""
     for depth in range(len(path)):
         parent = read(document, path[:depth])
         if isinstance(read(document, path[: depth + 1]), Missing):
@@ -158,13 +152,12 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
 
 
 def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
-    """A document equal to `document` but for the value written at `path`.
-
-    Missing parents become objects; an index just past the end of an array appends.
+    """Return a copy of the document with `value` written at `path`. Missing parents become objects; an index just past
+    the end of an array appends.
 
     Raises:
-        StateWriteError: the path leads through a scalar or past the end of an array, the method does not fit the
-            present value, or the state would no longer be an object.
+        StateWriteError: the path leads through a scalar or past the end of an array, the method does not fit the value
+            that is already there, or the state would no longer be an object.
     """
     if len(path) <= 1 and method != "push" and not isinstance(value, dict):
         raise StateWriteError(f"{clipped(format_reference(path))} as a whole must stay an object, found {_kind(value)}")
@@ -208,7 +201,7 @@ _LATER = frozenset(
     | {"dependencies", "minProperties", "minItems", "contains", "minContains", "maxContains"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-"""Keywords that a state may satisfy only at the end."""
+"""Keywords that a state need not satisfy before the run ends."""
 
 
 class StateSchema:
@@ -309,7 +302,7 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Whether the schema refers to a part that is not a definition; closing it would close both places."""
+    """True if the schema refers to a part that is not a definition; closing it would close both places."""
     if isinstance(schema, dict):
         target = schema.get("$ref")
         if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):
@@ -319,12 +312,8 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
-    """The part of a schema that a growing state satisfies at every moment.
-
-    Args:
-        schema: a schema; returned as it is if it is not an object.
-        values: the initial values to which it applies.
-        closes: objects that declare properties take no others, except those that they have initially.
+    """The part of a schema that a growing state satisfies at every moment. `values` are the initial values there. If
+    `closes`, objects that declare properties accept no others, except those that they have initially.
     """
     if not isinstance(schema, dict):
         return schema
