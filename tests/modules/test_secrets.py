@@ -3,8 +3,10 @@
 import io
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -21,7 +23,8 @@ ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "
 
 def fill(secrets: Secrets | None = None, **keys: Any) -> Launch:
     configuration = ModuleConfiguration(**keys)
-    return expand("m", configuration, environ=ENVIRON, folder=Path("/base"), secrets=secrets or Secrets())
+    with mock.patch.dict(os.environ, ENVIRON, clear=True):
+        return expand("m", configuration, Path("/base"), None, secrets or Secrets())
 
 
 def test_variables_are_filled_in_everywhere() -> None:

@@ -179,9 +179,8 @@ class Bridge:
     def _learn_secrets(self) -> None:
         """Register every secret of the configuration and the token of the server, whether the modules run or not."""
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
-        config, environ = self.configuration, os.environ
-        folder_of, variables_of = config.folder_of, config.variables_of
-        learn_secrets(config.modules, self.secrets, environ=environ, folder_of=folder_of, variables_of=variables_of)
+        config = self.configuration
+        learn_secrets(config.modules, self.secrets, folder_of=config.folder_of, variables_of=config.variables_of)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -4,16 +4,15 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
 
     connecting -> up        the module has listed its tools
     connecting -> failed    it could not be reached; the next try follows after a pause that grows
-    up         -> down      the connection has ended; calls in flight fail, and the next call connects again
-    failed, down -> up      a try succeeded
+    up         -> down      the connection has ended; calls in flight fail, and the next call reconnects
+    failed, down -> up      an attempt succeeded
 
-A module that fails is tried again for as long as this process lives, and sooner if a call needs it.
+A failed module is tried again until this process ends, and sooner if a call needs it.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
@@ -47,12 +46,8 @@ from ideabridge.tools.tool import Tool
 
 
 class FairLimiter:
-    """A limit on what runs at once, shared fairly: callers that wait take turns, however many calls each has.
-
-    With one queue for all calls, a run that lists a thousand calls would delay every other run until its last one.
-
-    Args:
-        number: how many calls may run at once.
+    """Limits how many calls run at once. Callers that wait take turns, however many calls each has: with one queue for
+    all calls, a run of a thousand calls would delay every other run until its last one.
     """
 
     def __init__(self, number: int) -> None:
@@ -60,17 +55,13 @@ class FairLimiter:
         self._waiting: OrderedDict[Hashable, deque[anyio.Event]] = OrderedDict()
 
     def lower(self, number: int) -> None:
-        """Lower the limit to `number`; calls that run continue."""
+        """Lower the limit to `number`. Running calls continue."""
         lost = max(self._number - number, 0)
         self._number -= lost
         self._free -= lost
 
     async def acquire(self, who: Hashable) -> None:
-        """Wait until a call may run.
-
-        Args:
-            who: the caller, for example a run. The calls of equal callers wait in one queue.
-        """
+        """Wait until a call may run. The calls of equal callers (`who`, for example a run) wait in one queue."""
         if self._free > 0:
             self._free -= 1
             return
@@ -89,14 +80,14 @@ class FairLimiter:
             raise
 
     def release(self) -> None:
-        """A call has ended: let the next one run."""
+        """Report the end of a call, so that the next one runs."""
         if self._free < 0 or not self._waiting:
             self._free += 1
             return
         who, queue = self._waiting.popitem(last=False)
         queue.popleft().set()
         if queue:
-            # The caller goes to the end of the line of callers.
+            # The caller moves to the end of the queue of callers.
             self._waiting[who] = queue
 
 
@@ -107,7 +98,7 @@ _NOTES: Final = 100
 """Lines that `note` keeps."""
 
 _PATIENCE: Final = 30.0
-"""Seconds of an outage during which calls of a module that was up wait for further tries."""
+"""Seconds of an outage during which calls of a module that was up wait for further attempts."""
 
 _FIRST_PAUSE: Final = 0.5
 _MOST_PAUSE: Final = 60.0
@@ -115,7 +106,7 @@ _MOST_PAUSE: Final = 60.0
 
 _NEEDED_PAUSE: Final = 2.0
 _REFUSED_PAUSE: Final = 5.0
-"""The longest pause if a call needs the module; the second holds if the module refuses, or cannot start."""
+"""The longest pause if a call needs the module; the second applies if the module refuses or cannot start."""
 
 _RESEND_PAUSE: Final = 0.25
 """Seconds before a call is sent again over a working connection; doubles up to `_NEEDED_PAUSE`."""
@@ -163,7 +154,7 @@ class Module:
         self._tries = 0
         self._out_since = 0.0
         self._next: float | None = None
-        # Made by `_pause`: a Module is made outside of an event loop too, where there can be no scope.
+        # Created by `_pause`, because a Module can be created outside of an event loop.
         self._pausing: anyio.CancelScope | None = None
         self._legacy = False
         self._closed = False
@@ -175,53 +166,53 @@ class Module:
 
     @property
     def state(self) -> ModuleState:
-        """Whether it is up."""
+        """The present state."""
         return self._state
 
     @property
     def tools(self) -> list[Tool]:
-        """Its tools in its own order. While it is down, those of the last connection: a call connects again."""
+        """The tools in the order of the module; while it is down, those of the last connection."""
         return list(self._tools.values())
 
     @property
     def listed(self) -> bool:
-        """Whether it has listed its tools in this process."""
+        """True if the module has listed its tools in this process."""
         return self._listed
 
     def recall(self, tools: list[Tool]) -> None:
-        """Set the tools that it listed in an earlier process; they count until it lists its tools itself."""
+        """Set the tools that the module listed in an earlier process. They are valid until it lists its tools again."""
         self._recalled = tools
 
     def note(self, lines: list[str]) -> None:
-        """Put lines into the notes of its status, each once, the latest first."""
+        """Add lines to the notes of the status, without duplicates, the latest first."""
         self._notes = list(dict.fromkeys([*lines, *self._notes]))[:_NOTES]
 
     @property
     def known_tools(self) -> list[Tool]:
-        """Its tools; if it has not been up in this process, those of an earlier one."""
+        """The tools; if the module has not been up in this process, those of an earlier process."""
         return self.tools if self._listed else self._recalled or []
 
     async def know(self) -> None:
-        """Wait until `known_tools` are known, or the module has failed."""
+        """Wait until `known_tools` is known or the module has failed."""
         if not self._listed and self._recalled is None:
             await self.settle()
 
     async def current(self, name: str) -> Tool:
-        """One of its tools, as it lists it in this process; connects if it has not listed any.
+        """The present definition of a tool; connects if the module has not listed its tools in this process.
 
         Raises:
             UnknownModuleToolError: as `tool`.
-            ModuleError: it does not come up.
+            ModuleError: the module cannot be reached.
         """
         if not self._listed:
             await self.reach()
         return self.tool(name)
 
     def tool(self, name: str) -> Tool:
-        """One of its tools.
+        """The tool of this name.
 
         Raises:
-            UnknownModuleToolError: there is none of this name, or the configuration does not allow it.
+            UnknownModuleToolError: it does not exist, or the configuration does not allow it.
         """
         found = self._tools.get(name)
         if found is not None:
@@ -234,7 +225,7 @@ class Module:
         raise UnknownModuleToolError(self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}")
 
     def status(self) -> ModuleStatus:
-        """Its status, for people."""
+        """The status, for people."""
         connection, peer = self._connection, self._peer
         notes = list(self._notes)
         if connection is not None:
@@ -261,18 +252,11 @@ class Module:
         )
 
     async def run(self) -> None:
-        """Connect, and reconnect, until `stop`. Raises nothing but cancellation."""
+        """Connect and reconnect until `stop`. Raises nothing but cancellation."""
         if self.configuration.disabled:
             return
         try:
-            launch = expand(
-                self.name,
-                self.configuration,
-                environ=os.environ,
-                folder=self._folder,
-                secrets=self._secrets,
-                variables=self._variables,
-            )
+            launch = expand(self.name, self.configuration, self._folder, self._variables, self._secrets)
         except ModuleConfigurationError as error:
             self._closed = True
             self._set("failed", error)
@@ -298,16 +282,16 @@ class Module:
             self._connection.stop()
 
     def _wake(self) -> None:
-        """Wake the tasks that wait in `reach`: a try has ended, or the connection is up."""
+        """Wake the tasks that wait in `reach`: an attempt has ended, or the connection is up."""
         moved, self._moved, self._wanted = self._moved, anyio.Event(), anyio.Event()
         moved.set()
 
     async def _pause(self) -> None:
-        """Wait for the next try: until a call needs the module, or, after a failure, until a growing pause is over."""
+        """Wait until a call needs the module or, after a failure, until a growing pause is over."""
         now = anyio.current_time()
         lasting = self._state == "failed" and not self._passes
         seconds = _MOST_PAUSE if lasting else min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
-        # Many servers that lost the same module must not reconnect at the same moment.
+        # Many processes that lost the same module must not reconnect at the same moment.
         seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
         # After a first failure, a call that needs the module does not wait.
         needed = now + (min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE) if self._failures > 1 else 0.0)
@@ -321,7 +305,7 @@ class Module:
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
-        """Connect, and hold the connection until it ends."""
+        """Connect and hold the connection until it ends."""
         started = anyio.current_time()
         if self._state == "down":
             self._state = "connecting"
@@ -341,11 +325,11 @@ class Module:
         def up() -> None:
             self._seconds = anyio.current_time() - started
             self._peer = connection.peer
-            # Remembered: asking a server of the handshake era for the stateless era can take ten seconds.
+            # Stored because a server of the handshake era can take ten seconds to refuse the stateless era.
             self._legacy = connection.peer is not None and connection.peer.era == "legacy"
             self._tools = connection.listing.tools
             self._listed = True
-            # Reset by the first answer of a call: a connection that ends at once is a failure, too.
+            # Reset by the first answer of a call, because a connection that ends at once is a failure, too.
             self._failures += 1
             self._next = None
             self._set("up", None)
@@ -381,12 +365,12 @@ class Module:
             self._on_change(self.name)
 
     async def settle(self) -> None:
-        """Wait until it is not connecting any more."""
+        """Wait until the module is no longer connecting."""
         while self._state == "connecting" and not self._closed:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report when it first comes up or fails, and each later change between up and failed."""
+        """Report the first time that the module is up or failed, and each later change between the two."""
         last: ModuleState | None = None
         while True:
             await self.settle()
@@ -415,7 +399,7 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """The error by which it went down or failed, as a new exception; if `tried`, with the time of the next try."""
+        """A copy of the error of the module; if `tried`, with the time of the next attempt."""
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
@@ -424,26 +408,26 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """Whether the module may soon be up without a change by the user, for example because it is starting."""
+        """True if the module may soon be up without a change by the user, for example because it is starting."""
         error = self._error
         return isinstance(error, ModuleDownError) or (isinstance(error, ModuleConnectError) and not error.lasting)
 
     def _is_worth_waiting(self, patience: float | None) -> bool:
-        """Whether a call waits for one more try."""
+        """True if a call waits for another attempt."""
         if patience is None:
             # A module that has never been up is usually configured wrongly.
             patience = _PATIENCE if self._listed else 0.0
         return self._passes and anyio.current_time() - self._out_since < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
-        """A usable connection; if there is none, the next try is made at once or soon.
+        """Return a usable connection. Without one, the next attempt to connect follows at once or soon.
 
         Args:
-            patience: wait for further tries until the module has been down for this many seconds; None: 30 s for a
-                module that was up before, 0 for others.
+            patience: wait for further attempts until the module has been down for this many seconds. None means 30 s
+                for a module that was up before and 0 for others.
 
         Raises:
-            ModuleError: a try has failed since this was called, and waiting for another is of no use.
+            ModuleError: an attempt has failed since this was called, and waiting for another is useless.
         """
         failed = self._tries
         while True:
@@ -471,26 +455,23 @@ class Module:
         meant: Tool | None = None,
         patience: float | None = None,
     ) -> JSON:
-        """Call one of its tools.
+        """Call a tool and return its structured content, else its text, else a list of its content blocks.
 
         Args:
             tool_name: the name in `tools`.
             arguments: by the names in the Tool's parameters; not validated here.
-            timeout: seconds for all tries of the remote call; default: the configured `timeout`. Connecting before the
-                first try and waiting for other calls (`parallel`) are not counted.
+            timeout: seconds for all attempts of the remote call; None means the configured `timeout`. Connecting before
+                the first attempt and waiting for other calls (`parallel`) are not counted.
             progress: called with the module's progress notifications.
             run: the caller, a run or a client that calls directly; see `FairLimiter`.
-            asker: answers the module's questions during the call; the time this takes does not count. None: nobody.
-            meant: the definition that was seen and approved. None: the current one.
+            asker: answers the module's questions during the call; this time is not counted. None if nobody can.
+            meant: the definition that was seen and approved; None means the present one.
             patience: see `reach`.
 
-        Returns:
-            Structured content, else text, else a list of content blocks (see `results.result_value`).
-
         Raises:
-            ModuleError: one of its classes, by cause; its `outcome` says whether the call may have taken effect.
-            ToolChangedError: the module lists another definition now than `meant`; nothing was sent.
-            ResultLimitError: the result is over `limits.result_bytes`.
+            ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
+            ToolChangedError: the present definition differs from `meant`; nothing was sent.
+            ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
         """
         seconds = self.configuration.timeout if timeout is None else timeout
@@ -532,7 +513,7 @@ class Module:
             except IdeabridgeError as error:
                 if error.outcome in ("failed", "ran"):
                     self._failures = 0
-                # An earlier try was sent and may have taken effect, although this one was not sent.
+                # An earlier attempt may have taken effect, although this one was not sent.
                 raise lost if lost is not None and error.outcome == "not_run" else error from None
             if self._connection is not None and self._connection.usable:
                 await anyio.sleep(pause)
@@ -559,11 +540,11 @@ class Module:
             # Another call may have ended the connection while this one waited.
             connection = await self.reach()
             if connection.backchannel.is_spent:
-                # A question of the call that was given up would be taken for one of this call.
+                # A question of the cancelled call would be taken for one of this call.
                 await self._forget(connection)
                 connection = await self.reach()
             if meant is not None:
-                # Checked here because a new connection has listed the tools again.
+                # Checked after connecting, because a new connection lists the tools again.
                 self.tool(tool.name).expect_same(meant)
             try:
                 value = await remote_call(
@@ -580,7 +561,7 @@ class Module:
                 )
             except ModuleDownError as error:
                 if connection.usable:
-                    # An HTTP server cannot be reached for the moment; its connection stays usable.
+                    # An HTTP server cannot be reached at present; its connection remains usable.
                     if self._state == "up":
                         self._out_since = anyio.current_time()
                     self._set("down", error)
@@ -599,7 +580,7 @@ class Module:
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
 
     async def _forget(self, connection: Connection) -> None:
-        """End a connection that cannot be used any more, and wait for its end."""
+        """End an unusable connection and wait for its end."""
         if self._connection is connection:
             connection.stop()
             await connection.done.wait()

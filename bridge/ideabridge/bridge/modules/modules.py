@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
@@ -60,13 +60,13 @@ class ModuleSource(Protocol):
 class Modules:
     """The configured servers. Entering returns at once; they connect in the background.
 
-    Enter and exit it in the same task; everything else may be used from any. A module that fails, hangs or dies
-    shows in `statuses` and in calls to it, and nowhere else. One that does not come up is tried again.
+    Enter and exit this in the same task; everything else may be used from any task. A module that fails, hangs or dies
+    affects only its status and calls to it, and is tried again.
 
     Args:
         configuration: contains the entries of the modules.
-        secrets: is told every secret value in it, and masks with them.
-        on_change: called with a module's name when its state or its tools changed.
+        secrets: registers every secret value of the entries.
+        on_change: called with a module's name when its state or its tools have changed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Modules:
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
         if configuration.modules:
-            # Importing the SDK takes longer than all the rest: who has no module need not wait for it.
+            # Importing the SDK takes longer than everything else, and without modules it is not needed.
             from ideabridge.bridge.modules.module import Module
 
             self._modules = {
@@ -90,7 +90,7 @@ class Modules:
                     variables=configuration.variables_of(name),
                     secrets=self.secrets,
                     result_bytes=configuration.limits.result_bytes,
-                    on_change=on_change or _nobody,
+                    on_change=on_change or (lambda _name: None),
                 )
                 for name, entry in configuration.modules.items()
             }
@@ -121,7 +121,7 @@ class Modules:
         assert group is not None
         for module in self._modules.values():
             module.stop()
-        # Closing is polite (HTTP sessions are ended, inputs closed), bounded, and done even when we are cancelled.
+        # Shielded, so that HTTP sessions and inputs are closed even if this task is cancelled.
         if self._modules:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
                 await self._all_ended.wait()
@@ -150,24 +150,21 @@ class Modules:
         raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
-        """The tools of every module that is or was up, by module in the order of the configuration.
-
-        Those of a module that went down stay: calling one connects it again.
-        """
+        """The tools of every module that is or was up, by module in the order of the configuration."""
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
-        """For each module, the names of tools that are its own though they are not in `known_tools`."""
+        """The names of tools that belong to each module although they are not in `known_tools`."""
         return {name: [] if module.known_tools else module.reserved for name, module in self._modules.items()}
 
     def known_tools(self) -> list[Tool]:
-        """The tools of every module by its last list, which may be from before this process, in the order of the
-        configuration. Not for calls: `current` tells whether a tool is still what it was.
+        """The tools in the last list of every module, by module in the order of the configuration. A list may come from
+        an earlier process, so a call needs `Module.current`.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until the tools of every module (or of one) are known, or it is failed or disabled. False: not within
+        """Wait until the tools of every module, or of one, are known, or it is failed or disabled; False after
         `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
@@ -177,11 +174,11 @@ class Modules:
         return False
 
     def statuses(self) -> list[ModuleStatus]:
-        """How each module is, in the order of the configuration."""
+        """The status of each module, in the order of the configuration."""
         return [module.status() for module in self._modules.values()]
 
     def away(self) -> list[ModuleStatus]:
-        """The modules that have failed, and those that have not listed their tools in this process."""
+        """The modules that have failed or have not listed their tools in this process, without disabled ones."""
         found = [(module.listed, module.status()) for module in self._modules.values()]
         return [one for listed, one in found if one.state == "failed" or (not listed and one.state != "disabled")]
 
@@ -191,15 +188,15 @@ class Modules:
         names: Iterable[str] | None = None,
         told: Callable[[ModuleStatus], None] | None = None,
     ) -> bool:
-        """Wait until modules are up, failed or disabled. False: not within `timeout` seconds.
+        """Wait until modules are up, failed or disabled; False after `timeout` seconds.
 
         Args:
-            timeout: in seconds; None: as long as it takes.
-            names: those to wait for; None: all.
-            told: called with the status of each as soon as it is up, failed or disabled.
+            timeout: in seconds; None means no limit.
+            names: the modules; None means all.
+            told: called with the status of each module as soon as it is up, failed or disabled.
 
         Raises:
-            UnknownModuleError: a name that no module has.
+            UnknownModuleError: a module is not configured.
         """
         waited = [self[name] for name in (self._modules if names is None else names)]
 
@@ -208,46 +205,42 @@ class Modules:
             if told is not None:
                 told(module.status())
 
-        with anyio.move_on_after(timeout):
-            async with anyio.create_task_group() as group:
-                for module in waited:
-                    group.start_soon(settle, module)
-            return True
-        return False
+        return await _all_within(timeout, settle, waited)
 
     async def follow(self, told: Callable[[ModuleStatus], None]) -> None:
-        """Tell how each module is once it is up, failed or disabled, and whenever that changes, until this is cancelled
-        or no module can change any more. One that ended and is started again by the next call is not told of.
+        """Report the status of each module once it is up, failed or disabled, and after each change, until this is
+        cancelled or no module can change any more. `down` is not reported, because the next call reconnects.
         """
         async with anyio.create_task_group() as group:
             for module in self._modules.values():
                 group.start_soon(module.follow, told)
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
-        """Have modules that are not up tried at once, or soon, and wait until each is up, or it is no use to wait
-        longer; see `Module.reach`. False: not all are up, or not within `timeout` seconds.
+        """Connect modules that are not up; see `Module.reach`. False if one is not up after that or after `timeout`
+        seconds; its status contains the reason.
 
         Raises:
-            UnknownModuleError: a name that no module has.
+            UnknownModuleError: a module is not configured.
         """
         wanted = [self[name] for name in names]
-        up: list[bool] = []
+        failed: list[ModuleError] = []
 
         async def reach(module: Module) -> None:
             try:
                 await module.reach(timeout)
-            except ModuleError:
-                up.append(False)  # its status says why
-            else:
-                up.append(True)
+            except ModuleError as error:
+                failed.append(error)
 
-        with anyio.move_on_after(timeout):
-            async with anyio.create_task_group() as group:
-                for module in wanted:
-                    group.start_soon(reach, module)
-            return all(up)
-        return False
+        return await _all_within(timeout, reach, wanted) and not failed
 
 
-def _nobody(_name: str) -> None:
-    """Stands where nobody wants to know."""
+async def _all_within(
+    timeout: float | None, wait: Callable[[Module], Coroutine[object, object, None]], modules: Iterable[Module]
+) -> bool:
+    """Wait for all modules at once; False after `timeout` seconds."""
+    with anyio.move_on_after(timeout):
+        async with anyio.create_task_group() as group:
+            for module in modules:
+                group.start_soon(wait, module)
+        return True
+    return False

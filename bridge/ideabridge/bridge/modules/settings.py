@@ -8,6 +8,7 @@ mean the same, and ignored if they concern only the host's user interface. A con
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,12 +29,12 @@ ModuleKind = Literal["stdio", "http", "sse"]
 """How a module is reached."""
 
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
-"""Text without NUL: what may stand in a command line, a header or an environment."""
+"""Text without NUL, which command lines, headers and environments do not allow."""
 
 MAX_SECONDS: Final = 3600
 
 TRIES: Final = 3
-"""How often a call of a tool that may run twice is tried in all if its module does not answer."""
+"""How often a call of a repeatable tool is sent in all if its module does not answer."""
 
 MAX_TRIES: Final = 10
 
@@ -49,7 +50,7 @@ KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
         "sse": "sse",
     }
 )
-"""How the module is reached, by `type`."""
+"""The kind of a module for each value of `type`."""
 
 SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
@@ -63,7 +64,7 @@ SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "disabled_tools": "deny",
     }
 )
-"""Names of keys, by the names that other hosts use. If both are given, the other host's is ignored."""
+"""The keys for names that other hosts use. If both are given, the other host's key is ignored."""
 
 IGNORED: Final = frozenset(
     {
@@ -71,7 +72,7 @@ IGNORED: Final = frozenset(
         *("gallery", "icon", "iconUrl", "icons", "id", "name", "note", "notes", "tags", "title", "trust", "version"),
     }
 )
-"""Keys of other hosts that have no meaning here."""
+"""Keys of other hosts that have no meaning in ideabridge."""
 
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
@@ -81,13 +82,12 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
 )
-"""Keys of other hosts that would change what happens and are not supported: refused with a reason."""
+"""Keys of other hosts that change the behaviour and are not supported, with the reason for refusing them."""
 
 
 class ModuleConfiguration(BaseModel):
-    """One MCP server: a program to start (`command`) or an address to call (`url`).
-
-    Values are as written: `${VAR}` is not expanded, so the configuration contains no secrets of the environment.
+    """One MCP server: a program to start (`command`) or an address to call (`url`). `${VAR}` is not replaced, so the
+    configuration contains no secrets of the environment.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -140,7 +140,7 @@ class ModuleConfiguration(BaseModel):
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
     def tries_of(self, tool: str) -> int:
-        """How often a call of a tool that may run twice is tried in all."""
+        """How often a call of a repeatable tool is sent in all."""
         return next((tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES)
 
     @property
@@ -152,7 +152,7 @@ class ModuleConfiguration(BaseModel):
 
 
 def adapt(raw: JSONObject) -> JSONObject:
-    """An entry with the names of this project, without ignored keys."""
+    """An entry with the keys of ideabridge, without ignored keys."""
     result: JSONObject = {}
     for key, value in raw.items():
         ours = SYNONYMS.get(key, key)
@@ -200,7 +200,7 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a module's name, or None."""
+    """The error for a module's name; None if the name is valid."""
     if not 1 <= len(name) <= 64:
         return "a module's name has 1 to 64 characters"
     if not name.isprintable():
@@ -211,7 +211,7 @@ def name_problem(name: str) -> str | None:
 
 
 def public_url(url: str) -> str:
-    """An address without the credentials in it."""
+    """The address without its credentials."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -229,7 +229,7 @@ _EDITOR_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Command or address of a module with all variables filled in. Never shown, never stored."""
+    """The command or address of a module with the values of all variables. It is never shown or stored."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -240,26 +240,15 @@ class Launch:
 
 
 def expand(
-    module: str,
-    configuration: ModuleConfiguration,
-    *,
-    environ: Mapping[str, str],
-    folder: Path,
-    secrets: Secrets,
-    variables: Variables | None = None,
+    module: str, configuration: ModuleConfiguration, folder: Path, variables: Variables | None, secrets: Secrets
 ) -> Launch:
-    """Fill in `${VAR}` and `${VAR:-default}`; `$${` becomes `${`.
+    """Replace `${VAR}` and `${VAR:-default}` by values of the environment; `$${` becomes `${`.
 
-    Args:
-        module: the module's name, for messages.
-        configuration: as written.
-        environ: the process environment.
-        folder: `cwd` is relative to it, and a program without `cwd` runs in it.
-        secrets: registers every value that must not be shown.
-        variables: those that may be used; None: all.
+    `cwd` is relative to `folder`, and a program without `cwd` runs there. Only `variables` may be used; None means all.
+    `secrets` registers every value that must not be shown.
 
     Raises:
-        ModuleConfigurationError: a variable without default is not set, may not be named, is an editor's
+        ModuleConfigurationError: a variable without default is not set, is not allowed, or is an editor's
             (`${workspaceFolder}`), or the result is no address or header.
     """
 
@@ -268,9 +257,9 @@ def expand(
             if match.group().startswith("$$"):
                 return match.group()[1:]
             name = match.group(1).partition(":-")[0]
-            if variables is not None and name not in variables and environ.get(name):
+            if variables is not None and name not in variables and os.environ.get(name):
                 raise _error(module, place, variables.refusal(name))
-            found = _lookup(match.group(1), environ, lambda why: _error(module, place, why))
+            found = _lookup(match.group(1), lambda why: _error(module, place, why))
             if secret or is_secret_name(name):
                 secrets.add_env(name, found)
             return found
@@ -306,25 +295,17 @@ def learn_secrets(
     modules: Mapping[str, ModuleConfiguration],
     secrets: Secrets,
     *,
-    environ: Mapping[str, str],
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Register every secret value of a configuration without starting a module, also those of disabled modules.
-
-    Args:
-        modules: by name.
-        secrets: registers the values.
-        environ: the process environment.
-        folder_of: the folder of a module, for `expand`.
-        variables_of: the variables that a module may use, for `expand`.
+    """Register every secret value of the configured modules without starting one, also those of disabled modules.
+    `folder_of` and `variables_of` return the arguments of `expand` for a module.
     """
     for name, configuration in modules.items():
-        folder, variables = folder_of(name), variables_of(name)
         try:
-            expand(name, configuration, environ=environ, folder=folder, secrets=secrets, variables=variables)
+            expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # It cannot start, but the values written in it are secrets.
+            # The module cannot start, but the values in its configuration are secrets.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -336,7 +317,7 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
     return ModuleConfigurationError(module, f"mcpServers.{module}.{place}: {why}")
 
 
-def _lookup(inside: str, environ: Mapping[str, str], error: Callable[[str], ModuleConfigurationError]) -> str:
+def _lookup(inside: str, error: Callable[[str], ModuleConfigurationError]) -> str:
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -346,8 +327,8 @@ def _lookup(inside: str, environ: Mapping[str, str], error: Callable[[str], Modu
         }.get(kind, "expected ${VAR} or ${VAR:-default}")
         raise error(f"${{{inside[:80]}}} is not understood: {hint}")
     name, default = match.group(1), match.group(2)
-    value = environ.get(name)
-    # As in a shell, `:-` also covers a variable that is set to nothing.
+    value = os.environ.get(name)
+    # As in a shell, `:-` also replaces an empty variable.
     if default is not None and not value:
         return default
     if value is None:
@@ -359,7 +340,7 @@ Era = Literal["legacy", "modern"]
 """2025-11-25 and earlier (handshake), or 2026-07-28 (stateless)."""
 
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
-"""down: it was up, and the next call connects again. failed: it could not be reached, and is tried again."""
+"""down: the module was up, and the next call reconnects. failed: it could not be reached and is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,13 +348,12 @@ class ModuleStatus:
     """The status of a module, for people (`modules list`). All texts are masked and bounded.
 
     Attributes:
-        kind: how it is reached.
-        tools: how many tools it offers here.
-        notes: behaviour hints that promise more than before, tools left out, parameters renamed,
-            lines of output that are no messages.
-        error: why it is down or failed.
-        next_try: seconds until it is tried again, 0: now. A call that needs it makes this sooner.
-        seconds: how long connecting took.
+        tools: the number of allowed tools.
+        notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and output that is not
+            a message.
+        error: why the module is down or failed.
+        next_try: seconds until the next attempt, 0: now. A call that needs the module makes this sooner.
+        seconds: the duration of connecting.
     """
 
     name: str
@@ -392,7 +372,7 @@ class ModuleStatus:
 
     @property
     def why(self) -> str:
-        """Why it is not up, and when it is tried again."""
+        """Why the module is not up, and when it is tried again."""
         why = self.error or self.state
         if self.next_try is None:
             return why
