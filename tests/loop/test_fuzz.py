@@ -37,10 +37,9 @@ from ideabridge.bridge.loop.event import (
     decider_of,
     event_from_json,
 )
-from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.machine import Machine, finish_events
 from ideabridge.bridge.loop.policy import allow_all
 from ideabridge.bridge.loop.question import Edit, read_edit
-from ideabridge.bridge.loop.resuming import finish_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.people import Decision, read_decision
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, normalise

@@ -16,9 +16,8 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     decider_of,
 )
-from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.machine import Machine, finish_events, resume_events
 from ideabridge.bridge.loop.question import asked
-from ideabridge.bridge.loop.resuming import finish_events, resume_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSONObject
 

@@ -15,8 +15,7 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     decider_of,
 )
-from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.resuming import resume_events
+from ideabridge.bridge.loop.machine import Machine, resume_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.people import questions
 from ideabridge.tools.encoding import JSON, JSONObject

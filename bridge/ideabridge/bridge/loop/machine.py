@@ -61,13 +61,13 @@ from typing import Final, Literal
 from ideabridge.bridge.context.messages import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
-from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
-from ideabridge.bridge.loop.event import Decider, Event, JournalError, Pattern
+from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, ExecutionKey, Finish
+from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
-from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.loop.progress import Progress, in_flight, parked
+from ideabridge.bridge.loop.question import FORKED, Question, outcome_question, unknown
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.bridge.loop.solution import (
     BROKE_OFF,
@@ -551,3 +551,80 @@ class Machine:
         self._spending.add_room(event.spent)
         self._tick = self._planning = self._finish = None
         self._mind_due = False
+
+
+# -- calls that were interrupted ---------------------------------------------------------------------------------------
+
+
+def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
+    """The executions to repeat, and the events to journal, to continue a run whose journal was folded.
+
+    Executions in flight run again if their tool may run twice. For all others the mind is informed that the outcome is
+    unknown; in a run of a plan, which has no mind, a person is asked.
+    """
+    again: list[Execute] = []
+    # The connections that waited for an answer have died with the process: withdraw their questions first.
+    died = "the process in which the call waited for it has died"
+    found: list[Event] = [
+        events.QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=died)
+        for one in parked(machine.history)
+    ]
+    for progress, number in _cut_off(machine):
+        if _repeatable(progress):
+            again.append(Execute.of(progress, number))
+        else:
+            found.append(_in_doubt(machine, progress, number, None, now))
+    if machine.is_streaming:
+        # The part that had arrived is the Solution; the mind is not asked for it again.
+        found.append(events.SolutionClosed(CUT_OFF))
+    return again, found
+
+
+def fork_events(machine: Machine) -> list[Event]:
+    """The events of a fork for calls that had not ended in its parent. The time to answer begins with the fork."""
+    return [
+        _in_doubt(machine, progress, number, FORKED, None)
+        for progress, number in _cut_off(machine)
+        if not _repeatable(progress)
+    ]
+
+
+def finish_events(machine: Machine, finished: events.CallFinished, now: float) -> list[Event]:
+    """The events for an execution that has ended in this process: a question to a person if its error is `unknown`."""
+    error = finished.error
+    if error is None or error.get("kind") != "unknown":
+        return [finished]
+    progress = machine.history[finished.call]
+    found: list[Event] = []
+    question = progress.items[finished.item or 0].question
+    if question is not None:
+        why = "the call that asked has ended"
+        found.append(
+            events.QuestionAnswered(question.call, question.digest, "cancel", MODULE, question.item, reason=why)
+        )
+    return [*found, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
+
+
+def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
+    """The executions in flight for which no `Cancel` is due."""
+    cancelled = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
+    return [
+        (progress, number)
+        for progress, number in in_flight(machine.history)
+        if progress.tool is not None and (progress.call.index, number) not in cancelled
+    ]
+
+
+def _repeatable(progress: Progress) -> bool:
+    """Whether a call runs again without a question. A room continues from its own journal."""
+    call, tool = progress.call, progress.tool
+    return call.has_latent or call.room is not None or (tool is not None and tool.annotations.repeatable)
+
+
+def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:
+    """A question about the outcome if somebody can be asked, otherwise the error `unknown`."""
+    index = progress.call.index
+    asked = outcome_question(progress, number) if machine.mode == "plan" else None
+    if asked is not None:
+        return events.OutcomeAsked(index, asked.approval, asked.digest, number, now, why)
+    return events.CallFinished(index, number, error={"kind": "unknown", "message": unknown(why, progress.tool)})

@@ -15,14 +15,12 @@ from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskApproval
 from ideabridge.bridge.loop.event import (
-    BRIDGE,
     CallDecided,
-    QuestionAnswered,
     QuestionAsked,
 )
 from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
 from ideabridge.bridge.loop.policy import Policy
-from ideabridge.bridge.loop.progress import CallStatus, Item, Progress, parked
+from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
@@ -322,8 +320,6 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
 
 # -- questions of modules --------------------------------------------------------------------------------------------
 
-GONE = "the process in which the call waited for it has died"
-
 
 def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -> QuestionAsked | None:
     """The event of a module's question; None if the call nests too deep to be shown.
@@ -344,8 +340,3 @@ def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -
     place = index if number is None else f"{index}.{number}"
     approval = f"q{place}-{digest[:12]}"
     return QuestionAsked(index, approval, digest, inquiry.module, inquiry.message, inquiry.schema, number, at)
-
-
-def withdraw_questions(history: list[Progress]) -> list[QuestionAnswered]:
-    """Cancel the questions of a run that was read from its journal: the calls that asked them have died."""
-    return [QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=GONE) for one in parked(history)]

@@ -17,11 +17,10 @@ from ideabridge.bridge.errors import ForkError, RejectedSolutionError
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.effect import AskApproval, AskPlan
 from ideabridge.bridge.loop.event import FORK, Event, JournalError, event_from_json
-from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.machine import Machine, fork_events
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.question import outcome_question
 from ideabridge.bridge.loop.request import Composer
-from ideabridge.bridge.loop.resuming import fork_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan

@@ -69,11 +69,10 @@ from ideabridge.bridge.loop.event import (
     SolutionClosed,
     UsageNoted,
 )
-from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.machine import Machine, finish_events, resume_events
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
-from ideabridge.bridge.loop.resuming import finish_events, resume_events
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, is_large
 from ideabridge.bridge.screen import Screen
