@@ -1,6 +1,6 @@
 """Policy: whether a resolved call runs, asks a person, or is refused.
 
-A policy is made from the settings of a run, which are in its journal, so folding the journal repeats the verdicts.
+A policy is made from the settings of a run. They are in its journal, so folding the journal repeats the verdicts.
 
 A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of its letters; see
 `ideabridge.tools.names.known_as`. A rule that allows matches a name only as written. A rule that restricts and does not
@@ -46,9 +46,9 @@ class Rule:
     """One rule. It matches a call if every member that is set matches.
 
     Attributes:
-        then: what happens to such a call.
+        then: the verdict on such a call.
         module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
-        tool: pattern of tool names, as calls or as the module name them.
+        tool: pattern of tool names: those that calls use, or those of the module.
         read_only, destructive, idempotent, open_world: the effective annotations; see `effective_hints`.
         why: the reason that the person, or the mind of a denied call, sees.
     """
@@ -62,62 +62,47 @@ class Rule:
     open_world: bool | None = None
     why: str | None = None
 
-    def holds(self, tool: Tool, *, as_offered: bool = False) -> bool:
-        """Whether the rule, as written, is about this tool.
+    def matches(self, tool: Tool) -> bool:
+        """Whether the rule, as written, matches the tool.
 
-        Args:
-            tool: the tool.
-            as_offered: where the rule names no module, a name that several modules have is none's: it is about what
-                the tool is offered as.
+        Without a module, a rule that allows matches only the name that calls use: other modules may have a tool with
+        the same remote name.
         """
-        if self.module is not None and not _module_fits(tool, self.module):
-            return False
         names = [tool.name]
-        if tool.remote_name is not None and not (as_offered and self.module is None):
+        if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
             names.append(tool.remote_name)
-        if self.tool is not None and not any(fnmatchcase(name, self.tool) for name in names):
-            return False
-        return self._fits(tool)
+        return self._fits(tool, tool.module, names, self.module, self.tool)
 
-    def holds_folded(self, tool: Tool, also: str = "") -> bool:
-        """Whether the rule is about this tool by any of its names.
+    def matches_folded(self, tool: Tool, also: str = "") -> bool:
+        """Whether the rule matches the tool by any of its names, whatever their case and width.
 
         Args:
             tool: the tool.
-            also: one more name it is reached by, such as the one it is exposed under.
+            also: one more name of the tool, such as the name under which it is exposed.
         """
-        if self.module is not None and not (
-            self.module == "" if tool.module is None else fnmatchcase(folded(tool.module), folded(self.module))
+        names = [*known_as(tool.name, tool.remote_name, tool.module), *([folded(also)] if also else [])]
+        module = None if tool.module is None else folded(tool.module)
+        patterns = (None if one is None else folded(one) for one in (self.module, self.tool))
+        return self._fits(tool, module, names, *patterns)
+
+    def _fits(
+        self, tool: Tool, module: str | None, names: list[str], module_pattern: str | None, pattern: str | None
+    ) -> bool:
+        # "*" matches any module; only "" matches a tool without a module.
+        if module_pattern is not None and not (
+            module_pattern == "" if module is None else fnmatchcase(module, module_pattern)
         ):
             return False
-        if self.tool is not None:
-            pattern, names = folded(self.tool), known_as(tool.name, tool.remote_name, tool.module)
-            if not any(fnmatchcase(name, pattern) for name in names) and not (
-                also and fnmatchcase(folded(also), pattern)
-            ):
-                return False
-        return self._fits(tool)
-
-    def _fits(self, tool: Tool) -> bool:
-        """Whether the tool's annotations are those the rule names."""
-        hints = effective_hints(tool.annotations)
-        return all(
-            wanted is None or wanted == found
-            for wanted, found in zip(
-                (self.read_only, self.destructive, self.idempotent, self.open_world), hints, strict=True
-            )
-        )
+        if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
+            return False
+        wanted = (self.read_only, self.destructive, self.idempotent, self.open_world)
+        return all(one in (None, hint) for one, hint in zip(wanted, effective_hints(tool.annotations), strict=True))
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Rule:
-        """The rule the configuration, or a run's settings, hold."""
+        """Read a rule of the configuration or of a run's settings."""
         members: dict[str, Any] = {one.name: value[one.name] for one in fields(cls) if one.name in value}
         return cls(**members)
-
-
-def _module_fits(tool: Tool, pattern: str) -> bool:
-    # "*" matches any module; a tool without a module is matched only by "".
-    return pattern == "" if tool.module is None else fnmatchcase(tool.module, pattern)
 
 
 def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
@@ -139,7 +124,7 @@ def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Calls of tools that say they are read-only run, all others ask; a room opens, and its calls ask by themselves."""
+    """Calls of tools that declare themselves read-only run; all others ask. Rooms open, and their calls are checked."""
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
@@ -150,25 +135,25 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def ruled(rules: Sequence[Rule], otherwise: str, *, also: str = "") -> Policy:
-    """The policy of rules in their order: the first that holds decides.
+    """The policy of a list of rules: the first rule that matches decides.
 
     Args:
         rules: the rules.
-        otherwise: `allow`, `ask`, `deny`, or `read_only` (the default policy), where none holds.
-        also: one more name that the tool is reached by.
+        otherwise: the verdict if no rule matches: `allow`, `ask`, `deny`, or `read_only` (the default policy).
+        also: see `Rule.matches_folded`.
     """
 
     def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         least = ALLOW
         for number, rule in enumerate(rules):
-            exact = rule.holds(tool, as_offered=rule.then == "allow")
-            if not exact and (rule.then == "allow" or not rule.holds_folded(tool, also)):
+            exact = rule.matches(tool)
+            if not exact and (rule.then == "allow" or not rule.matches_folded(tool, also)):
                 continue
             why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"
             found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, found)
-            # It matches only another name of the tool: a later rule may be stricter.
+            # The rule matches only another name of the tool, so a later rule may be stricter.
             least = _stricter(least, found)
         if otherwise == "read_only":
             return _stricter(least, default_policy(tool, call))
@@ -186,49 +171,41 @@ def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """The policy of an approval setting."""
-    if isinstance(setting, dict) and "all" in setting:
-        return strictest([policy_named(part) for part in approval_parts(setting)])
-    if isinstance(setting, dict):
-        otherwise = str(setting.get("default") or "read_only")
-        return ruled(_rules(setting), otherwise)
-    return allow_all if setting == "allow_all" else default_policy
-
-
-def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
-    """The settings that an approval setting is made of: those under `all`, else itself."""
-    if isinstance(setting, dict) and "all" in setting:
-        return cast("list[ApprovalSetting]", setting["all"])
-    return [setting]
-
-
-def strictest(policies: Sequence[Policy]) -> Policy:
-    """The policy with the strictest verdict of several; of equally strict ones, the first."""
-
-    def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
-        return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
-
-    return policy
+    """The policy of an approval setting, for calls of runs."""
+    return _policy_of(setting, default_policy, "read_only")
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
-    """The policy of direct calls of an exposed tool: what the configuration's rules say of it, and `default` where that
-    is `ask` or `deny`. For all other calls the host asks its user, or not.
+    """The policy of an approval setting, for direct calls of an exposed tool: its rules, and its `default` if that is
+    `ask` or `deny`. All other calls run, because the host decides whether to ask its user.
 
     Args:
         setting: the configuration's `approval`.
-        name: what the tool is exposed as.
+        name: the name under which the tool is exposed.
     """
+    return _policy_of(setting, allow_all, "allow", also=name)
+
+
+def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: str = "") -> Policy:
     if not isinstance(setting, dict):
-        return allow_all
-    if "all" in setting:
-        return strictest([direct_policy(part, name) for part in approval_parts(setting)])
-    otherwise = str(setting.get("default") or "read_only")
-    return ruled(_rules(setting), "allow" if otherwise == "read_only" else otherwise, also=name)
+        return allow_all if setting == "allow_all" else default
+    if "all" not in setting:
+        rules = [Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])]
+        last = str(setting.get("default") or "read_only")
+        return ruled(rules, otherwise if last == "read_only" else last, also=also)
+    policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
+
+    def strictest(tool: Tool, call: JSONObject) -> PolicyVerdict:
+        return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
+
+    return strictest
 
 
-def _rules(setting: JSONObject) -> list[Rule]:
-    return [Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])]
+def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
+    """The settings of which an approval setting consists: those under `all`, otherwise itself."""
+    if isinstance(setting, dict) and "all" in setting:
+        return cast("list[ApprovalSetting]", setting["all"])
+    return [setting]
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
