@@ -1,4 +1,4 @@
-"""Dry run: what a plan would do, as data and as a drawing (Mermaid for documents and hosts, text for a terminal)."""
+"""Dry run: what a plan would do, as data and as a drawing (Mermaid for documents and hosts, text for terminals)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ideabridge.bridge.loop.graph import Graph, components
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
-def waits(graph: Graph) -> dict[int, set[int]]:
-    """The calls that each call waits for: because of data, of `_after`, and of the order of effects."""
+def _waits(graph: Graph) -> dict[int, set[int]]:
+    """The calls that each call waits for: because of data, `_after`, or the order of effects."""
     return {call.index: graph.depends_on(call) | set(call.order) for call in graph.calls}
 
 
-def layers(graph: Graph) -> list[list[Call]]:
-    """The calls of a closed graph, each in the layer after the last one it waits for."""
-    before = waits(graph)
+def _layers(graph: Graph) -> list[list[Call]]:
+    """The calls of a closed graph, each in the layer after those of the calls that it waits for."""
+    before = _waits(graph)
     depth: dict[int, int] = {}
     for part in components(before):
         # Later alternatives may wait for each other in a circle; such calls share a layer.
@@ -31,32 +31,36 @@ def layers(graph: Graph) -> list[list[Call]]:
     return found
 
 
-def name_of(call: Call) -> int | str:
-    """A call's place, and its instance where it has one."""
+def _name_of(call: Call) -> int | str:
+    """The place of a call, and its instance if it has one."""
     return f"{call.place} ({call.instance})" if call.instance else call.place
 
 
-def is_read_only(call: Call) -> bool:
-    """Whether the call's tool says that it changes nothing."""
+def _is_read_only(call: Call) -> bool:
     return call.tool is not None and call.tool.annotations.read_only is True
+
+
+def _order_of(graph: Graph, call: Call) -> set[int]:
+    """The calls that a call waits for only because of the order of effects."""
+    return set(call.order) - graph.depends_on(call)
 
 
 def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
     """The order of a closed graph: which calls run in parallel, what each reads and writes, what is not read-only.
 
     Args:
-        graph: of a plan that can run.
+        graph: the graph of a plan that can run.
         missing: references to an input that the plan was not given.
 
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads", "writes",
         "after", "ordered_after"?, "read_only"}], "not_read_only": [place...], "missing_inputs": [reference...],
-        "notes"?: [text...]}`. A layer's calls may run at once; each call starts as soon as its own inputs exist, so
-        layers tell what is possible, not when. `after` holds every call that a call waits for directly,
-        `ordered_after` those for which it waits because of the order of effects alone.
+        "notes"?: [text...]}`. The calls of a layer may run at once. Each call starts when its own inputs exist, so
+        layers show what is possible, not when it happens. `after` lists every call that a call waits for directly,
+        `ordered_after` those for which it waits only because of the order of effects.
     """
-    before = waits(graph)
-    told: list[JSON] = []
+    before = _waits(graph)
+    entries: list[JSON] = []
     asks: list[JSON] = []
     for call in graph.calls:
         entry: JSONObject = {"place": call.place, "tool": call.name}
@@ -67,16 +71,15 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
         entry["reads"] = [read.expression.text for read in call.reads]
         entry["writes"] = [format_reference(path) for path in call.writes]
         entry["after"] = [graph.call(index).place for index in sorted(before[call.index])]
-        ordered = sorted(set(call.order) - graph.depends_on(call))
+        ordered = sorted(_order_of(graph, call))
         if ordered:
             entry["ordered_after"] = [graph.call(index).place for index in ordered]
-        read_only = is_read_only(call)
-        entry["read_only"] = read_only
-        if not read_only and not call.has_latent:
-            asks.append(name_of(call))
-        told.append(entry)
-    shown: list[JSON] = [[name_of(call) for call in layer] for layer in layers(graph)]
-    found: JSONObject = {"layers": shown, "calls": told, "not_read_only": asks, "missing_inputs": [*missing]}
+        entry["read_only"] = _is_read_only(call)
+        if not entry["read_only"] and not call.has_latent:
+            asks.append(_name_of(call))
+        entries.append(entry)
+    layers: list[JSON] = [[_name_of(call) for call in layer] for layer in _layers(graph)]
+    found: JSONObject = {"layers": layers, "calls": entries, "not_read_only": asks, "missing_inputs": [*missing]}
     notes = list[JSON](_notes(graph))
     return {**found, "notes": notes} if notes else found
 
@@ -84,7 +87,7 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 def _notes(graph: Graph) -> list[str]:
     """What the author of a plan should know about its order of effects."""
     found: list[str] = []
-    held = [call for call in graph.calls if set(call.order) - graph.depends_on(call)]
+    held = [call for call in graph.calls if _order_of(graph, call)]
     unsaid = {
         one.name: None
         for call in held
@@ -117,17 +120,17 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
     """A drawing of a closed graph, ending in a line break.
 
     Args:
-        graph: of a plan that can run.
-        form: `mermaid`: a flowchart, whose arrows are values (named) and bare order (dotted); `text`: a line for each
+        graph: the graph of a plan that can run.
+        form: `mermaid`: a flowchart with named arrows for values and dotted arrows for order; `text`: a line for each
             call, grouped by layer.
-        missing: references to an input that the plan was not given; they are marked.
+        missing: references to an input that the plan was not given; the drawing marks them.
     """
     lines = _mermaid(graph, missing) if form == "mermaid" else _text(graph, missing)
     return "\n".join(lines) + "\n"
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Every operand that may be looked at, with the calls that write it; none: it is there from the start."""
+    """Every operand that may be read, with the calls that write it; no calls: it exists from the start."""
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):
             if operand.kind != "item":
@@ -135,14 +138,14 @@ def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
 
 
 def _shown(text: str) -> str:
-    """Text from outside on one line: its beginning where it is long, without what a terminal would obey."""
+    """The beginning of an external text on one line, without control characters."""
     return "".join(char if char.isprintable() else "·" for char in clipped(text, _LONGEST))
 
 
 def _title(call: Call) -> str:
     module = call.tool.module if call.tool is not None else None
     name = _shown(f"{module}.{call.name}" if module else call.name)
-    return f"{name_of(call)} {name}{' for each' if call.has_each else ''}"
+    return f"{_name_of(call)} {name}{' for each' if call.has_each else ''}"
 
 
 def _written(call: Call) -> str:
@@ -154,12 +157,14 @@ def _written(call: Call) -> str:
 
 def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
     rows: list[tuple[str, str, str]] = []
-    for number, layer in enumerate(layers(graph)):
+    for number, layer in enumerate(_layers(graph)):
         for call in layer:
             head = f"{number + 1 if call is layer[0] else '':>3}  {_title(call)}"
             reads = ", ".join(dict.fromkeys(_shown(read.expression.text) for read in call.reads))
-            order = _places(graph, [*(call.edges or ()), *call.order])
-            rows.append((head, f"{reads or '-'} -> {_written(call)}", _remarks(call, order)))
+            before = [str(_name_of(graph.call(index))) for index in sorted({*(call.edges or ()), *call.order})]
+            remarks = f"  (after {', '.join(before)})" if before else ""
+            remarks += "" if _is_read_only(call) or call.has_latent else "  ! not read-only"
+            rows.append((head, f"{reads or '-'} -> {_written(call)}", remarks))
     outputs = [read for reads in graph.output_reads.values() for read in reads]
     if graph.output is not None:
         reads = ", ".join(dict.fromkeys(_shown(read.expression.text) for read in outputs))
@@ -169,16 +174,6 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
         yield f"{head:<{width}}  {flow}{remarks}".rstrip()
     if missing:
         yield f"missing inputs: {', '.join(map(_shown, missing))}"
-
-
-def _places(graph: Graph, indexes: list[int]) -> str:
-    return ", ".join(str(name_of(graph.call(index))) for index in sorted(set(indexes)))
-
-
-def _remarks(call: Call, order: str) -> str:
-    after = f"  (after {order})" if order else ""
-    changes = "" if is_read_only(call) or call.has_latent else "  ! not read-only"
-    return after + changes
 
 
 # -- mermaid ---------------------------------------------------------------------------------------------------
@@ -192,7 +187,7 @@ def _mermaid(graph: Graph, missing: Collection[str]) -> Iterator[str]:
     for call in graph.calls:
         node = f"c{call.index}"
         yield f'  {node}["{_label(_title(call))}<br/>{_label(_written(call))}"]'
-        if not is_read_only(call) and not call.has_latent:
+        if not _is_read_only(call) and not call.has_latent:
             changing.append(node)
         for read in call.reads:
             arrows.extend(_arrows(read, node, givens))
@@ -226,5 +221,5 @@ def _arrows(read: Read, node: str, givens: dict[str, str]) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    """Text as it may stand in quotes: what Mermaid or HTML would read as its own becomes a character code."""
+    """A text for use in quotes: characters with a meaning in Mermaid or HTML become character codes."""
     return "".join(f"#{ord(char)};" if char in '"#&<>`\\|;' else char for char in text)

@@ -1,10 +1,10 @@
-"""Request: composes the Request of each step of a run: its present context, and the JSON Schema of the answer."""
+"""Request: composes the Request of each step of a run, which is its present context and the schema of the answer."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
@@ -31,39 +31,38 @@ _NAMED: Final = 5
 class Guidance:
     """Reports which calls of plan messages are done.
 
-    A call with an output path is done if the path is written; one without, if the run has made the same call.
+    A call with an output path is done if the path has a value; any other call, if the run has made the same call.
 
     Args:
-        documents: the documents of the run, by instance.
-        instances: the instances of the run.
-        history: the calls of the run so far.
+        machine: the run.
     """
 
-    def __init__(self, documents: Mapping[str, JSON], instances: list[str], history: Iterable[Progress]) -> None:
-        self._documents = documents
-        self._instances = instances
-        self._made = {(one.call.instance, _written(one.call.raw)) for one in history if one.status is CallStatus.DONE}
+    def __init__(self, machine: Machine) -> None:
+        self._documents = machine.documents
+        self._instances = machine.instances
+        self._is_first = machine.step == 0
+        done = (one.call for one in machine.history if one.status is CallStatus.DONE)
+        self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
-        """A plan message with `standing`: of each call `{"place", "tool", "writes"?, "done"}`; where there are
-        instances, `done` is in how many `of` them, and `not_done` names some of the others.
+        """A plan message with `standing`, a list with `{"place", "tool", "writes"?, "done"}` for each call.
+
+        With instances, `done` is the number of instances in which the call is done, `of` is the number of all
+        instances, and `not_done` lists some of the others. At the first step, a plan of which no call is done is
+        returned unchanged.
         """
         plan: JSONObject = message.value if isinstance(message.value, dict) else {"calls": message.value}
         calls = plan.get("calls")
         if not isinstance(calls, list):
             return message
-        standing: list[JSON] = [
+        standing = [
             self._entry(place, call, message.instance)
             for place, call in enumerate(calls[:_CALLS])
             if isinstance(call, dict)
         ]
-        return dataclasses.replace(message, value={**plan, "standing": standing})
-
-    def has_begun(self, message: Message) -> bool:
-        """Whether any call of a plan message is done."""
-        told = self.with_status(message).value
-        standing = told.get("standing") if isinstance(told, dict) else None
-        return isinstance(standing, list) and any(isinstance(one, dict) and one["done"] for one in standing)
+        if self._is_first and not any(entry["done"] for entry in standing):
+            return message
+        return dataclasses.replace(message, value={**plan, "standing": list[JSON](standing)})
 
     def _entry(self, place: int, call: JSONObject, instance: str) -> JSONObject:
         entry: JSONObject = {"place": place, "tool": call.get("_tool")}
@@ -95,7 +94,7 @@ def _paths(call: JSONObject) -> tuple[Path, ...]:
     try:
         return parse_target(target).paths if isinstance(target, str) else ()
     except ReferenceSyntaxError:
-        # A plan that guides need not be one that could run.
+        # A plan in a context is guidance, and may be one that cannot run.
         return ()
 
 
@@ -114,18 +113,18 @@ THOUGHTS: Final[JSONObject] = {
     "description": "Your reasoning, before the calls: what is known, what is missing, and which calls follow from that."
     " It is kept, and changes nothing",
 }
-"""What a mind is asked for by the setting `thought_process`."""
+"""The schema of the member that the setting `thought_process` adds to answers."""
 
 
 class SchemaCache:
-    """Composed schemas, by everything they are composed from; bounded. Shared by the runs of a process."""
+    """A bounded cache of composed schemas, which the runs of a process share."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._schemas: OrderedDict[str, JSONObject] = OrderedDict()
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> JSONObject:
-        """The schema of that key, composed where it is not there."""
+        """The schema with this key; if the cache has none, `compose` makes it."""
         schema = self._schemas.get(key)
         if schema is None:
             schema = self._schemas[key] = compose()
@@ -140,9 +139,9 @@ class Composer:
     """Composes the Requests of one run.
 
     Args:
-        handlers: what each type of message does.
+        handlers: the handlers of each type of message.
         cache: composed schemas, shared with other runs.
-        latent: which of the tools that handlers add nothing runs.
+        latent: returns the keys of those tools, of the ones that handlers add, that have no code.
     """
 
     def __init__(self, handlers: Handlers, cache: SchemaCache, latent: Latent = lambda _: ()) -> None:
@@ -153,14 +152,15 @@ class Composer:
         self._calls_shown: dict[int, Message] = {}
 
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
-        """The Request of the step at hand.
+        """Compose the next Request of a run.
 
         Args:
-            machine: stands before it.
-            made: it was made before: what its handlers offered then is offered again, whatever they do now.
+            machine: the run.
+            made: the event of a Request that was made before: it offers the tools and the output schema that the
+                handlers offered then, whatever they do now.
 
         Raises:
-            ArgumentError, ToolDefinitionError, SchemaError: a handler left what cannot be offered.
+            ArgumentError, ToolDefinitionError, SchemaError: a handler left tools or a schema that are invalid.
         """
         messages = context_of(machine, self._calls(machine))
         base, asked = machine.offer.initial, machine.offer.initial_schema
@@ -182,7 +182,7 @@ class Composer:
         )
 
     def _calls(self, machine: Machine) -> list[Message]:
-        """The last calls, a message for each; equal messages are stored once."""
+        """A message for each of the last calls."""
         history = machine.history
         shown = range(max(0, len(history) - _SHOWN_CALLS), len(history))
         # Between Requests every call has settled, so its message never changes.
@@ -193,7 +193,7 @@ class Composer:
         return list(self._calls_shown.values())
 
     def _schema(self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None) -> JSONObject:
-        # Within a run, only what handlers make of it tells its schemas apart.
+        # Within a run, schemas differ only by what handlers change.
         changes: JSONObject = {"properties": dict[str, JSON](properties), "offered": offered}
         names = encode_text(changes) if properties or offered else ""
         schema = self._own.get(names)
@@ -221,50 +221,40 @@ def _schema_of(
         instances=machine.instances,
         extra=properties,
     )
-    if machine.mode == "plan":
-        _set_output_schema(schema, output)
+    members = schema["properties"]
+    if machine.mode == "plan" and isinstance(members, dict):
+        # The author of a plan answers once: the output has exactly its own schema, or may be any value.
+        members["output"] = inline_refs(output) if output is not None else {}
     elif machine.settings.thought_process:
         # Required for endpoints that enforce the schema; a Solution without it is accepted.
         schema["required"] = ["thought_process", "calls", "output"]
     return schema
 
 
-def _set_output_schema(schema: JSONObject, output: JSONObject | None) -> None:
-    """The author of a plan answers once: the output has exactly the schema asked for, or any value."""
-    properties = schema["properties"]
-    if isinstance(properties, dict):
-        properties["output"] = inline_refs(output) if output is not None else {}
-
-
 def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
-    """The context of the current step: the initial context with the present state, the last calls, and what failed."""
-    guidance = None
-    if any(message.type == "plan" for message in machine.messages):
-        guidance = Guidance(machine.documents, machine.instances, machine.history)
+    """The context of the current step: the initial context with the present state, the last calls, and the errors."""
+    initial = machine.messages
+    if any(message.type == "plan" for message in initial):
+        guidance = Guidance(machine)
+        initial = [guidance.with_status(message) if message.type == "plan" else message for message in initial]
     if machine.step == 0:
-        if guidance is None:
-            return machine.messages
-        return [
-            guidance.with_status(one) if one.type == "plan" and guidance.has_begun(one) else one
-            for one in machine.messages
-        ]
+        return initial
     messages: list[Message] = []
-    told: set[str] = set()
-    for message in machine.messages:
-        if message.type == "state":
-            if message.instance not in told:
-                told.add(message.instance)
-                messages.append(_state(machine, message))
-        else:
-            messages.append(message if guidance is None or message.type != "plan" else guidance.with_status(message))
-    if not told and machine.state_of():
+    instances: set[str] = set()
+    for message in initial:
+        if message.type != "state":
+            messages.append(message)
+        elif message.instance not in instances:
+            instances.add(message.instance)
+            messages.append(_state(machine, message))
+    if not instances and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     messages.extend(calls)
     messages.extend(machine.feedback.messages)
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections
     )
-    # Whole: the handler shortens errors, with references to what it leaves out.
+    # The handler shortens errors, and puts references in place of the parts that it leaves out.
     messages.extend(Message("user", "error", error, "error") for error in machine.errors[:_SHOWN_ERRORS])
     more = len(machine.errors) - _SHOWN_ERRORS
     if more > 0:
@@ -278,22 +268,17 @@ def _state(machine: Machine, message: Message) -> Message:
     return Message(message.role, "state", value, "state", message.instance, message.schema, message.description)
 
 
-def value_path(progress: Progress) -> Path | None:
-    """The path at which the value of a settled call is read; None if it wrote nothing."""
-    return progress.wrote[0] if progress.wrote else None
-
-
 def _call_summary(progress: Progress) -> JSONObject:
     call = progress.call
-    told: JSONObject = {"place": call.place, "tool": call.name}
+    summary: JSONObject = {"place": call.place, "tool": call.name}
     if progress.replaced is not None:
-        told.update(tool=progress.replaced.name, proposed=call.name)
+        summary.update(tool=progress.replaced.name, proposed=call.name)
     if call.instance:
-        told["instance"] = call.instance
-    told["status"] = progress.status.value
-    path = value_path(progress)
-    if path is not None:
-        told["value"] = format_reference(path, call.instance or None)
+        summary["instance"] = call.instance
+    summary["status"] = progress.status.value
+    if progress.wrote:
+        path = progress.wrote[0]
+        summary["value"] = format_reference(path, call.instance or None)
         if progress.status is CallStatus.DONE and path[0] == "results":
-            told["preview"] = shorten(progress.value, path, instance=call.instance or None, small=400)
-    return told
+            summary["preview"] = shorten(progress.value, path, instance=call.instance or None, small=400)
+    return summary
