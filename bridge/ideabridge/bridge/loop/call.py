@@ -36,11 +36,11 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
-said no; `output`: the output of a solution could not be resolved or validated."""
+"""Why a call failed: found before it ran, raised while it ran, a call that it depends on failed, denied by a person;
+`output`: the output of a Solution could not be resolved or validated."""
 
 UNCERTAIN = ("unknown", "ran")
-"""Kinds of errors of calls that may have taken effect: nobody knows, or it ran and its result cannot be used."""
+"""Kinds of errors of calls that may have taken effect: the outcome is unknown, or the result cannot be used."""
 
 UNCAUGHT = ("structural", *UNCERTAIN)
 """What `p || q` does not catch: faults of the plan itself, and a call that may have done its work."""
@@ -52,10 +52,10 @@ _META = frozenset(META_PROPERTIES)
 
 @dataclass(slots=True)
 class Read:
-    """One reference string of a call and the calls its operands are bound to.
+    """One reference string of a call, and the calls to which its operands are bound.
 
-    `bound` has, per alternative and operand, the calls whose writes the operand sees; None while nobody before it
-    supplies it and the answer still streams.
+    `bound` has, for each operand of each alternative, the calls whose writes the operand sees; None while the answer
+    streams and no earlier call supplies the operand.
     """
 
     expression: Expression
@@ -64,26 +64,26 @@ class Read:
 
 @dataclass(slots=True)
 class Call:
-    """A Call as listed.
+    """A call as listed.
 
     Attributes:
-        index: its number in the run, from 0, unique.
-        place: its place (`†results.PLACE`): the index, but for plans over instances, which share a plan's places.
+        index: its number in the run, from 0.
+        place: its place, as in `†results.PLACE`: the index, unless the instances of a plan share the plan's places.
         first: the place of the first call of its Solution.
         raw: the call as it was written.
-        tool: its Tool; None where there is none of that name.
-        parameters, each, latent: compiled values (see `compile_value`) of the parameters, `_each`, `_output`.
-        reads: every reference string in it, `_imports` included.
-        writes: full paths it may write.
-        after: ids it waits for.
+        tool: its tool; None if the tool is unknown.
+        parameters, each, latent: compiled values (see `compile_value`) of the parameters, `_each` and `_output`.
+        reads: every reference string in it, including `_imports`.
+        writes: the full paths that it may write.
+        after: the ids in `_after`.
+        edges: the calls with these ids; None while an id is unknown.
         problems: structural problems, each one sentence.
-        edges: calls it waits for that are named by `_after`; None while an id is still unknown.
-        imports: what its room may see besides the parameters, each one reference.
-        room: how it is answered where a run of its own does it: `latent` (a mind writes the result, seeing the context
-            of here), `anonymous` (a clean room), `idea`; None: by code, a module, or `_output`.
-        order: earlier calls whose listed order it keeps.
-        clean: code of here runs it that sees the parameters and `_imports` alone.
-        constant: no reference stands in the parameters; they are validated already.
+        imports: the references in `_imports`, which its room may read.
+        room: the kind of room that answers it: `latent` (a mind writes the result and sees the context of the run),
+            `anonymous` (a clean room) or `idea`; None: code, a module or `_output` answers it.
+        order: the earlier calls for which it waits directly because of the listed order.
+        clean: code of this process runs it, and sees only the parameters and `_imports`.
+        constant: the parameters have no references, and are validated already.
     """
 
     index: int
@@ -115,24 +115,22 @@ class Call:
 
     @property
     def may_add(self) -> bool:
-        """Whether it runs code of here, which may add messages."""
-        here = self.tool is not None and self.tool.module is None and self.room is None
-        return here and not self.has_latent and not self.clean
+        """Whether code of this process runs it, which may add messages."""
+        is_own = self.tool is not None and self.tool.module is None and self.room is None
+        return is_own and not self.has_latent and not self.clean
 
     @property
     def label(self) -> str:
-        """How errors name it: `call 0 (git_log)`; in a later Solution with its place in both:
-        `call 0 of its solution, 7 of the run (git_log)`.
-        """
+        """Its name in errors: `call 0 (git_log)`, or later `call 0 of its solution, 7 of the run (git_log)`."""
         where = f" of its solution, {self.place} of the run" if self.first else ""
         instance = f", instance {clipped(self.instance)}" if self.instance else ""
         return f"call {self.place - self.first}{where} ({clipped(self.name) or 'no tool'}{instance})"
 
     @property
     def located(self) -> JSONObject:
-        """What an error tells of it: `{"call", "place", "in_solution"?}`; the last where it is not the place."""
-        found: JSONObject = {"call": self.raw, "place": self.place}
-        return {**found, "in_solution": self.place - self.first} if self.first else found
+        """Its part of an error: `{"call", "place", "in_solution"?}`; the last if it differs from the place."""
+        located: JSONObject = {"call": self.raw, "place": self.place}
+        return {**located, "in_solution": self.place - self.first} if self.first else located
 
 
 def _text_member(call: Call, key: str) -> str | None:
@@ -144,7 +142,7 @@ def _text_member(call: Call, key: str) -> str | None:
 
 
 def _scan(call: Call, value: JSON, where: str) -> Compiled:
-    """Compile one part of the call; its references become reads, its faults problems."""
+    """Compile one part of the call; add its references to `reads` and its faults to `problems`."""
     holes: list[Hole] = []
     faults: list[tuple[Path, str]] = []
     compiled = compile_value(value, holes, faults)
@@ -159,10 +157,10 @@ def look_for_wrong_references(value: JSON, where: str, problems: list[str], plac
     """Find strings that look like references in another notation.
 
     Args:
-        value: what a mind or a plan's author wrote.
-        where: its place, for messages.
-        problems: receives a sentence for each.
-        placeholders: an object; `{name.path}` is a placeholder for each of its names, as in texts for `template`.
+        value: what a mind or the author of a plan wrote.
+        where: the path of the value, for messages.
+        problems: receives a sentence for each such string.
+        placeholders: an object; in texts for `template`, `{name.path}` with one of its names is a placeholder.
     """
     if isinstance(value, str):
         hint = wrong_reference_hint(value)
@@ -204,8 +202,8 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """What is wrong with an output path in another notation."""
-    # What stands between quotes is a key, whatever it looks like.
+    """The problem of an output path in another notation; None if there is no problem."""
+    # A text in quotes is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
         hint = wrong_target_hint(part)
@@ -252,7 +250,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.problems.append(str(error))
         return
     if call.name != tool.remote_name:
-        # It may stand behind its module's name.
+        # The call used `module.tool`.
         call.name = tool.name
     latent = tool.key in catalogue.latent and call.activity is None
     in_clean_room = tool.clean or module == ANONYMOUS
@@ -262,7 +260,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
             f"_activity: tool {quoted(call.name)} fixes it to {quoted(str(tool.activity))}; leave it out"
         )
     if latent and not call.has_latent and not in_clean_room and tool.output is not None and "const" in tool.output:
-        # The tool's definition fixes the result: nobody is asked for it.
+        # The definition of the tool fixes the result, so no mind is asked for it.
         call.has_latent, call.latent = True, tool.output["const"]
     if call.activity is not None and tool.module is not None:
         call.problems.append(
@@ -312,14 +310,14 @@ def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> 
 
 
 def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefly: bool = False) -> Call:
-    """Read one listed call. What is wrong with it stands in `problems`; nothing is raised.
+    """Read one listed call. Its faults are added to `problems`; nothing is raised.
 
     Args:
         raw: the call as written.
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
-        briefly: say what is wrong without looking for reasons and for what was meant: other calls have been told.
+        briefly: report faults without explanations and suggestions, which other calls have received.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
@@ -365,31 +363,29 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefl
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """The calls with one copy for every instance where none is named, and their places in the plan.
+    """The calls of a plan, with a copy for each instance of those that name no instance, and their places in the plan.
 
-    Args:
-        calls: as the plan lists them.
-        instances: the plan's; none: the calls as they are, each in its own place.
+    Without instances, the calls are returned unchanged, and None for the places.
     """
     if not instances:
         return list(calls), None
-    spread_out: list[JSON] = []
+    copies: list[JSON] = []
     places: list[JSON] = []
     for place, call in enumerate(calls):
         if isinstance(call, dict) and "_instance" not in call:
-            spread_out.extend({**call, "_instance": instance} for instance in instances)
+            copies.extend({**call, "_instance": instance} for instance in instances)
             places.extend([place] * len(instances))
         else:
-            spread_out.append(call)
+            copies.append(call)
             places.append(place)
-    return spread_out, places
+    return copies, places
 
 
 def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]:
-    """The calls as the plan lists them: one that was spread out stands once, without `_instance`."""
+    """The calls as the plan lists them, the reverse of `spread`."""
     if places is None:
         return list(calls)
-    # A place comes up twice only where the call named no instance.
+    # Several calls share a place only if the plan's call named no instance.
     times = Counter(str(place) for place in places)
     listed: dict[str, JSON] = {}
     for call, place in zip(calls, places, strict=True):

@@ -1,4 +1,4 @@
-"""Output: the values of calls and of a run, with their references resolved and checked.
+"""Output: the parameters of calls and the output of a run, with references resolved and checked.
 
 `Readiness` decides whether a call can run, and with which parameters; `OutputSchema` makes the output of a run.
 """
@@ -27,8 +27,8 @@ _EXPLAINED: Final = 20
 """The most items of one `_each` whose faults are explained."""
 
 MOST_RESOLVED: Final = 64 * 1024 * 1024
-"""The most bytes of JSON of the parameters of one execution, or of an output, with the values that they read. Values
-are shared in memory, so without this bound many references to one large value would be noticed only when encoded."""
+"""The most bytes of JSON that the parameters of one execution, or an output, may have with the values that they read.
+Values are shared in memory, so many references to a large value would otherwise be noticed only when it is encoded."""
 
 
 class Filling:
@@ -58,7 +58,7 @@ class Filling:
         return value
 
     def problem(self, what: str, size: int | None = None) -> str | None:
-        """The error if the size (or `size`, of which it is a part) is too large; else None."""
+        """The error if the size is too large, or a total `size` that includes it; else None."""
         size = self.size if size is None else size
         if size <= MOST_RESOLVED:
             return None
@@ -74,13 +74,13 @@ class Refusal:
 
 
 class Readiness:
-    """Looks at the calls of one Solution.
+    """Decides which calls of one Solution can run.
 
     Args:
-        graph: the Solution's calls.
-        judge: tells what reads see.
-        progress: of every call listed so far, by index.
-        items: how many items one `_each` may have.
+        graph: the calls of the Solution.
+        judge: evaluates reads.
+        progress: the progress of every call listed so far, by index.
+        items: the most items of one `_each`.
     """
 
     def __init__(self, graph: Graph, judge: Judge, progress: Mapping[int, Progress], items: int) -> None:
@@ -90,7 +90,7 @@ class Readiness:
         self._items = items
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """The executions of a call whose references are resolved, or what it waits for, or why it never runs."""
+        """The executions of a call with resolved references, or what it waits for, or why it never runs."""
         blocked = self._blocked(call)
         if blocked is not None:
             return blocked
@@ -182,14 +182,14 @@ class Readiness:
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """The call with its references resolved, which people and policies see and to which decisions are bound."""
+    """The call with its references resolved. People and policies see it, and decisions are bound to it."""
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)
     return executed_call(progress, {"_each": [item.parameters for item in progress.items if item.error is None]})
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
-    """One execution of a call as people see it; an item of `_each` looks like a call."""
+    """One execution of a call as people see it: an item of `_each` looks like a call."""
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
     if progress.replaced is not None:
         result = {key: value for key, value in result.items() if key not in ("_module", "_activity")}
@@ -225,9 +225,10 @@ class OutputSchema:
     """The schema of a run's output.
 
     Args:
-        schema: the user's; None: text for a mind, anything for a plan.
-        mode: a mind writes null for "not yet", so an output that may be null comes wrapped in `{"value": ...}`.
-        by_instance: the output is a map by instance, each of which satisfies the schema.
+        schema: the user's; None: the output of a mind is text, that of a plan any value.
+        mode: the mode of the run. A mind writes null for "no output yet", so it wraps an output that may be null in
+            `{"value": ...}`.
+        by_instance: the output is a map by instance, and each value satisfies the schema.
 
     Raises:
         SchemaError: the schema is invalid.
@@ -245,18 +246,18 @@ class OutputSchema:
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool]:
-        """The output without its wrapping, what is wrong with it, and whether it can be given.
+        """The output without its wrapping, its faults, and whether the run has an output.
 
-        A plan's map by instance is given without the instances at fault, so long as one is left.
+        A plan's map by instance leaves out instances with faults; the run has an output if one instance is left.
 
         Args:
-            graph: of a Solution whose calls have settled.
-            judge: tells what reads see.
+            graph: the graph of a Solution whose calls have settled.
+            judge: evaluates reads.
 
         Raises:
             JournalError: a call has not settled.
         """
-        value, faults = resolve(graph, judge, by_instance=self._by_instance)
+        value, faults = _resolve(graph, judge, by_instance=self._by_instance)
         if self._by_instance and isinstance(value, dict):
             parts = {instance: self._checked(part, f" of {instance}", faults) for instance, part in value.items()}
             good: dict[str, JSON] = {one: part for one, part in parts.items() if not isinstance(part, Missing)}
@@ -279,13 +280,8 @@ class OutputSchema:
         return value
 
 
-def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str]]:
-    """The output of a Solution whose calls have settled, and what is wrong; by instance, a map of those that could be
-    made.
-
-    Raises:
-        JournalError: a call has not settled.
-    """
+def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str]]:
+    """The output with its references resolved, and the faults; by instance, a map without the instances with faults."""
     faults: list[str] = list(graph.output_problems)
     found: dict[str, JSON] = {}
     size = 0
@@ -318,7 +314,7 @@ def error_message(kind: str, message: str) -> JSONObject:
 
 
 def state_errors(opening: InitialDocuments, memory: Memory) -> list[JSONObject]:
-    """Where the states that have a schema do not satisfy it when the run ends."""
+    """An error for each state that does not satisfy its schema when the run ends."""
     errors: list[JSONObject] = []
     for instance, schema in opening.schemas.items():
         try:

@@ -1,4 +1,4 @@
-"""Settings of a run: what the machine must know to take the same steps again."""
+"""Settings of a run, which the machine needs to repeat the same steps, and what a run has spent."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ class Settings:
 
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
-        modules: what the configuration says about the order of single modules, by their names.
-        parallel_calls: how many calls (and items of `_each`) run at once.
-        calls: how many calls a run may list.
-        items: how many items one `_each` may have.
-        requests: how many Requests a run may make.
-        tokens: how many tokens its minds may use; None: as many as they like.
-        planning: `eager`: planning is execution; `lazy`: nothing of a Solution runs before it is accepted as a whole.
-        depth: how deep rooms may open in each other.
-        cost: how many US dollars its minds may spend; None: as many as they like.
-        wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
+        modules: the order of single modules in the configuration, by their names.
+        parallel_calls: the most calls (and items of `_each`) that run at once.
+        calls: the most calls that a run may list.
+        items: the most items of one `_each`.
+        requests: the most Requests of a run.
+        tokens: the most tokens that its minds may use; None: unlimited.
+        planning: `eager`: calls run as soon as they are listed; `lazy`: a Solution runs only after a person has
+            accepted it as a whole.
+        depth: the most levels of rooms within rooms.
+        cost: the most US dollars that its minds may spend; None: unlimited.
+        wall_seconds: the longest time that a run may work, in seconds; the runner measures it.
         output_by_instance: the output is a map by instance.
-        thought_process: whether minds write their reasoning before the calls; it is journaled, and changes nothing.
-        approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
+        thought_process: minds write their reasoning before the calls. It is journaled, and changes nothing else.
+        approval: see `ApprovalSetting`.
     """
 
     order: Order = "effects"
@@ -55,11 +56,11 @@ class Settings:
 
     @property
     def lazy(self) -> bool:
-        """Whether plans wait to be accepted."""
+        """Whether a person must accept a Solution before it runs."""
         return self.planning == "lazy"
 
     def to_json(self) -> JSONObject:
-        """The settings as a journal holds them."""
+        """The settings as a journal stores them."""
         modules: JSONObject = {
             name: {"ordered": one.ordered, "reads": list[JSON](one.reads)} for name, one in self.modules.items()
         }
@@ -70,7 +71,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
-        """The settings that `to_json` wrote."""
+        """Read the settings that `to_json` wrote."""
         members: dict[str, Any] = dict(value)
         modules: dict[str, Any] = members.pop("modules", {})
         members["order"] = members.pop("ordering")
@@ -86,8 +87,8 @@ class Spending:
     """Tokens and cost, added up over the Requests of a run.
 
     Attributes:
-        input_tokens, output_tokens: of every answer whose mind reported them.
-        cost: in US dollars, of every answer whose price is known.
+        input_tokens, output_tokens: the tokens of every answer whose mind reported them.
+        cost: the cost in US dollars of every answer whose price is known.
         last: the usage of the current Request; None if it was not reported.
         requests, calls: those of rooms that have ended.
         partial: the number of answers that used more than was reported.
@@ -103,25 +104,23 @@ class Spending:
 
     def add(self, usage: JSONObject) -> None:
         """Count the usage of one answer."""
-        given, written, cost = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cost")
-        self.input_tokens += given if isinstance(given, int) else 0
-        self.output_tokens += written if isinstance(written, int) else 0
+        cost = usage.get("cost")
+        self.input_tokens += _count(usage, "input_tokens")
+        self.output_tokens += _count(usage, "output_tokens")
         self.cost += cost if isinstance(cost, int | float) else 0.0
         # A number for a room, a boolean for one answer.
-        partial = usage.get("partial")
-        self.partial += int(partial) if isinstance(partial, int) else 0
+        self.partial += _count(usage, "partial")
         self.last = usage
 
     def add_room(self, spent: JSONObject | None) -> None:
-        """Count what a room has used, as `to_json` reports it."""
+        """Count the usage of a room, as `to_json` returned it."""
         if spent is None:
             return
         last = self.last
         self.add(spent)
         self.last = last
-        requests, calls = spent.get("requests"), spent.get("calls")
-        self.requests += requests if isinstance(requests, int) else 0
-        self.calls += calls if isinstance(calls, int) else 0
+        self.requests += _count(spent, "requests")
+        self.calls += _count(spent, "calls")
 
     def to_json(self) -> JSONObject:
         """The sums as an event stores them, without zeros."""
@@ -141,7 +140,7 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, made: int = 0) -> str | None:
-        """The limit that forbids another Request after `made` ones; None if there is none."""
+        """The limit that forbids another Request after `made` ones; None if no limit does."""
         if made + self.requests >= settings.requests and made:
             return f"{settings.requests} requests were made, the most a run may make"
         if settings.tokens is not None and self.tokens >= settings.tokens:
@@ -149,3 +148,8 @@ class Spending:
         if settings.cost is not None and self.cost >= settings.cost:
             return f"{self.cost:.4g} dollars were spent; a run may spend {settings.cost:g}"
         return None
+
+
+def _count(usage: JSONObject, name: str) -> int:
+    value = usage.get(name)
+    return int(value) if isinstance(value, int) else 0
