@@ -37,7 +37,7 @@ _SEEN: Final = (
     "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3) OR (p.owner = names.owner AND "
     "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name)))"
 )
-"""What a caller (the third parameter) may know of; none: everything."""
+"""SQL for the condition that a caller, the third parameter, may see a version; NULL: the owner of the store."""
 
 _CATALOGUE: Final = "catalogue"
 """Key of the counter that grows with each publication and withdrawal."""
@@ -55,18 +55,18 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea"),
-        # Places that a call can name, and what else stands where a published name can stand.
+        # Other words that can stand in the place of a module's or published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
-"""Names that nothing new is published as: calls by them mean something else."""
+"""Names that cannot be published, because calls by them have another meaning."""
 
 
 def check_name(name: str) -> str:
-    """`name`, if it can be published.
+    """Return `name` if it can be published.
 
     Raises:
-        PublicationNameError: it cannot; the message suggests one that can.
+        PublicationNameError: it cannot; the message suggests a name that can.
     """
     if not is_safe_name(name):
         raise PublicationNameError(
@@ -77,10 +77,10 @@ def check_name(name: str) -> str:
 
 
 def read_named(ref: str) -> tuple[str, int | None]:
-    """(name, version) of NAME or NAME@VERSION; without a version, the one the name stands for.
+    """(name, version) of NAME or NAME@VERSION; the version of NAME is None.
 
     Raises:
-        UnknownPublicationError: it is neither.
+        UnknownPublicationError: `ref` is neither.
     """
     name, at, version = ref.partition("@")
     if not is_safe_name(name) or (at and not (version.isascii() and version.isdecimal() and len(version) < 10)):
@@ -116,7 +116,7 @@ def _read(row: tuple[Any, ...]) -> Publication:
 
 
 class Publications:
-    """The tables `publications` (every version there was) and `names` (what each name stands for now)."""
+    """The tables `publications` (every version), `names` (the current version of each name) and `shares`."""
 
     def __init__(self, database: Database, search: Search, tool_memory: ToolMemory) -> None:
         self._database = database
@@ -144,20 +144,20 @@ class Publications:
         Args:
             name: what it is published as.
             idea_id: the idea's id.
-            description: this and the next ones: see `Publication`.
-            answer: likewise.
-            input_schema: likewise.
-            output_schema: likewise.
-            annotations: likewise.
-            plan: likewise.
-            recorded: likewise.
-            owner: whose the name is, where it is new; None: the local person's, for everybody.
-            audience: to whom it is given besides its owner, see `share`; None: those it is given to already.
-            replaces: the owner may publish a version of what another owner has given to it.
+            description: see `Publication`.
+            answer: see `Publication`.
+            input_schema: see `Publication`.
+            output_schema: see `Publication`.
+            annotations: see `Publication`.
+            plan: see `Publication`.
+            recorded: see `Publication`.
+            owner: the owner of a new name; None: the owner of the store, who publishes to everybody.
+            audience: the callers that the name is shared with besides its owner, see `share`; None: no change.
+            replaces: allow `owner` to publish a version of a name that another owner shares with it.
 
         Raises:
             PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
-            PublicationContentError: no such way of answering, or what it needs is missing.
+            PublicationContentError: `answer` is unknown, or lacks the plan or recording that it needs.
             NameTakenError: the name is published by another owner now.
             UnknownIdeaError: no idea has this id.
         """
@@ -177,10 +177,10 @@ class Publications:
                     raise NameTakenError(
                         f"{name!r} is another owner's, who says to whom it is given: publish without that"
                     )
-                # Whose a name is does not change by a new version of it.
+                # A new version does not change the owner of the name.
                 owner = row[0] or None
             elif not replaces and owner not in (None, LOCAL):
-                # Plans and hosts may still call a name that was withdrawn: they do not mean another user's idea.
+                # Plans and hosts may still call a withdrawn name. They must not get another user's idea.
                 last = execute(
                     "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
                 ).fetchone()
@@ -223,13 +223,13 @@ class Publications:
         guide: JSONObject | None,
         definitions: Mapping[str, JSONObject],
     ) -> Publication:
-        """Put into a version which tools its calls mean. Nothing else of a version ever changes.
+        """Add pins, which state the tools that its calls refer to, to a version. Nothing else of a version changes.
 
         Args:
             publication: the version.
             plan: its plan with pins, as `Publication.plan`.
-            guide: what a fresh run of it begins with, with pins, as `Publication.guide`.
-            definitions: the essences of the tools by digest, so that a change can be shown.
+            guide: `Publication.guide` with pins.
+            definitions: the essences of the tools, by digest, for showing later changes.
         """
         recorded = publication.recorded
         if guide is not None and isinstance(recorded, dict):
@@ -244,11 +244,11 @@ class Publications:
             return self.get(publication.name, publication.version)
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Give a published name, in every version of its owner, to these callers instead of those before.
+        """Share a published name, in every version of its owner, with these callers instead of the previous ones.
 
         Args:
             name: the name.
-            audience: callers besides the owner, or `EVERYBODY`; none: the owner alone.
+            audience: callers besides the owner, or `EVERYBODY`; empty: only the owner sees the name.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -260,7 +260,7 @@ class Publications:
                 raise self._unknown(name)
             execute("DELETE FROM shares WHERE name = ?", (name,))
             if row[0] == "" and EVERYBODY not in audience:
-                # What has no owner is everybody's, in every version: now it is the local person's.
+                # Every version without an owner is visible to everybody. Now the owner of the store owns it.
                 execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
                 execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
             if row[0] != "" or EVERYBODY not in audience:
@@ -272,7 +272,7 @@ class Publications:
             self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """To whom a published name is given besides its owner: callers, or `EVERYBODY` alone.
+        """The callers that a published name is shared with besides its owner, or only `EVERYBODY`.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -287,14 +287,14 @@ class Publications:
             return tuple(found[0] for found in rows)
 
     def sees(self, publication: Publication, caller: str) -> bool:
-        """Whether something is published to a caller."""
+        """True if a publication is published to a caller."""
         if publication.owner is None or publication.owner == caller:
             return True
         with self._database.guard:
             return self._sees(publication.name, publication.owner, caller)
 
     def _sees(self, name: str, owner: str, caller: str) -> bool:
-        """Whether a caller sees the versions of a name that are of this owner; "": of nobody."""
+        """True if a caller sees the versions of a name that this owner published; "": without an owner."""
         if owner in ("", caller):
             return True
         found = self._database.number(
@@ -305,12 +305,12 @@ class Publications:
         return found > 0
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Which of these rows of ideas a caller may know of: a run of theirs made it, or it is published to them.
+        """Those of these rows of ideas that a run of the caller made or that are published to the caller.
 
         Args:
-            numbers: rows.
-            caller: who.
-            imported: whether those that no run here made are among them.
+            numbers: the rows.
+            caller: the caller.
+            imported: include ideas that no run of this store made.
         """
         rows = self._database.execute(
             "SELECT ideas.number FROM json_each(?2) AS part JOIN ideas ON ideas.number = part.value WHERE "  # noqa: S608
@@ -327,12 +327,12 @@ class Publications:
         return {row[0] for row in rows}
 
     def stand_for(self, name: str, version: int | None = None, *, pinned: bool = False) -> Publication:
-        """Let a published name stand for an earlier version again, or (None) for its latest.
+        """Make a published name refer to one of its versions, or (None) to its latest.
 
         Args:
             name: the name.
             version: one of its versions.
-            pinned: stay with it when another is published; else the next publication takes its place.
+            pinned: keep the version when another is published; otherwise the next publication replaces it.
 
         Raises:
             UnknownPublicationError: it is not published, or has no such version.
@@ -349,10 +349,10 @@ class Publications:
             return self.get(name)
 
     def versions(self, name: str) -> list[Publication]:
-        """Every version of a name, the latest first, also of a name unpublished since.
+        """Every version of a name, the latest first. The name need not be published now.
 
         Raises:
-            UnknownPublicationError: there never was such a name.
+            UnknownPublicationError: the name was never published.
         """
         with self._database.guard:
             rows = self._database.execute(f"{_SELECT} WHERE p.name = ? ORDER BY p.version DESC", (name,)).fetchall()
@@ -371,7 +371,7 @@ class Publications:
             raise PublicationContentError(f"{name!r} has neither a plan nor what solving it anew would begin with")
 
     def _index(self, name: str, description: str | None) -> None:
-        """Put a name's words into the search, or take them out (`description` None)."""
+        """Index the words of a name for searches, or remove them (`description` None)."""
         execute = self._database.execute
         execute("DELETE FROM publication_words WHERE rowid = (SELECT number FROM names WHERE name = ?)", (name,))
         if description is not None:
@@ -383,7 +383,7 @@ class Publications:
         self._database.count(_CATALOGUE, 1)
 
     def unpublish(self, name: str) -> None:
-        """Take a name out of the catalogue. Its versions stay readable, and counting goes on from the last.
+        """Remove a name from the catalogue. Its versions stay readable; the next publication gets the next number.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -396,23 +396,23 @@ class Publications:
             self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
     def named(self, ref: str, *, caller: str | None = None) -> Publication:
-        """What NAME or NAME@VERSION stands for; `caller` as for `get`.
+        """The publication that NAME or NAME@VERSION refers to; `caller` as for `get`.
 
         Raises:
-            UnknownPublicationError: it is neither, or there is none; the message names the nearest.
+            UnknownPublicationError: `ref` is neither, or does not exist; the message lists the nearest names.
         """
         return self.get(*read_named(ref), caller=caller)
 
     def get(self, name: str, version: int | None = None, *, caller: str | None = None) -> Publication:
-        """What a name stands for now, or one version of it (also of a name unpublished since).
+        """The publication that a name refers to now, or one version of it, even if the name was unpublished since.
 
         Args:
             name: the name.
-            version: one of its versions; None: the one it stands for.
-            caller: what is published to others is to it as if it were not there; None: the person who holds the store.
+            version: one of its versions; None: the current one.
+            caller: hide publications that this caller may not see; None: the owner of the store sees all.
 
         Raises:
-            UnknownPublicationError: there is none; the message names the nearest, or the versions.
+            UnknownPublicationError: it does not exist; the message lists the nearest names, or the versions.
         """
         with self._database.guard:
             which = "names.version" if version is None else "?2"
@@ -424,7 +424,7 @@ class Publications:
             return _read(row)
 
     def find(self, name: str, version: int | None, caller: str | None = None) -> int | None:
-        """The row of the idea a name (and version) stands for; `caller` as for `get`."""
+        """The row of the idea that a name or version refers to; `caller` as for `get`."""
         row = self._database.execute(
             "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
@@ -433,7 +433,7 @@ class Publications:
         return None if row is None else row[0]
 
     def names(self, caller: str | None = None) -> list[str]:
-        """Up to 5,000 names, for telling the nearest ones; `caller` as for `get`."""
+        """Up to 5,000 names, for suggestions; `caller` as for `get`."""
         sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
         return [name for (name,) in self._database.execute(sql, (caller,))]
 
@@ -454,10 +454,10 @@ class Publications:
         return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
     def page(self, limit: int = 50, after: str | None = None, *, caller: str | None = None) -> Page[Publication]:
-        """What is published now, by name; with `caller`, only what is published to it.
+        """The current publications by name; with `caller`, only those that are published to it.
 
         Raises:
-            CursorError: not a cursor of this list, or a limit out of bounds.
+            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
         """
         with self._database.guard:
             check_limit(limit)
@@ -470,7 +470,7 @@ class Publications:
             return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """What is published to a caller, the `limit` most used of it (`note_uses`), by name."""
+        """The `limit` most used publications (`note_uses`) that are published to a caller, by name."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_LIVE} WHERE names.number IN (SELECT names.number FROM names "  # noqa: S608
@@ -481,10 +481,10 @@ class Publications:
             return [_read(row) for row in rows]
 
     def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
-        """What is published to a caller, by words of its name and description, best first.
+        """Search the publications to a caller by words of names and descriptions, best first.
 
         Raises:
-            CursorError: a limit out of bounds.
+            CursorError: the limit is out of bounds.
         """
         check_limit(limit)
 
@@ -511,11 +511,11 @@ class Publications:
             )
 
     def count(self, *, caller: str | None = None) -> int:
-        """How many names are published now; with `caller`, of those it may see."""
+        """The number of names that are published now; with `caller`, only those it may see."""
         with self._database.guard:
             return self._database.number(f"SELECT count(*) FROM names WHERE {OPEN_TO}", (caller,))  # noqa: S608
 
     def catalogue_version(self) -> int:
-        """A number that grows with every publication and withdrawal, of this and of other processes."""
+        """A number that grows with every publication and withdrawal by any process."""
         with self._database.guard:
             return self._database.counter(_CATALOGUE)

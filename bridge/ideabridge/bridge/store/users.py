@@ -1,7 +1,7 @@
-"""Users: who may use a server on this store over HTTP, and the tokens that prove who asks.
+"""Users: who may use a server on this store over HTTP, and the tokens that authenticate them.
 
-A user's name is given once. It is never changed and, after the user is removed, never given to anybody else: runs,
-ideas and journals name people by it, and nobody inherits what another person did.
+A user's name never changes and is never reused after the user is removed: runs, ideas and journals refer to people by
+name, and nobody must inherit another person's.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ is the owner of the store.
 """
 
 EVERYBODY: Final = ""
-"""What stands for every caller in the audience of a published name."""
+"""Every caller, in the audience of a published name."""
 
 Role = Literal["member", "admin"]
 State = Literal["active", "disabled", "removed"]
 
 TOKEN_PREFIX: Final = "ibt_"  # noqa: S105 - what a token begins with
-"""What a user's token begins with: `ibt_ID_SECRET`."""
+"""The beginning of a token: `ibt_ID_SECRET`."""
 
 _CALLER: Final = "user:"
 _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _USED_SECONDS: Final = 600
-"""How exact the time of a token's last use is: a write for each request would cost more than the request."""
+"""The accuracy of the time of a token's last use. A write for each request would cost more than the request."""
 _LABEL: Final = 64
 
 
@@ -50,11 +50,11 @@ class User:
     """One person who may use a server.
 
     Attributes:
-        name: who; unique, for ever.
-        role: an `admin` may replace what others share, and see ideas imported without being published.
-        state: `disabled` users and `removed` ones are not let in.
-        created: when, ISO 8601 in UTC.
-        issuer: the identity provider that vouches for the user; None: the user has tokens of this store.
+        name: unique, and never reused.
+        role: an `admin` may replace what others share, and see imported ideas that are not published.
+        state: only `active` users are admitted.
+        created: ISO 8601 in UTC.
+        issuer: the identity provider that authenticates the user; None: the user has tokens of this store.
     """
 
     name: str
@@ -65,22 +65,22 @@ class User:
 
     @property
     def caller(self) -> str:
-        """The caller whose runs and ideas are this user's."""
+        """The caller that owns this user's runs and ideas."""
         return _CALLER + self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of a user, without its secret, which is kept nowhere.
+    """A token of a user, without its secret, which is not stored. Times are ISO 8601 in UTC; None: never.
 
     Attributes:
-        id: identifies the token; part of its text.
-        user: whose.
-        label: what it is for.
-        created: when, ISO 8601 in UTC.
-        expires: when it ends, ISO 8601 in UTC; None: never.
-        revoked: when it was revoked; None: it was not.
-        used: when it was used last, to ten minutes; None: never.
+        id: part of the token's text.
+        user: the user's name.
+        label: its purpose.
+        created: when it was created.
+        expires: when it expires.
+        revoked: when it was revoked.
+        used: when it was last used, accurate to ten minutes.
     """
 
     id: str
@@ -93,24 +93,24 @@ class Token:
 
     @property
     def state(self) -> Literal["valid", "expired", "revoked"]:
-        """Whether it is taken now."""
+        """Whether the token is accepted now, or why not."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now_text() else "valid"
 
 
 def user_of(caller: str) -> str | None:
-    """The name of the user that a caller is; None for callers that are no named users."""
+    """The name of a caller that is a user; None for other callers."""
     return caller.removeprefix(_CALLER) if caller.startswith(_CALLER) else None
 
 
 def person_of(caller: str) -> str:
-    """A caller as people read it: the user's name, where it is one."""
+    """A caller as people read it: the user's name if it is a user."""
     return user_of(caller) or caller
 
 
 def read_expiry(text: str, now: float | None = None) -> float:
-    """When a token ends, in seconds since 1970: a date (`2027-01-31`), a time, or from now on (`90d`, `12h`, `2w`).
+    """Read when a token expires: a date (`2027-01-31`), a time, or an age (`90d`, `12h`); returns seconds since 1970.
 
     Raises:
         UserError: the text is not a time, or the time has passed.
@@ -142,7 +142,7 @@ class Users:
         """Add a user.
 
         Raises:
-            UserError: the name cannot be one, is taken, or was another person's.
+            UserError: the name is invalid, is taken, or was another person's.
         """
         if _NAME.fullmatch(name) is None or name in _RESERVED:
             raise UserError(
@@ -158,18 +158,18 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """The user that an identity provider vouches for; added where this is their first time.
+        """The user that an identity provider authenticated, added at the first time.
 
         Args:
             issuer: the provider's address.
-            subject: who, at that provider: the identity.
-            shown: what the provider calls them; the user's name is made of it once, and never changes.
+            subject: the user's identity at that provider.
+            shown: the name that the provider displays. A new user's name is derived from it.
         """
         with self._database.guard:
             known = self._find("issuer = ? AND subject = ?", issuer, subject)
         if known is not None:
             return known
-        # Names of this store have no `@`, so no provider can name somebody like one of them.
+        # Names of users that this store authenticates contain no `@`, so no provider can impersonate them.
         text = re.sub(r"[^a-z0-9._+@-]", "-", shown.lower())[:80] or "user"
         name = text if "@" in text.strip("@") else f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
         with self._database.transaction():
@@ -194,7 +194,7 @@ class Users:
         return None if row is None else User(*row)
 
     def get(self, name: str) -> User:
-        """A user by name, also a removed one.
+        """A user by name, even a removed one.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -211,7 +211,7 @@ class Users:
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
     def all(self) -> list[User]:
-        """Every user but the removed ones, by name."""
+        """The users that are not removed, by name."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT name, role, state, created, issuer FROM users WHERE state <> 'removed' ORDER BY name"
@@ -219,12 +219,12 @@ class Users:
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
-        """Whether there ever was a user: from then on nobody comes in over HTTP without a token."""
+        """True if a user was ever added: from then on HTTP requires a token."""
         with self._database.guard:
             return self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1)") > 0
 
     def change(self, name: str, *, state: State | None = None, role: Role | None = None) -> User:
-        """Give a user another state or role. A removed user stays removed, and has no valid token any more.
+        """Change a user's state or role. Removing a user cannot be undone and revokes the user's tokens.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -243,7 +243,7 @@ class Users:
             return self.get(name)
 
     def manages(self, caller: str) -> bool:
-        """Whether a caller is the owner or an admin."""
+        """True if a caller is the owner of the store or an active admin."""
         if caller == LOCAL:
             return True
         name = user_of(caller)
@@ -254,17 +254,17 @@ class Users:
         return found is not None and found.role == "admin" and found.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The callers that users are, for publishing to them.
+        """The callers of users, for publishing to them.
 
         Raises:
-            UnknownUserError: one of them is no user, or none any more.
+            UnknownUserError: one of them is not a user, or was removed.
         """
         callers: list[str] = []
         with self._database.guard:
             for name in names:
                 found = self._find("name = ?", name)
                 if found is None or found.state == "removed":
-                    # Whoever shares is one user of many: who the others are is not listed to them.
+                    # The message does not list the other users to a user who shares something.
                     raise UnknownUserError(f"there is no user {name[:64]!r} to publish to")
                 callers.append(found.caller)
         return tuple(dict.fromkeys(callers))
@@ -272,16 +272,16 @@ class Users:
     # -- tokens ------------------------------------------------------------------------------------------------
 
     def add_token(self, name: str, label: str = "", expires: float | None = None) -> tuple[Token, str]:
-        """Add a token to a user. Returns (the record that the store keeps, the text of the token, shown only now).
+        """Add a token to a user; returns (its record, its text, which is not stored).
 
         Args:
             name: the user.
-            label: what it is for.
-            expires: when it ends, in seconds since 1970; None: never.
+            label: its purpose.
+            expires: when it expires, in seconds since 1970; None: never.
 
         Raises:
             UnknownUserError: there is no such user, or the user was removed.
-            UserError: the label is too long, or an identity provider vouches for the user.
+            UserError: the label is too long, or an identity provider authenticates the user.
         """
         if len(label) > _LABEL or not label.isprintable():
             raise UserError(f"label: expected up to {_LABEL} printable characters, found {label[:70]!r}")
@@ -307,7 +307,7 @@ class Users:
         return Token(*row)
 
     def tokens(self, name: str | None = None) -> list[Token]:
-        """The tokens of one user, or all, oldest first.
+        """The tokens of one user, or of all, oldest first.
 
         Raises:
             UnknownUserError: there is no such user.
@@ -323,12 +323,12 @@ class Users:
         return [Token(*row) for row in rows]
 
     def revoke(self, ident: str) -> Token:
-        """Let a token be taken no more. Twice is fine.
+        """Revoke a token. Revoking it twice has no effect.
 
         Raises:
             UnknownTokenError: no token has that id.
         """
-        # The whole text is what a person may have at hand.
+        # The whole text of the token is accepted in place of its id.
         whole = _TOKEN.fullmatch(ident)
         ident = whole[1] if whole is not None else ident
         with self._database.transaction():
@@ -339,7 +339,7 @@ class Users:
             return self._token(ident)
 
     def verify(self, text: str) -> tuple[User, Token] | None:
-        """Whose a token is, and what is kept of it; None: it is no valid token of an active user."""
+        """The user and the record of a token; None if it is not a valid token of an active user."""
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
@@ -364,6 +364,6 @@ class Users:
     def _note_use(self, token: Token) -> None:
         now = time.time()
         if token.used is None or token.used < time_text(now - _USED_SECONDS):
-            # A full disk, or a lock that another process holds, is no reason to refuse a valid token.
+            # A full disk, or the lock of another process, must not refuse a valid token.
             with contextlib.suppress(StoreError), self._database.transaction():
                 self._database.execute("UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id))
