@@ -45,7 +45,7 @@ _READS: Final[JSONObject] = {
 
 
 class Store:
-    """One store. All methods are synchronous and short, so that the event loop may call them; other threads wait.
+    """One store. All methods are synchronous. Unless they say otherwise, they are short enough for the event loop.
 
     Every method of the store and of its parts may also raise `StoreBusyError` (another process held the lock too long),
     `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and `StoreClosedError`, all of them `StoreError`s.
@@ -55,7 +55,7 @@ class Store:
         runs: runs, the leases of their drivers, and their events.
         publications: ideas published under a name.
         settings: values by key.
-        requests: what other processes ask of the driver of a run.
+        requests: requests of other processes to the driver of a run.
         direct_calls: the record of calls without a run.
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
@@ -119,20 +119,20 @@ class Store:
         return self._database.path
 
     def writer(self) -> Writer:
-        """A writer through which an event loop writes without waiting; see `Writer`."""
+        """A new `Writer`, through which an event loop writes without waiting."""
         return Writer(self._database)
 
     def back_up(self, target: Path) -> int:
-        """Copy the store into a new file while it is in use; returns its bytes.
+        """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
 
         Raises:
-            StoreAccessError: there is such a file already, or it cannot be written.
+            StoreAccessError: the file exists already, or cannot be written.
             StoreFormatError: the store is damaged.
         """
         return back_up(self._database, target)
 
     def vacuum(self) -> tuple[int, int]:
-        """Write the store anew without its holes; returns its bytes before and after. Other processes wait meanwhile.
+        """Give free pages back to the file system; returns the bytes before and after. Other processes wait meanwhile.
 
         Raises:
             StoreBusyError: another process keeps it locked.
@@ -140,11 +140,11 @@ class Store:
         return vacuum(self._database)
 
     def prunable(self, *, before: str) -> Prunable:
-        """Find what a pruning removes: whole runs with their rooms, forks and ideas, the oldest first; nothing that is
-        published or tagged, and no run that has not ended. Looks at every idea: not for the event loop's thread.
+        """Find what a pruning deletes: whole runs with their rooms, forks and ideas, the oldest first; nothing that is
+        published or tagged, and no run that has not ended. It reads every idea, so do not call it in the event loop.
 
         Args:
-            before: only what ended before this: a date, a time, or how long ago (`90d`).
+            before: runs must have ended before this: a date, a time, or an age (`90d`).
 
         Raises:
             FilterError: `before` is not a time.
@@ -152,41 +152,41 @@ class Store:
         return self._pruning.prunable(read_time(before, "before"))
 
     def prune(self, what: Prunable) -> Pruned:
-        """Remove what `prunable` found, unless something needs it by now. Others can use the store meanwhile. Killed at
-        any moment, it leaves the store whole, and the next pruning goes on. The file is smaller after `vacuum`.
+        """Delete what `prunable` found, except what something needs by now. Others can use the store meanwhile. If the
+        process is killed, the store stays consistent and the next pruning continues. `vacuum` makes the file smaller.
         """
         return self._pruning.prune(what)
 
     def retention(self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep) -> Retention:
-        """Takes old runs out of this store in small steps: on a connection of its own, not in the event loop's thread.
+        """The weekly deletion of old runs in small steps. Open a store for it alone, outside the event loop's thread.
 
         Args:
-            bounds: what is kept.
-            wait: waits so many seconds between two steps; true: stop.
+            bounds: which runs to keep.
+            wait: waits for the given seconds between two steps; returns true to stop.
         """
         pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """`with store.transaction():` all inside is committed as one, or not at all.
+        """`with store.transaction():` commits everything inside, or nothing.
 
-        Nests: an inner one that fails undoes only itself. Never await inside: other tasks of the thread would
-        write into the same transaction.
+        An inner transaction that fails undoes only itself. Never await inside: other tasks of the thread would write
+        into the same transaction.
         """
         return self._database.transaction()
 
     # Sharing
 
     def export_idea(self, ref: str, known: Known | None = None) -> JSONObject:
-        """The idea as a portable document; with its publication where `ref` is a name.
+        """The idea as a portable document, with its publication if `ref` is a name.
 
         Args:
             ref: see `Ideas.get`.
-            known: finds configured secrets in a text; those of well-known shapes are found without it.
+            known: finds configured secrets in a text. Secrets of well-known shapes are found without it.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
-            SecretInIdeaError: it holds a secret; the message says where.
+            SecretInIdeaError: the idea contains a secret; the message says where.
         """
         with self._database.snapshot():
             number = self.ideas.resolve(ref)
@@ -208,21 +208,21 @@ class Store:
     ) -> str:
         """Save an exported idea; returns its id.
 
-        The run it names is kept only where this store has no run of that id: a document cannot join a run. A time that
-        is still to come is not kept.
+        The run in its metadata is dropped if this store has a run of that id: a document cannot join a run. A time in
+        the future is dropped too.
 
         Args:
-            document: what `export_idea` gave.
+            document: the result of `export_idea`.
             with_publication: publish it too, as the next version of the name in this store.
-            owner: whom it is published to; None: everyone.
-            annotations: what the tools here say of its plan. Those of the document are never taken: without, a recorded
-                answer reads, and anything else may do anything.
-            checks: what of it must be unchanged.
+            owner: the owner of a new name; None: the owner of the store, who publishes to everybody.
+            annotations: the annotations of its plan, from the tools of this store; those of the document are ignored.
+                None: a recorded answer is read-only, and anything else may have any effect.
+            checks: which parts must be unchanged.
 
         Raises:
             IdeaDocumentError: the shape is wrong, or there is no publication to import.
-            TamperedIdeaError: the content does not have the ids or the digest it names, or it has no digest.
-            NameTakenError: the name is another owner's.
+            TamperedIdeaError: the ids or the digest do not match the content, or the digest is missing.
+            NameTakenError: the name belongs to another owner.
         """
         read = read_document(document, checks)
         meta = read.meta
@@ -240,7 +240,7 @@ class Store:
         return idea_id
 
     def change(self, old: str, new: str) -> Change:
-        """What is other in one idea or version than in another; each as `Ideas.get` takes it.
+        """The differences between two ideas or versions; `old` and `new` as for `Ideas.get`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -249,23 +249,21 @@ class Store:
         return Change(changes(before, after), breaking(before, after))
 
     def change_of(self, publication: Publication) -> Change:
-        """What a version changed against the one before it; nothing for the first, and where that was another's."""
+        """The differences to the previous version; none for the first, or if another owner published the previous."""
         name, version = publication.name, publication.version
         if version == 1 or self.publications.get(name, version - 1).owner not in (None, publication.owner):
             return Change([], [])
         return self.change(f"{name}@{version - 1}", f"{name}@{version}")
 
     def _published_as(self, ref: str) -> Publication | None:
-        """The publication a NAME or NAME@VERSION stands for; None for an id or a run."""
+        """The publication that NAME or NAME@VERSION refers to; None for an id or a run."""
         try:
             return self.publications.named(ref)
         except UnknownPublicationError:
             return None
 
     def data_version(self) -> int:
-        """A number that changes when *another* connection (another process, usually) has written anything.
-
-        Own writes do not change it. It is the cheapest sign that something happened;
-        `Publications.catalogue_version` then says whether it was a publication.
+        """A number that changes when *another* connection, usually of another process, has written something. It is
+        cheaper than `Publications.catalogue_version`, which changes only with publications.
         """
         return self._database.data_version()

@@ -18,7 +18,7 @@ _WIDEST: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two ideas that are compared, as its callers see it."""
+    """One of the two ideas that are compared."""
 
     description: str
     answer: str
@@ -32,7 +32,7 @@ class Side:
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
-        """An idea, with the publication it is looked at by."""
+        """An idea, with the publication under which callers see it."""
         solution: JSON = publication.plan if publication is not None and publication.plan else stored.idea.solution
         body = solution if isinstance(solution, dict) else {}
         calls = body.get("calls")
@@ -54,8 +54,8 @@ class Side:
 
 
 def differences(old: Publication, new: Publication) -> list[str]:
-    """What is other for callers of a name when `new` takes the place of `old`, a line for each, with every value whole:
-    description, way of answering, schemas, plan, what is recorded. [] for nothing.
+    """The differences for callers of a name when `new` replaces `old`, one line each, with whole values: description,
+    way of answering, schemas, plan, recording.
     """
     lines = [*_interface(old, new, None)]
     before, after = old.plan or {}, new.plan or {}
@@ -67,7 +67,7 @@ def differences(old: Publication, new: Publication) -> list[str]:
     guides = old.guide or {}, new.guide or {}
     for one, other in ((before.get("pins"), after.get("pins")), (guides[0].get("pins"), guides[1].get("pins"))):
         if isinstance(one, list) and isinstance(other, list):
-            # A document without any is pinned here. What was told of a tool may differ from machine to machine.
+            # A document without pins is pinned on import. Descriptions of a tool may differ between machines.
             lines += _lines("tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None)
     return [*lines, *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None)]
 
@@ -84,7 +84,7 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """What is other in `new`, a line for each: schemas, plan with its constants, context; [] for nothing."""
+    """The differences of two ideas, one line each: schemas, plan with its constants, context."""
     return [
         *_interface(old, new, _WIDEST),
         *_calls(old.calls, new.calls),
@@ -104,8 +104,8 @@ def _interface(old: Side | Publication, new: Side | Publication, widest: int | N
 
 def breaking(old: Side, new: Side) -> list[str]:
     """The plain changes that break callers of `old`: a new required parameter, a removed or retyped parameter or field
-    of the output, an answer for one input alone, effects where there were none. Other changes of the schemas (bounds,
-    patterns, enumerations, alternatives) are in `changes` alone.
+    of the output, an answer for only one input, effects of what was read-only. Other changes of the schemas (bounds,
+    patterns, enumerations, alternatives) are only in `changes`.
     """
     before, after = inline_refs(old.input_schema or {}), inline_refs(new.input_schema or {})
     found = [
@@ -125,7 +125,7 @@ def breaking(old: Side, new: Side) -> list[str]:
 
 
 def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
-    """The parameters that are required now and were not."""
+    """A line for each parameter that only `new` requires."""
     before = old.get("required")
     after = new.get("required")
     for name in after if isinstance(after, list) else []:
@@ -134,8 +134,8 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
-    """The members of an object, at any depth, that `new` does not have any more or whose type it changed. A type may
-    become wider for an input, and narrower for an output.
+    """A line for each member of an object, at any depth, that `new` removes or retypes. The type of an input may become
+    wider, and that of an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -157,7 +157,7 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
 
 
 def _types(schema: JSON) -> frozenset[str]:
-    """The types that a schema names, also in its alternatives; none: it does not say."""
+    """The types that a schema and its alternatives name; empty if it does not restrict them."""
     if not isinstance(schema, dict):
         return frozenset()
     said, ways = schema.get("type"), schema.get("anyOf")
@@ -170,8 +170,8 @@ def _types(schema: JSON) -> frozenset[str]:
 
 
 def _shape(output: JSON, given: JSON) -> JSONObject:
-    """What an output without a schema looked like: as it is written, and where that is a reference, of the type of the
-    recorded value. A value that was null has no type.
+    """The schema of an output that declares none: its literal structure, with the types of recorded values in the place
+    of references. A null has no type.
     """
     if isinstance(output, dict):
         recorded = given if isinstance(given, dict) else {}
@@ -187,7 +187,7 @@ def _shape(output: JSON, given: JSON) -> JSONObject:
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
-    """Calls by what they are, so that one put between others is one line."""
+    """The differences of two lists of calls, aligned by tool, so that an inserted call is one line."""
     matcher = difflib.SequenceMatcher(None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False)
     for what, start, end, start_new, end_new in matcher.get_opcodes():
         if what == "equal":
@@ -212,7 +212,7 @@ def _name(call: JSON) -> str:
 
 
 def _lines(path: str, old: JSON | Missing, new: JSON | Missing, widest: int | None = _WIDEST) -> Iterator[str]:
-    """The differences of two values, each with its place; values of more than `widest` characters are cut."""
+    """The differences of two values, each with its path. Values of more than `widest` characters are cut."""
     if isinstance(old, Missing) or old is None:
         if not (isinstance(new, Missing) or new is None):
             yield f"+ {path}: {_shown(new, widest)}"

@@ -1,8 +1,8 @@
-"""Writer: what the event loop writes into the store. It waits for no disk, no lock and no other process.
+"""Writer: writes of the event loop into the store, without waiting for a disk, a lock or another process.
 
-A small job is run at once, on the event loop: its commit takes tens of microseconds, a change of threads more. Where
-the store is locked, fails or was slow, where something waits already, for large jobs, and under durability `full`, a
-job is queued. A thread commits what is queued together, and again after a pause where an error may pass by itself.
+A small job runs at once, on the event loop: its commit takes tens of microseconds, a change of threads takes longer. A
+job is queued if the store is locked, fails or was slow, if other jobs are queued, if the job is large, or if the
+durability is `full`. A thread commits queued jobs together, and retries after a pause if an error is temporary.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
 T = TypeVar("T")
 
 KEEPS_TRYING_SECONDS: Final = 60.0
-"""How long a job is tried again where the store cannot be written."""
+"""How long a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""Seconds that a write outside of the writer may hold the event loop where another process writes too."""
+"""Seconds for which a write outside the writer may block the event loop while another process writes."""
 
 _SLOW: Final = 0.02
 _SLOW_FOR: Final = 5.0
-"""Where commits on the event loop take so many seconds, the next ones go to the thread, for so many."""
+"""If commits on the event loop take `_SLOW` seconds, the thread commits for the next `_SLOW_FOR` seconds."""
 
 _IN_A_ROW: Final = 3
-"""So many of them: a single one may be another process that has the processor."""
+"""The number of slow commits in a row that counts: a single one may be due to another process on the processor."""
 
 _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
-"""How long what is still queued is tried when the bridge closes."""
+"""How long queued jobs are retried when the bridge closes."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -54,19 +54,16 @@ class _Queued:
     is_large: bool
     within: float
     since: float = 0.0
-    """When it failed first; 0: it has not."""
+    """When it first failed; 0: never."""
 
 
 class Writer:
-    """Runs jobs that write: `async with writer:`. Its methods are for the event loop's thread; jobs may run in another.
+    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread; jobs may run in another.
 
-    A job is run as often as needed until it succeeds: each time in a transaction, which is undone where it fails.
-
-    Args:
-        database: written to.
+    A job is repeated until it succeeds. Each attempt is a transaction, which is undone if it fails.
 
     Attributes:
-        trouble: why the store cannot be written right now; None: it can, as far as is known.
+        trouble: why the last write failed; None if it succeeded.
     """
 
     def __init__(self, database: Database) -> None:
@@ -90,20 +87,20 @@ class Writer:
         key: str,
         is_large: bool = False,
     ) -> bool:
-        """Run a job at once where that takes no time, else later, after all others of its key.
+        """Run a job at once if that takes no time, otherwise later.
 
         Args:
-            job: writes.
-            done: given what the job returned once that is committed: before this returns, or later.
-            failed: given the error of a job that was queued, and is not tried again.
-            key: jobs of one key run in the order in which they came.
-            is_large: it may take long.
+            job: writes into the store.
+            done: called with the result of the job after its commit: before `write` returns, or later.
+            failed: called with the error of a queued job that is not retried any more.
+            key: jobs of one key run in order.
+            is_large: the job may take long.
 
         Returns:
-            Whether it is committed.
+            True if the job is committed.
 
         Raises:
-            Exception: what a job raised that was run at once, but for errors that may pass: then it is queued.
+            Exception: the error of a job that ran at once. After a temporary error the job is queued instead.
         """
         if self._may_at_once and not is_large and not self._queue and not self._busy:
             began = time.perf_counter()
@@ -123,15 +120,14 @@ class Writer:
         return False
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call what writes outside of jobs, on the event loop: where the store cannot be written it raises an error at
-        once, and has changed nothing. Then again, when it can be written.
+        """Call a function that writes, on the event loop, and repeat it while the store cannot be written.
 
         Args:
-            call: reads and writes the store.
+            call: reads and writes the store. It must change nothing if it raises a `StoreError`.
 
         Raises:
             StoreError: the store could not be written for as long as it waits for locks.
-            Exception: what the call raised.
+            Exception: the error of the call.
         """
         deadline = time.monotonic() + self._database.busy_timeout_s
         pause = _PAUSE
@@ -144,7 +140,7 @@ class Writer:
                     raise
                 await self._wait_free(deadline)
                 if not isinstance(error, StoreBusyError):
-                    # Waiting for the lock shows nothing of a disk that takes no writes.
+                    # The lock is free, but the disk may still refuse writes.
                     await anyio.sleep(min(pause, left))
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -155,13 +151,13 @@ class Writer:
         """Run a job in the writer's thread, and wait for it.
 
         Args:
-            job: writes.
-            within: for how many seconds it is tried again where the store cannot be written; None: as long as the
-                store waits for locks.
+            job: writes into the store.
+            within: seconds for which it is retried while the store cannot be written; None: as long as the store waits
+                for locks.
 
         Raises:
-            StoreError: the store could not be written; nothing is done.
-            Exception: what the job raised.
+            StoreError: the store could not be written; the job changed nothing.
+            Exception: the error of the job.
         """
         ended = anyio.Event()
         results: list[T] = []
@@ -197,7 +193,7 @@ class Writer:
     ) -> bool | None:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
-        # A result that is known is worth a few seconds.
+        # Known results are worth a wait of a few seconds.
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             while self._queue:
                 if not await self._commit():
@@ -209,7 +205,7 @@ class Writer:
         return False
 
     async def _run(self) -> None:
-        """Commit what is queued, until it is cancelled."""
+        """Commit queued jobs until cancelled."""
         pause = _PAUSE
         while True:
             await self._wanted.wait()
@@ -222,7 +218,7 @@ class Writer:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self) -> list[_Queued]:
-        """The jobs to be committed together: a large one alone."""
+        """Take the jobs that are committed together from the queue. A large job is committed alone."""
         some: list[_Queued] = []
         while self._queue and len(some) < _TOGETHER and not (some and self._queue[0].is_large):
             some.append(self._queue.popleft())
@@ -231,7 +227,7 @@ class Writer:
         return some
 
     async def _commit(self) -> bool:
-        """Commit some of what is queued; False where nothing could be."""
+        """Commit some queued jobs; returns False if some must be retried."""
         some = self._next()
         self._busy = True
         jobs, outcomes = [(one.key, one.job) for one in some], list[Any]()
@@ -254,7 +250,7 @@ class Writer:
             ended.append((one, outcome))
         self._queue.extendleft(reversed(kept))
         self.trouble = trouble
-        # What would fail on the event loop, fails at once.
+        # While the store cannot be written, writes on the event loop fail at once.
         self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
         for one, outcome in ended:
             if isinstance(outcome, Exception):
