@@ -37,11 +37,11 @@ APPLICATION_ID: Final = 0x49444541
 """`PRAGMA application_id` of a store: "IDEA"."""
 
 COMMITS: Final = 256
-"""Every so many commits bring about a checkpoint where SQLite has the WAL-reset bug. Else SQLite decides."""
+"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise SQLite decides."""
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
-"""Seconds between two looks whether another process still keeps the file locked."""
+"""The shortest and longest pause between two attempts to lock the file, in seconds."""
 
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -91,13 +91,13 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
 
 
 class Database:
-    """Two connections to the store: one writes, the other reads and never waits for who writes.
+    """Two connections to the store: one writes, the other reads and never waits for a writer.
 
     Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They hold the lock of
-    their connection and turn SQLite's errors into the store's. Reads inside a transaction see what it has written.
-    A database in memory has one connection for both.
+    their connection and translate SQLite's errors into the store's. Reads inside a transaction see its writes. A
+    database in memory has one connection for both.
 
-    A writer that finds the file locked by another process waits with sleeps. Meanwhile it holds no lock.
+    A writer that finds the file locked by another process sleeps and retries. It holds no lock meanwhile.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Database:
         self.durability: Final = durability
         self.depth = 0
         self.voids = 0
-        """Counts what makes row numbers that were remembered void: rolled back transactions, own deletions."""
+        """Counts the events that invalidate remembered row numbers: rolled back transactions and own deletions."""
         self.lock = threading.RLock()
-        """Held by the thread that writes, for as long as its transaction lasts."""
+        """Held by the thread that writes, during its transaction."""
         self._busy_timeout_s = busy_timeout_s
         self._writer = 0
-        """The thread that is in a transaction; 0: none is."""
+        """The thread that is in a transaction; 0: no thread."""
         self._of_thread = threading.local()
         self._data_version = 0
         self._commits = 0
@@ -121,9 +121,9 @@ class Database:
             self.files.prepare()
         self._address = self.path if self.files is None else self.files.address
         self._rescued = ""
-        """What became of what the connection held, while the files are gone."""
+        """A message about the rescue of the contents, while the files are gone."""
         self._unsaved = ""
-        """What had become of the files when that could not be saved."""
+        """The fault of the files at which the last rescue failed."""
         self._rescuing = threading.Lock()
         with self._translated():
             self.connection = self._connect()
@@ -143,7 +143,7 @@ class Database:
         self.guard = _Guard(self)
 
     def _open_reader(self) -> None:
-        # From here on the writer waits in `_patiently`, where others can take its lock.
+        # From here on the writer waits in `_patiently`, where other threads can take its lock.
         self._write("PRAGMA busy_timeout=0")
         self._reader, self._reading = self._connect(), threading.RLock()
         self._read = self._reader.execute
@@ -173,8 +173,8 @@ class Database:
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
-        # A checkpoint waits for the disk. With SQLite's own bound of 1,000 pages there would be one in a hundred saves;
-        # where SQLite has the WAL-reset bug it makes none, see `committed`.
+        # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth save would make one. If
+        # SQLite has the WAL-reset bug, `committed` makes the checkpoints.
         run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
         run("PRAGMA journal_size_limit=67108864")
 
@@ -183,12 +183,12 @@ class Database:
         if application == APPLICATION_ID:
             return
         used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process's first open sets both inside one transaction; it may have come between the two readings.
+        # Another process may have created the schema between the two reads. It sets both in one transaction.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
     def _switch_to_wal(self) -> str:
-        # Two processes that switch a new file at once: SQLite answers "locked" without waiting.
+        # If two processes switch a new file at once, SQLite reports "locked" without waiting.
         deadline = time.monotonic() + self._busy_timeout_s
         while True:
             try:
@@ -203,7 +203,7 @@ class Database:
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            # Another process may have done it meanwhile.
+            # Another process may have created or migrated it meanwhile.
             version = self._version()
             if version == schema.VERSION:
                 return
@@ -235,16 +235,16 @@ class Database:
         return found
 
     def number(self, sql: str, parameters: tuple[Any, ...] = ()) -> int:
-        """The whole number a query answers with; 0 for no row or NULL. Inside `guard` or `transaction`."""
+        """The whole number that a query returns; 0 for no row or NULL. Inside `guard` or `transaction`."""
         row = self.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
-        """Run a statement: one that reads inside `guard`, any other inside `transaction`."""
+        """Run a statement: reads inside `guard`, writes inside `transaction`."""
         return (self._write if self._writer == get_ident() else self._read)(sql, parameters)
 
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement that writes, a transaction by itself where it is not inside one."""
+        """Run one statement that writes. Outside a transaction it is one by itself."""
         if self._writer == get_ident():
             return self._write(sql, parameters)
         self.take_lock()
@@ -260,20 +260,20 @@ class Database:
         return cursor
 
     def take_lock(self) -> None:
-        """Take the lock of who writes; given back by `lock.release`.
+        """Take the lock for writing; `lock.release` returns it.
 
         Raises:
-            StoreBusyError: another thread kept it for longer than this one waits.
+            StoreBusyError: another thread held it for longer than this thread's patience.
         """
-        # Only the event loop's thread has little patience: a transaction of another may take long.
+        # Only the event loop's thread has little patience. Transactions of other threads may take long.
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
             raise StoreBusyError(f"{self.path}: another thread is writing into it")
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run a statement that begins to write, and wait where another process keeps the file locked. With the lock
-        held once, which is given up while it waits.
+        """Run a statement that begins to write, and wait while another process keeps the file locked. The caller holds
+        the lock once; it is released during each pause.
         """
         deadline, pause = -1.0, _SHORTEST
         while True:
@@ -301,22 +301,22 @@ class Database:
 
     @property
     def busy_timeout_s(self) -> float:
-        """How many seconds a thread waits for the lock of another process, unless it has a patience of its own."""
+        """The seconds that a thread waits for the lock of another process if its patience is not set."""
         return self._busy_timeout_s
 
     @property
     def impatient(self) -> bool:
-        """Whether this thread was given a patience of its own."""
+        """True if the patience of this thread is set."""
         return hasattr(self._of_thread, "patience")
 
     @property
     def patience(self) -> float:
-        """How many seconds this thread waits for the lock of another process before it raises `StoreBusyError`."""
+        """The seconds that this thread waits for the lock of another process before it raises `StoreBusyError`."""
         return getattr(self._of_thread, "patience", self._busy_timeout_s)
 
     @patience.setter
     def patience(self, seconds: float | None) -> None:
-        """Let this thread wait so long from now on; None: as long as the store says."""
+        """Set the patience of this thread; None: `busy_timeout_s`."""
         if seconds is None:
             if self.impatient:
                 del self._of_thread.patience
@@ -324,8 +324,8 @@ class Database:
             self._of_thread.patience = seconds
 
     def data_version(self) -> int:
-        """A number that changes when another connection than the one that writes here has written anything. The last
-        one known, where a thread is writing right now: who asks for it asks again.
+        """A number that changes when another process has written something. While a thread of this process writes, it
+        is the last known number: callers poll it.
         """
         if not self.lock.acquire(blocking=False):
             return self._data_version
@@ -356,7 +356,7 @@ class Database:
         )
 
     def begin(self, level: int) -> None:
-        """Begin a transaction in this thread, or one inside it; by whoever holds the lock."""
+        """Begin a transaction, or a nested one, in the thread that holds the lock."""
         if level == 0:
             self._patiently("BEGIN IMMEDIATE")
             self._writer = get_ident()
@@ -365,16 +365,16 @@ class Database:
         self.depth = level + 1
 
     def leave(self, level: int) -> None:
-        """A transaction has ended."""
+        """Note that a transaction has ended."""
         self.depth = level
         if level == 0:
             self._writer = 0
 
     def at_once(self, job: Callable[[], T]) -> T:
-        """Run a job that writes, without waiting for anybody.
+        """Run a job that writes, without waiting for locks.
 
         Raises:
-            StoreBusyError: another thread or process is writing; of the job nothing is done.
+            StoreBusyError: another thread or process is writing; the job changed nothing.
         """
         if not self.lock.acquire(blocking=False):
             raise StoreBusyError(f"{self.path}: another thread is writing into it")
@@ -387,13 +387,13 @@ class Database:
             self.lock.release()
 
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write, in one transaction; where that fails, each in one of its own. Without patience.
+        """Run jobs that write in one transaction; if that fails, each in a separate one. It does not wait for locks.
 
         Args:
-            jobs: (key, job): where one could not be written, those of its key behind it are left out too.
+            jobs: (key, job). If a job could not be written, later jobs of its key are skipped.
 
         Returns:
-            For each what it returns, or its error: then nothing of it is done.
+            The result of each job, or its error. A job with an error changed nothing.
         """
         self.patience = 0.0
         try:
@@ -402,7 +402,7 @@ class Database:
                     return [self._attempt(job) for _, job in jobs]
             except StoreBusyError as error:
                 return [error] * len(jobs)
-            except Exception as error:  # noqa: BLE001 - whoever asked for the job is told
+            except Exception as error:  # noqa: BLE001 - the caller handles it
                 if len(jobs) == 1:
                     return [error]
             outcomes: list[Any] = []
@@ -422,7 +422,7 @@ class Database:
             with self.transaction():
                 return job()
         except PASSING:
-            # It may have undone the whole transaction.
+            # SQLite may have rolled back the whole transaction.
             raise
         except Exception as error:
             if not self.connection.in_transaction:
@@ -430,12 +430,12 @@ class Database:
             return error
 
     def transaction(self) -> _Transaction:
-        """`with database.transaction():` all or nothing. Nests: an inner one that fails undoes only itself."""
+        """`with database.transaction():` commits all or nothing. An inner one that fails undoes only itself."""
         return _Transaction(self)
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
-        """`with database.snapshot():` several reads of one state of the store, whatever others write meanwhile."""
+        """`with database.snapshot():` lets several reads see one state of the store."""
         with self.guard:
             connection = self.connection_for_reading()
             if connection.in_transaction:
@@ -450,10 +450,10 @@ class Database:
 
     @contextmanager
     def unchecked(self) -> Generator[None]:
-        """A transaction in which whoever deletes a row answers for what refers to it: SQLite would search whole tables
-        for that. Not inside another.
+        """A transaction without checks of foreign keys, for which SQLite would search whole tables at each deletion.
+        The caller deletes what refers to deleted rows. Not inside another transaction.
         """
-        # The lock is held for all of it: a transaction that waits gives it up, and another thread would find them off.
+        # A transaction that waits releases the lock, so hold it once more: no other thread may find the checks off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -464,8 +464,8 @@ class Database:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep other threads from writing, outside a transaction; statements go to `connection` by themselves, and wait
-        for other processes with the lock held. For maintenance, in another thread than the event loop's.
+        """Keep other threads from writing, outside a transaction, while statements run on `connection` itself. They
+        hold the lock while they wait for other processes, so this is for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:
@@ -477,22 +477,22 @@ class Database:
                     self._write("PRAGMA busy_timeout=0")
 
     def wait_no_longer(self) -> None:
-        """From now on, do not wait for the lock of another process."""
+        """Stop waiting for the locks of other processes."""
         self._busy_timeout_s = 0.0
 
     def close(self) -> None:
-        """Close the connections. Closing twice is fine."""
-        # Not in `guard` or `alone`: they refuse where the files are gone.
+        """Close the connections. Closing twice has no effect."""
+        # `guard` and `alone` would raise an error if the files are gone.
         with self.lock, self._reading:
             if self._reader is not self.connection:
                 self._reader.close()
             self.connection.close()
 
     def committed(self) -> None:
-        """Count a commit; called after each, with the lock held.
+        """Count a commit and check the files; called after each commit, with the lock held.
 
         Raises:
-            StoreGoneError: the files are gone: what was committed is not kept.
+            StoreGoneError: the files are gone, so the commit is lost.
         """
         if self.files is None:
             return
@@ -502,29 +502,29 @@ class Database:
         self._rescued = ""
         self._commits += 1
         if not IS_FIXED and self._commits % COMMITS == 0:
-            # Where it fails the log only grows, and the next one moves it.
+            # If it fails, the log grows until the next checkpoint.
             with suppress(sqlite3.Error):
                 checkpoint_locked(self._address)
 
     def look(self, connection: sqlite3.Connection) -> None:
-        """Look whether the files are still there, where that is due.
+        """Check that the files still exist, if a check is due.
 
         Args:
-            connection: the one whose lock is held.
+            connection: the connection whose lock is held.
 
         Raises:
-            StoreGoneError: they are gone.
+            StoreGoneError: the files are gone.
         """
         if self.files is not None and time.monotonic() > self.files.next_look and not connection.in_transaction:
             fault = self.files.look()
             if fault is not None:
                 raise self._gone(fault, connection)
-            # They may have been gone for a while. What is committed from now on is not in the copy made then.
+            # The files may have been gone and come back. Later commits are not in the rescued copy.
             self._rescued = ""
 
     def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
-        """The error; the first time, what the connection still holds is saved. Where that cannot be done, it is tried
-        again when something else becomes of the files: their folder may be back without them.
+        """The error for files that are gone. The first time, the contents that the connection still holds are saved. If
+        that fails, it is retried when the fault of the files changes: their folder may be back without them.
         """
         assert self.files is not None
         with self._rescuing:
@@ -564,7 +564,7 @@ class Database:
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: sqlite3.Error) -> StoreError:
-        """The store's error for an SQLite error, by its cause."""
+        """The store's error for an SQLite error."""
         if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
             return StoreClosedError(f"{self.path}: the store is closed")
         cause = _CAUSES.get(_code(error))
@@ -581,7 +581,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. One per database: it keeps no state."""
+    """Holds the lock of the connection that reads, and translates errors. It has no state, so a database has one."""
 
     __slots__ = ("_database",)
 
@@ -622,7 +622,7 @@ class _Transaction:
             database.begin(self._level)
         except BaseException as error:
             try:
-                # Interrupted while it waited for the lock, and then got it: nobody would give it back.
+                # If it was interrupted just after it got the file's lock, nothing else would release that.
                 if self._level == 0 and database.connection.in_transaction:
                     database.connection.execute("ROLLBACK")
             except sqlite3.Error as failure:
@@ -657,7 +657,7 @@ class _Transaction:
     def _undo(self) -> None:
         database = self._database
         database.voids += 1
-        # After a full disk or an I/O error SQLite has rolled everything back by itself.
+        # After a full disk or an I/O error SQLite has already rolled back.
         if not database.connection.in_transaction:
             return
         if self._level == 0:
@@ -669,16 +669,16 @@ class _Transaction:
 
 # -- upkeep ----------------------------------------------------------------------------------------------------------
 #
-# Upkeep: an online backup of the store, and giving room back.
+# An online backup of the store, and vacuuming.
 
 
 def back_up(database: Database, target: Path) -> int:
-    """Copy the store into a new file while it is in use; returns its bytes. The copy is what had been committed when it
-    began, checked, and its owner's alone. After a kill at any moment there is no such file, or a whole one.
+    """Copy the store into a new file with mode 0600 while it is in use, and check the copy; returns its size in bytes.
+    The copy has the commits until it began. If the process is killed, the file is complete or does not exist.
 
     Raises:
-        StoreAccessError: there is such a file already, or it cannot be written.
-        StoreFormatError: what was copied is damaged.
+        StoreAccessError: the file exists already, or cannot be written.
+        StoreFormatError: the copy is damaged.
     """
     with database.alone():
         copy(database.connection, target)
@@ -686,7 +686,7 @@ def back_up(database: Database, target: Path) -> int:
 
 
 def vacuum(database: Database) -> tuple[int, int]:
-    """Write the store anew without its holes; returns its bytes before and after. Others wait meanwhile."""
+    """Give free pages back to the file system; returns the bytes before and after. Other processes wait meanwhile."""
     with database.alone():
         size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
         before = database.number(size)

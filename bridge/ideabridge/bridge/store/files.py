@@ -1,7 +1,7 @@
 """StoreFiles: the file of a store, its log and the log's index: made private, and watched while the store is open.
 
-A process that has a file open goes on writing to it after it was deleted, moved or replaced, and everything it writes
-is lost with the process. So each commit looks whether the files are still there before it counts as done.
+If an open file is deleted, moved or replaced, the process keeps writing to the old one, and these writes are lost when
+it ends. So each commit checks that the files are still there.
 """
 
 from __future__ import annotations
@@ -23,33 +23,30 @@ from ideabridge.bridge.store.sqlite import sqlite3
 try:
     import fcntl
 except ImportError:
-    # On Windows a file that is open cannot be deleted: `_sweep` finds out so whether somebody is at work on it.
+    # On Windows an open file cannot be deleted, so `_sweep` needs no lock to leave files in use alone.
     fcntl = None
 
 LOOK_S: Final = 0.25
-"""So often, in seconds, whoever uses the store looks at its files; each commit looks at their folder."""
+"""Seconds between two checks of the files. Each commit checks their folder."""
 
 _PARTIAL: Final = ".partial-"
-"""Between the name of a copy and some digits: a copy that is not whole, or that a killed process left."""
+"""In the name of an incomplete copy, before some digits. A killed process leaves such a file."""
 
 _RESCUED: Final = ".rescued-"
-"""Between the name of a store and a time: what a process still held of it when it was deleted."""
+"""In the name of a rescued copy, before a time: what a process still held of a store that was deleted."""
 
 _SMALLEST: Final = 512
-"""Bytes of the smallest page, and so of the smallest file, of SQLite."""
+"""The smallest page, and therefore the smallest file, of SQLite, in bytes."""
 
 Identity = tuple[int, int]
-"""Device and number of a file."""
+"""Device and inode number of a file."""
 
 
 class StoreFiles:
     """The files of one store.
 
-    Args:
-        path: the store's file.
-
     Attributes:
-        path: likewise, where a symbolic link points to, as SQLite has it.
+        path: the store's file, with symbolic links resolved, as SQLite does.
         next_look: when `look` is due, by the monotonic clock.
     """
 
@@ -63,14 +60,14 @@ class StoreFiles:
 
     @property
     def address(self) -> str:
-        """For `connect(..., uri=True)`, which does not make the file where it is gone."""
+        """The URI for `connect(..., uri=True)`. It does not create the file if it is gone."""
         return f"{self.path.as_uri()}?mode=rw"
 
     def prepare(self) -> None:
-        """See that the file is there and can be written, and that it and its log are their owner's alone.
+        """Create the file if it does not exist, check that it can be written, and make it and its log private.
 
-        A file that exists is never opened here: closing any file descriptor of a file gives up all locks of the process
-        on it, also those of another open store (https://sqlite.org/howtocorrupt.html, 2.2). SQLite reads its header.
+        An existing file is never opened here: closing any file descriptor of a file releases all locks of the process
+        on it, including those of another open store (https://sqlite.org/howtocorrupt.html, 2.2).
 
         Raises:
             StoreAccessError, StoreFormatError.
@@ -82,12 +79,11 @@ class StoreFiles:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             except FileExistsError:
                 if 0 < path.stat().st_size < _SMALLEST and path.is_file():
-                    # SQLite takes such a file for an empty one, and writes over it.
+                    # SQLite would treat such a file as empty and overwrite it.
                     raise StoreFormatError(f"{path}: it is not an SQLite file") from None
                 if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
                     raise StoreAccessError(f"{path}: it, or its folder, cannot be written") from None
-            # Those of an earlier open, of another program or under a strange umask; SQLite makes new ones with the mode
-            # of the first.
+            # Existing files may have another mode. SQLite creates new ones with the mode of the first.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):
                     if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
@@ -96,13 +92,13 @@ class StoreFiles:
             raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
 
     def opened(self) -> None:
-        """Remember the files: SQLite has all of them open now."""
+        """Remember the files, after SQLite has opened all of them."""
         self._ours = [_identity(file) for file in self._all]
         self.look()
 
     def fault(self) -> str | None:
-        """What became of the files, in words; None: they are there. Looks at their folder, whose time changes with
-        every name in it, and at them only where it did.
+        """What happened to the files, in words; None if they are there. The files are checked only if the time of their
+        folder has changed, which changes with every name in it.
         """
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long
@@ -111,7 +107,7 @@ class StoreFiles:
         return None if (folder.st_dev, folder.st_ino, folder.st_mtime_ns) == self._seen else self.look()
 
     def look(self) -> str | None:
-        """As `fault`, at each file: the time of a folder may be coarse."""
+        """Like `fault`, but always check each file: the time of a folder may be coarse."""
         self._seen, self.next_look = None, 0.0
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - see fault
@@ -122,29 +118,29 @@ class StoreFiles:
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._folder} was deleted or moved"
         except OSError:
-            # It says nothing about the files.
+            # This says nothing about the files.
             return None
         self._seen = (folder.st_dev, folder.st_ino, folder.st_mtime_ns)
         self.next_look = time.monotonic() + LOOK_S
         return None
 
     def beside(self) -> Path:
-        """Where to save what is still held of them: a new name in their folder."""
+        """A new name in the folder for a rescued copy."""
         return self.path.with_name(f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}")  # noqa: DTZ005
 
 
 def rescued_of(path: Path) -> list[Path]:
-    """What was saved of a store that was deleted while it was in use, the oldest first."""
+    """The rescued copies of a store that was deleted while it was in use, the oldest first."""
     path = Path(os.path.realpath(path))
     found = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
     return sorted(one for one in found if _PARTIAL not in one.name)
 
 
 def _identity(file: Path) -> Identity | None:
-    """Device and number of a file; None where there is none.
+    """The identity of a file; None if it does not exist.
 
     Raises:
-        OSError: it cannot be said.
+        OSError: it cannot be determined.
     """
     try:
         found = os.stat(file)  # noqa: PTH116 - see fault
@@ -154,17 +150,17 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy what is committed into a new file with mode 0600. It is written under another name beside and then renamed:
-    at any moment, also after a kill, there is no such file or a whole one. What killed processes left is removed.
+    """Copy what is committed into a new file with mode 0600. The copy is written under another name and then renamed,
+    so the file is complete or does not exist. Incomplete copies that killed processes left are removed.
 
     Args:
-        connection: to what is copied; others may write meanwhile.
+        connection: the source; others may write meanwhile.
         target: the new file.
 
     Raises:
-        StoreAccessError: there is such a file already, or it cannot be written.
-        StoreFormatError: what was copied is damaged.
-        sqlite3.Error: it cannot be read.
+        StoreAccessError: the file exists already, or cannot be written.
+        StoreFormatError: the copy is damaged.
+        sqlite3.Error: the source cannot be read.
     """
     try:
         if os.path.lexists(target):
@@ -185,23 +181,23 @@ def copy(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def _fill(connection: sqlite3.Connection, part: Path) -> str:
-    """Copies, and returns what SQLite says of the copy."""
+    """Copy, and return the result of SQLite's check of the copy."""
     with closing(sqlite3.connect(part, isolation_level=None)) as made:
-        # In one step: others write meanwhile all the same, but between two steps SQLite would begin again.
+        # In one step: others can write meanwhile, and with several steps each write would restart the copy.
         connection.backup(made)
-        # A copy is one file, to be moved about.
+        # Without a log the copy is one file, which can be moved.
         made.execute("PRAGMA journal_mode=DELETE")
         return str(made.execute("PRAGMA quick_check").fetchone()[0])
 
 
 @contextmanager
 def _partial(target: Path) -> Generator[Path]:
-    """A new file beside the target, locked while it is written, and removed at the end."""
+    """Create a file beside the target, lock it while it is written, and remove it at the end."""
     part = target.with_name(f"{target.name}{_PARTIAL}{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:
-            # Not SQLite's kind of lock: neither hinders the other.
+            # SQLite uses another kind of lock, which does not conflict.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.fchmod(descriptor, 0o600)
         yield part
@@ -211,7 +207,7 @@ def _partial(target: Path) -> Generator[Path]:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Give a file its name, if there is none of that name."""
+    """Rename the finished file, unless the target exists."""
     with part.open("rb+") as file:
         os.fsync(file.fileno())
     try:
@@ -219,7 +215,7 @@ def _name(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # A file system without links: two backups to one name at the same moment are not told apart.
+        # Without hard links, two simultaneous backups to one name are not detected.
         if os.path.lexists(target):
             raise FileExistsError from None
         part.rename(target)
@@ -232,13 +228,13 @@ def _name(part: Path, target: Path) -> None:
 
 
 def _sweep(target: Path) -> None:
-    """Remove what processes that were killed left of copies to this name."""
+    """Remove incomplete copies to this name that killed processes left."""
     for part in target.parent.glob(f"{glob.escape(target.name)}{_PARTIAL}{'[0-9a-f]' * 8}"):
         with suppress(OSError):
             if fcntl is not None:
                 descriptor = os.open(part, os.O_RDWR)
                 try:
-                    # Held by a process that still writes it.
+                    # This fails if another process still writes it.
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 finally:
                     os.close(descriptor)
