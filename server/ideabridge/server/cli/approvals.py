@@ -84,14 +84,14 @@ class Pending:
         }
 
 
-RunOption = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Only this run: its id, the beginning of its id, or `last`.")
-]
-
-
 @app.command("list")
 @command("config", "project", "store", "json")
-def list_approvals(options: Options, run: RunOption = None) -> None:
+def list_approvals(
+    options: Options,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Only this run: its id, the beginning of its id, or `last`.")
+    ] = None,
+) -> None:
     """List the open decisions of every run: the whole call that would run, the reason for the question, and its age.
 
     Nothing is started.

@@ -56,10 +56,8 @@ class Connecting:
     async def wait(self, modules: Modules, told: Callable[[ModuleStatus], None] | None = None) -> None:
         """Wait until every module is up, failed or disabled, at most `SETTLE_SECONDS`.
 
-        Args:
-            modules: the modules, entered.
-            told: called with the status of each module as soon as it is known, and at the end with those that are still
-                connecting. Its output appears above the last line.
+        `told` is called with the status of each module as soon as it is known, and at the end with those that are still
+        connecting. Its output appears above the last line.
         """
         known: set[str] = set()
 

@@ -260,11 +260,9 @@ def _shown(calls: list[Progress], rows: int) -> list[Progress]:
 
 
 class Turns:
-    """Asks for the Solutions of one run.
+    """Asks for the Solutions of a run and its rooms, one after another.
 
-    Args:
-        run: the run. The Requests of its rooms are asked one after another.
-        quiet: print only errors, unless standard input is a terminal.
+    With `quiet`, only errors are printed, unless standard input is a terminal.
     """
 
     def __init__(self, run: Run, *, quiet: bool) -> None:
@@ -427,12 +425,8 @@ def result_json(followed: Followed, extra: JSONObject | None = None) -> JSONObje
 
 
 def print_result(followed: Followed, options: Options, *, extra: JSONObject | None = None) -> ExitCode:
-    """Print the result on standard output and everything else on standard error.
-
-    Args:
-        followed: the run, from `follow`.
-        options: the options of the command; with `--json` one JSON object is printed instead.
-        extra: more members for the JSON object.
+    """Print the result on standard output and everything else on standard error; with `--json` print one object, with
+    the members of `extra`.
     """
     run = followed.run
     if options.json:

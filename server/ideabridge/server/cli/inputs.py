@@ -62,10 +62,7 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
     """The values of `--input`, merged in order; None without the option.
 
     Each value is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where `value` is JSON or else
-    text.
-
-    Raises:
-        UsageError: a value has none of these forms.
+    text. `UsageError` if it has none of these forms.
     """
     if words is None:
         return None
@@ -265,10 +262,8 @@ async def ask_all(run: Run) -> None:
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline the questions of modules if nobody is at a terminal, because their calls end with this process.
-
-    Returns:
-        True if there was a question.
+    """Decline the questions of modules if nobody is at a terminal, because their calls end with this process; true if
+    there was a question.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 

@@ -400,7 +400,7 @@ async def list_tools(
             if all(word.lower() in f"{tool.module} {tool.name} {tool.description}".lower() for word in words)
         ]
         nothing = words and not found
-        down = [status for status in bridge.modules.statuses() if status.state not in ("up", "disabled")]
+        down = [status for status in bridge.modules.statuses() if not _is_well(status)]
         code = ExitCode.FAILED if down or nothing else ExitCode.DONE
         if options.json:
             listed: list[JSON] = [tool.to_json() for tool in found]

@@ -123,11 +123,7 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
     """Write a file whole or not at all, readable only for its owner. A link is never followed: otherwise the owner of
     the folder could choose another file of this machine to overwrite.
 
-    Args:
-        path: the file.
-        text: its content.
-        option: the option for error messages.
-        named: a person gave this path, so it may be a device or a pipe.
+    `named`: a person gave this path, so it may be a device or a pipe. Errors begin with `option`.
 
     Raises:
         UsageError: it cannot be written, or it exists and is not a plain file.
