@@ -21,7 +21,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
 _NAMED = 10
-"""How many calls one message names."""
+"""The most calls that one message names."""
 
 
 class CallStatus(Enum):
@@ -46,12 +46,12 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     Attributes:
-        size: bytes of the values that its references read.
-        imports: (path, value) of what its room may see.
+        size: the bytes of the values that its references read.
+        imports: (path, value) of each value in `_imports`, which its room may read.
         unchecked: checking the parameters may take long, so the executor does it.
         doubt: the digest of the question about its outcome, while a person is asked; `doubts` counts such questions.
         cut_off: why the outcome is unknown; None: the process died.
-        question: what its module asks, until it is answered; `questions` counts the answered ones.
+        question: the question of its module, until it is answered; `questions` counts the answered ones.
     """
 
     parameters: JSONObject
@@ -71,11 +71,11 @@ class Item:
 
     @property
     def can_ask(self) -> bool:
-        """Whether it is in flight, and nobody is asked about it."""
+        """Whether it is in flight and has no open question."""
         return self.started and not self.finished and self.doubt is None and self.question is None
 
     def end(self, value: JSON, error: JSONObject | None) -> bool:
-        """Note the end; True if its module was waiting for an answer."""
+        """Record the end, and return True if its module was waiting for an answer."""
         self.finished, self.value, self.error = True, value, error
         waited, self.question = self.question is not None, None
         return waited
@@ -95,7 +95,7 @@ class Progress:
         value: the result, once done.
         replaced: the tool with which a person replaced the call's own.
         held: only the listed order keeps it from running.
-        unasked: the questions of its module that were put before nobody, with the reasons.
+        unasked: the questions of its module that nobody was asked, with the reasons.
     """
 
     call: Call
@@ -123,7 +123,7 @@ class Progress:
         return self.status in _SETTLED
 
     def withdraw(self, error: JSONObject) -> None:
-        """Its group failed: what it wrote does not count."""
+        """Withdraw what it wrote, because its group has failed."""
         self.status, self.error = CallStatus.CANCELLED, error
         self.wrote, self.staged, self.value = (), False, None
 
@@ -131,7 +131,7 @@ class Progress:
 def items_error(items: list[Item]) -> JSONObject:
     """The error of a call with `_each` if some items failed: `{"kind", "message", "items"}`.
 
-    An item that may have taken effect makes the error one that `p || q` does not catch.
+    If an item may have taken effect, the kind is one that `p || q` does not catch.
     """
     kinds = {str(item.error.get("kind")) for item in items if item.error is not None}
     failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
@@ -145,7 +145,7 @@ def items_error(items: list[Item]) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """(call, item) of each execution in flight: after a crash, its outcome is unknown."""
+    """(call, item) of each execution in flight; after a crash, the outcome of these is unknown."""
     return [
         (one, number if one.call.has_each else None)
         for one in history
@@ -156,7 +156,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
 
 
 def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
-    """The questions for whose answers modules wait, in the order of the calls."""
+    """The open questions of modules, in the order of the calls."""
     return [
         item.question
         for one in history
@@ -194,22 +194,22 @@ class Absent:
 
 
 class Judge:
-    """Tells what reads see, from the memory and the progress of the calls they are bound to."""
+    """Evaluates reads, from the memory and the progress of the calls to which they are bound."""
 
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # By the identity of what an operand is bound to, which is kept so that no other takes its place.
+        # By the identity of the tuple to which an operand is bound. The tuple is kept, so its identity is not reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
         self._outcomes: dict[int, JSON | Absent] = {}
 
     def evaluate(self, item: Read, instance: str, each: JSON | Missing = MISSING) -> JSON | Wait | Absent:
-        """What the expression of a read gives.
+        """The value of a read.
 
         Args:
-            item: the read, with what it is bound to.
+            item: the read.
             instance: the instance of the reader.
             each: the value of `†item`.
         """
@@ -228,7 +228,7 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """Whether any operand of the read still waits: for reads that are evaluated once per item."""
+        """The call for which an operand of the read waits, if any: for reads that are evaluated once per item."""
         for bound in item.bound:
             for writers in bound:
                 if writers is None:
@@ -241,7 +241,7 @@ class Judge:
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
         """The first writer, as listed, that has not settled (or has failed).
 
-        A settled call stays settled: each is passed over once, however often its readers are woken.
+        A settled call stays settled, so each is passed over once, however often its readers are considered.
         """
         if not writers:
             return None
@@ -258,7 +258,7 @@ class Judge:
     def _last_open(self, writers: tuple[int, ...]) -> int | None:
         """The last writer, as listed, that has not settled.
 
-        Calls mostly settle in order. A reader that needs all of them is woken seldom if it waits for the last one.
+        Calls mostly settle in order, so a reader that needs all of them is considered seldom if it waits for the last.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:
@@ -277,7 +277,7 @@ class Judge:
             return value
         if writers is None:
             return Wait(None)
-        # That a call failed which might have added data does not mean that the data is not there.
+        # A call that might have added data has failed; the data may still exist.
         found = self._last_open(writers) if operand.kind == "data" else self._first_open(writers, or_failed=True)
         if found is not None:
             writer = self._progress[found]
@@ -291,7 +291,7 @@ class Judge:
         return self._outcomes[id(writers)]
 
     def _outcome(self, operand: Reference, writers: tuple[int, ...], instance: str) -> JSON | Absent:
-        """What an operand gives once all it is bound to has settled; nothing that comes later changes it."""
+        """The final value of an operand, once all calls to which it is bound have settled."""
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
@@ -312,13 +312,13 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Whether it reads the `result` in which an SDK wrapped what the writer gave, and which plans do not see."""
+    """Whether it reads the member `result` in which an SDK wrapped the value of the writer, and which plans omit."""
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(operand.full[: len(path) + 1] == (*path, "result") for path in writer.wrote)
 
 
 def _unadded(operand: Reference, bound: Sequence[Progress]) -> Absent:
-    """No call added data of a kind: a branch that was not taken, unless one that might have added it failed."""
+    """No call added data of a kind: the branch was not taken, unless a call that might have added it failed."""
     failed = [one.call.label for one in bound if one.status is CallStatus.FAILED]
     if failed:
         shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
@@ -332,7 +332,7 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def _combined(absent: list[Absent]) -> Absent:
-    """Why an expression has no value: a branch not taken makes it a skip, else a failure its failure."""
+    """Why an expression has no value: a branch that was not taken, a failed call, or a missing value."""
     for why in ("skipped", "failed", "missing"):
         chosen = [reason for reason in absent if reason.why == why]
         if chosen:

@@ -1,8 +1,8 @@
-"""Question: what a run asks people, and what may be answered.
+"""Question: what a run asks people, and which answers are allowed.
 
-A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome of a call was that a
-crash interrupted; a module may ask something while it runs a call. A question is bound to the digest of what it shows,
-so an answer holds for exactly that. The digest and the answer are journaled.
+A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome of an interrupted
+call was; a module may ask something while it runs a call. A question is bound to the digest of what it shows, so an
+answer counts for exactly that. The digest and the answer are journaled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
-"""`call`: may it run; `outcome`: how did it end, if that is unknown; `plan`: is it accepted as a whole; `question`:
-what its module asks while it runs.
+"""`call`: may a call run; `outcome`: how did a call end whose outcome is unknown; `plan`: is the plan accepted as a
+whole; `question`: a question of a module that runs a call.
 """
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
 
 Key: TypeAlias = "tuple[Kind, int | None, int | None]"
-"""What a question is about: its kind, the call, and the item of its `_each`. At most one plan waits."""
+"""The kind of a question, its call, and the item of the call's `_each`. At most one plan waits."""
 
 CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "call": ("approve", "deny", "edit"),
@@ -47,7 +47,7 @@ REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan"
 """The answer if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
-"""Why an outcome is unknown, if nothing else is known."""
+"""Why an outcome is unknown, if no other reason is known."""
 
 ENDED: Final = "the run ended while it ran"
 """Why an outcome is unknown in a run that was ended."""
@@ -65,10 +65,11 @@ class Question:
         approval: its id.
         digest: the hash of what is shown; an answer is bound to it.
         shown: the call with its references resolved; of a plan `{"calls", "output"}`.
-        why: why it is asked.
-        call: the index of the call in the run, and `item` of its `_each`; None for a plan.
+        why: the reason for the question.
+        call: the index of the call in the run; None for a plan.
+        item: the item of the call's `_each`.
         tool: the tool of the call.
-        asked: what the module asks.
+        asked: the question of a module.
     """
 
     kind: Kind
@@ -83,12 +84,12 @@ class Question:
 
     @property
     def key(self) -> Key:
-        """What it is about."""
+        """See `Key`."""
         return self.kind, self.call, self.item
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What may be answered."""
+        """The allowed answers."""
         return CHOICES[self.kind]
 
     @property
@@ -97,8 +98,8 @@ class Question:
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
-        """`{"approval", "call" or "plan", "why"}`, with `choices` (and `item`) for an unknown outcome; of a module's
-        question `question` too: `{"module", "message", "schema"}`.
+        """`{"approval", "call" or "plan", "why"}`; for an unknown outcome also `choices` and `item`; for a module's
+        question also `question`: `{"module", "message", "schema"}`.
         """
         shown: JSONObject = {
             "approval": self.approval,
@@ -115,7 +116,7 @@ class Question:
 
 
 def call_question(progress: Progress) -> Question | None:
-    """The question whether a call may run; None if nobody is asked."""
+    """The question whether a call may run; None if no person must decide."""
     if progress.status is not CallStatus.ASKING or progress.approval is None:
         return None
     approval, digest, resolved, why = progress.approval
@@ -123,12 +124,7 @@ def call_question(progress: Progress) -> Question | None:
 
 
 def unknown(why: str | None, tool: Tool | None) -> str:
-    """The message of an unknown outcome.
-
-    Args:
-        why: what happened; None: the process died.
-        tool: the tool of the call.
-    """
+    """The message of an unknown outcome; `why` None: the process died."""
     message = f"outcome unknown: {why or DIED}"
     if tool is not None and tool.annotations.repeatable:
         return message
@@ -136,15 +132,10 @@ def unknown(why: str | None, tool: Tool | None) -> str:
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """The question about the outcome of an execution; None if the call nests too deep to be shown.
-
-    Args:
-        progress: the call.
-        number: the item of its `_each`.
-    """
+    """The question about the outcome of a call, or of one item of it; None if the call nests too deep to be shown."""
     call, item = progress.call, progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
-    # If another crash interrupts the same execution, that is another question.
+    # If another crash interrupts the same execution, the question is a new one.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
@@ -165,7 +156,7 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
 
 
 def question_form(event: QuestionAsked) -> JSONObject:
-    """What a module asks, as callers see it: `{"module", "message", "schema"}`."""
+    """The question of a module as callers see it: `{"module", "message", "schema"}`."""
     return {"module": event.module, "message": event.message, "schema": event.schema}
 
 
@@ -173,10 +164,10 @@ def question_form(event: QuestionAsked) -> JSONObject:
 
 
 def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Refusal | None:
-    """Apply a policy to a call whose references are resolved; None: it runs."""
+    """Apply a policy to a call with resolved references; None: the call runs."""
     call, tool = progress.call, progress.tool
     if call.has_latent or tool is None or (call.room is not None and tool.module is None):
-        # Only a mind is asked, or a room opens, whose calls ask by themselves.
+        # A mind writes the result, or a room opens, whose own calls are checked.
         return None
     resolved = resolved_call(progress)
     verdict = policy(tool, resolved)
@@ -210,13 +201,13 @@ _KEPT = ("_instance", "_outputPath", "_outputMethod", "_id", "_after", "_imports
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A call as a person changed it, checked: other parameters, or another tool.
+    """A valid edit of a call: other parameters, or another tool.
 
-    Its values are literals. The output path and the instance stay as the call has them.
+    Its values are literals. The output path and the instance do not change.
 
     Attributes:
         call: the call that runs.
-        tool: the tool that replaces the call's own; None: it stays.
+        tool: the tool that replaces the call's own; None: the tool stays.
     """
 
     call: JSONObject
@@ -228,9 +219,9 @@ def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, poli
 
     Args:
         progress: the call.
-        edited: the resolved call that is to run; without `_tool` the tool stays.
+        edited: the resolved call that should run; without `_tool` the tool stays.
         catalogue: the tools from which the person may choose.
-        policy: the policy of the run; nobody can approve what it denies.
+        policy: the policy of the run; a person cannot approve a call that it denies.
     """
     own = progress.tool
     if own is None:
@@ -300,7 +291,7 @@ def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, cata
 
 
 def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """The parameters of an edited call, for each execution."""
+    """The parameters of each execution of an edited call."""
     each = edited.get("_each")
     if isinstance(each, list):
         return [item for item in each if isinstance(item, dict)]
@@ -327,12 +318,12 @@ def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -
     Args:
         progress: the call.
         number: the item of its `_each`.
-        inquiry: what is asked.
-        at: when, in seconds since 1970.
+        inquiry: the question.
+        at: the time, in seconds since 1970.
     """
     item = progress.items[number or 0]
     what: dict[str, JSON] = {"module": inquiry.module, "message": inquiry.message, "schema": inquiry.schema}
-    # If the module asks the same again, that is another question.
+    # If the module repeats its question later, the question is a new one.
     digest = digest_of({"call": executed_call(progress, item.parameters), **what, "time": item.questions})
     if isinstance(digest, Refusal):
         return None
