@@ -1,4 +1,4 @@
-"""Effects: what the machine wants somebody to do. An event acknowledges each of them."""
+"""Effects: what the machine wants the runner to do. An event acknowledges each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
 ExecutionKey: TypeAlias = "tuple[int, int | None]"
-"""(call, item) of one execution; no item: the call as a whole."""
+"""(call, item) of one execution; item None: the call as a whole."""
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
 """The key of an effect in its Solution: `execute`, `approve`, `cancel` or `commit`, call, item."""
@@ -41,8 +41,8 @@ class AskApproval:
 class Execute:
     """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
 
-    `latent` is the resolved result that the mind wrote itself; then there is nothing to run. If `call.room` is set, a
-    room answers the call and sees `imports`, (path, value) of each. `unchecked`: see `Item`.
+    `latent` is the resolved result if the mind wrote it itself (`is_latent`); nothing runs then. If `call.room` is set,
+    a room answers the call. `imports` and `unchecked`: see `Item`.
     """
 
     call: Call

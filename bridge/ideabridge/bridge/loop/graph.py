@@ -62,7 +62,7 @@ from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
 
 @dataclass(frozen=True, slots=True)
 class ModuleOrder:
-    """What the configuration says about the order of one module's calls.
+    """The configuration of the order of one module's calls.
 
     Attributes:
         ordered: False: its calls keep no order.
@@ -76,7 +76,7 @@ class ModuleOrder:
 _DEFAULT: Final = ModuleOrder()
 
 _NAMED: Final = 20
-"""How many calls of one cycle are named, and how many missing values are explained."""
+"""The most calls of one cycle that are named, and the most missing values that are explained."""
 
 
 class Graph:
@@ -132,7 +132,7 @@ class Graph:
         self._open_ended: set[int] = set()
         self._explained = 0
         self._malformed = 0
-        # How many edges the calls may have between them; with more, the Solution is malformed.
+        # The most edges between the calls; with more, the Solution is malformed.
         self.most_bound: int | None = None
         self._bound = 0
 
@@ -190,7 +190,7 @@ class Graph:
         self.output_reads, self.output_problems, self.output_faults = {}, [], {}
 
     def close(self) -> None:
-        """The answer has ended: bind reads of later calls, and find references that nothing supplies, and cycles."""
+        """End the answer: bind reads of later calls, and find cycles and references that nothing supplies."""
         self.closed = True
         end = self.first + len(self.calls)
         for call in self.calls:
@@ -218,7 +218,7 @@ class Graph:
                     where = f"output{f' of {instance}' if instance else ''}"
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
         if len(self.output_faults) == len(self.output_reads):
-            # The fault of one instance is reported at the end, and the others keep their output.
+            # If only some instances have faults, they are reported at the end, and the others keep their output.
             self.output_problems.extend(text for texts in self.output_faults.values() for text in texts)
         if self._forward:
             self._name_cycles()
@@ -283,7 +283,7 @@ class Graph:
         """The tools through which the call may change or read something: its own, or those of its clean room."""
         tool = call.tool
         if tool is None or call.has_latent or (call.activity is None and tool.key in self.catalogue.latent):
-            # What a mind writes touches nothing.
+            # A mind writes the result, which touches nothing.
             return []
         if tool.module != ANONYMOUS:
             return [tool]
@@ -297,7 +297,7 @@ class Graph:
     # -- binding -----------------------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """The calls that every operand sees. Alternatives after one that surely exists are left out."""
+        """The calls that each operand sees. Alternatives after one that certainly exists are left out."""
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
             return bound
@@ -325,7 +325,7 @@ class Graph:
 
     def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
         if operand.kind == "data" and operand.path[:1] != ("error",):
-            # Any call listed before may add data.
+            # Any earlier call may add data.
             return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
         if operand.kind not in ("state", "results"):
             return ()
@@ -419,7 +419,7 @@ class Graph:
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Let another tool run in a call, with the place in the listed order that the tool needs."""
+        """Let another tool run in a call, and give the call the position in the listed order that the tool needs."""
         self.order.join(call, tool)
         self._reorder()
 
@@ -479,7 +479,7 @@ class _Position(NamedTuple):
 
 
 class _Sequence:
-    """Calls in order. A settled call is passed over once, however often `last_open` looks."""
+    """Calls in order. `last_open` passes over each settled call only once, however often it is called."""
 
     __slots__ = ("_nearest", "indexes")
 
@@ -593,7 +593,7 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Take up a call that was listed; `tools` are those through which it may change or read something."""
+        """Give a new call its position; `tools` are those through which it may change or read something."""
         place = self._place(call, tools)
         if place is None:
             return

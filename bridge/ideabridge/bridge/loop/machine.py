@@ -20,7 +20,7 @@ The phases, and what leads from one to the next:
 
     phase      meaning                                          next
     new        nothing has happened                             RunStarted: asking
-    asking     a Solution is awaited                            its first piece: solving, or planning in a lazy run
+    asking     the machine waits for a Solution                 its first piece: solving, or planning in a lazy run
     planning   a lazy run's plan is being written, or waits     accepted: solving; empty, malformed or denied: asking,
                for a decision                                   or ending
     solving    the calls of a Solution run, while its answer    the answer has ended and every call has settled:
@@ -35,7 +35,7 @@ Invariants:
 - Folding the same events always leads to the same machine and the same effects. Resuming a run after a crash is folding
   its journal; effects that nobody acknowledged are still due.
 - An event that does not fit raises `JournalError` and changes nothing; it must not be journaled.
-- An effect stays due until its event arrives, and no call is executed twice unless a person says so.
+- An effect stays due until its event arrives, and no call is executed twice unless a person decides so.
 - Between two Requests every listed call has settled.
 
 The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run, `Tick` moves the calls
@@ -82,7 +82,7 @@ from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer streamed in"
-"""Why an answer broke off if the process of the run ended. The mind is not to blame for it."""
+"""Why an answer broke off if the process of the run ended. This is no fault of the mind."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
@@ -275,7 +275,7 @@ class Machine:
     def check(
         self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
     ) -> list[JSONObject]:
-        """The faults of a Solution, as `SolutionReader.check` reports them; nothing of it is taken up."""
+        """The faults of a Solution; see `SolutionReader.check`. The Solution is not taken up."""
         return self._reader.check(calls, output, places, pattern)
 
     def check_count(self, calls: int) -> list[JSONObject]:
@@ -293,7 +293,7 @@ class Machine:
         """Take one event.
 
         Raises:
-            JournalError: it does not fit the state of the run.
+            JournalError: the event does not fit the state of the run.
             MessageError: `RunStarted` has a malformed context message.
         """
         if self.ended:
@@ -383,7 +383,7 @@ class Machine:
         self._reader = SolutionReader(self.catalogue, self.settings, self._initial, self._memory, self._spending)
         self.phase = "asking"
         self.step = 0
-        # The author of a plan has answered already: the Solution is the next event.
+        # The author of a plan has answered already, so the Solution is the next event.
         self._mind_due = event.mode == "solve"
 
     def _request(self, event: events.RequestMade) -> None:
