@@ -123,7 +123,7 @@ def test_a_document_without_its_digest_is_refused_whatever_was_changed(
             said = capsys.readouterr().err
             assert "digest: missing" in said if what == "no digest" else "digest: the document says" in said
     assert main(["ideas", "import", put(here, {**document(here), "ideabridge": 1}), "--store", "other.sqlite"]) == 2
-    assert "expected format 2, found the number 1" in capsys.readouterr().err
+    assert "expected format 2, found 1" in capsys.readouterr().err
     assert main(["ideas", "import", "twice.json", "--store", "other.sqlite"]) == 0
 
 
