@@ -148,20 +148,20 @@ def holders(database: Database, ideas: Iterable[int] | None = None, since: int =
         values = (f"[{','.join(map(str, ideas))}]",)
     lifted: set[int] = set()
     published: dict[int, str] = {}
-    told: list[tuple[Any, ...]] = execute(
+    rows: list[tuple[Any, ...]] = execute(
         "SELECT idea, json_extract(plan, '$.lifting.run'), json_extract(plan, '$.lifting.confirmed_by') "  # noqa: S608
         f"FROM publications{where}" + (f" OR number > {since:d}" if ideas is not None else ""),
         values,
     ).fetchall()
-    for idea, run, confirmed in told:
+    for idea, run, confirmed in rows:
         published[idea] = PUBLISHED
         if run is not None and database.number("SELECT number FROM runs WHERE id = ?", (run,)):
             lifted.add(idea)
             yield str(run), PUBLISHED
         for (other,) in execute("SELECT value FROM json_each(?)", (confirmed or "[]",)).fetchall():
             yield str(other), PUBLISHED
-    tags = "SELECT DISTINCT idea FROM idea_uses WHERE what >= 'tag:' AND what < 'tag;'"
-    tagged: list[tuple[int]] = execute(f"{tags}{where.replace('WHERE', 'AND')}", values).fetchall()
+    tags = "SELECT idea FROM (SELECT number AS idea, json_array_length(meta, '$.tags') AS tags FROM ideas)"
+    tagged: list[tuple[int]] = execute(f"{tags}{where or ' WHERE 1'} AND tags > 0", values).fetchall()
     for idea, why in {**{row[0]: TAGGED for row in tagged}, **published}.items():
         if idea not in lifted:
             yield _best_run(database, idea), why
