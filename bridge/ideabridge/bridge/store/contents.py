@@ -1,16 +1,16 @@
 """Contents: messages, schemas and lists of messages, each stored once by content.
 
-A context is kept as a JSON array of entries: a positive entry is the number of a message, a negative one the
-number (negated) of a list of entries, stored the same way. A long context is cut where a fixed function of an
-entry says so, so an equal stretch of two contexts gives equal lists wherever it stands, and each is stored once:
-a step of a run that adds one message adds a bounded number of bytes, not a new list of the whole context. What
-follows the last cut stays inline, for the next step will change it.
+A context is stored as a JSON array of entries. A positive entry is the number of a message; a negative entry is the
+negated number of a list of entries, stored the same way. A fixed function of an entry decides where a long context is
+cut, so equal stretches of two contexts become equal lists, at any position, and are stored once. A step of a run that
+adds one message adds a bounded number of bytes, not a new list of the whole context. The entries after the last cut
+stay inline, because the next step changes them.
 
-An index of hashes costs each save a page of the log for each row that is new, so `content_keys` is written some rows
-at a time. The latest rows are remembered by each process until then.
+With an index of hashes each save would write one more page for each new row. So `content_keys` is written for many
+rows at a time, and until then each process remembers the latest rows.
 
-Events of journals refer to contents too: what many runs repeat (definitions of tools, settings, schemas) and what the
-ideas of a run hold as well (messages, Solutions) leaves the event, and its column `parts` says where it is.
+Events of journals refer to contents too. What many runs repeat (definitions of tools, settings, schemas) and what the
+ideas of a run also contain (messages, Solutions) is moved out of the event, and its column `parts` refers to it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ from ideabridge.bridge.store.idea import Body
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 INLINE: Final = 64
-"""Contexts up to this many entries are not cut."""
+"""The length up to which a context is not cut."""
 
 LONGEST: Final = 128
-"""A stretch without a cut is cut here."""
+"""The length at which a stretch is cut in any case."""
 
 LAG: Final = 1024
-"""At most about so many of the latest rows are not in `content_keys` yet."""
+"""About the largest number of rows that are not in `content_keys` yet."""
 
 _CACHED: Final = 16_384
 
 SWEPT: Final = "swept"
-"""Key of the counter that grows with each transaction that deletes contents: row numbers remembered are void then."""
+"""Key of the counter of transactions that deleted contents. Each one invalidates the remembered row numbers."""
 
 _KEYED: Final = "keyed"
-"""Key of the counter that says which was the last row taken up into `content_keys`."""
-
+"""Key of the counter that holds the last row in `content_keys`."""
 
 PARTS: Final = {
     "run_started": ("context", "tools", "settings", "output_schema", "why"),
@@ -52,24 +51,24 @@ PARTS: Final = {
 """The members of events that are kept in `contents`. `calls` and `output` are one content, the Solution of an idea."""
 
 SOLUTION: Final = "solution"
-"""The part of an event, or of an idea, that is a whole Solution."""
+"""The part of an event that is a whole Solution."""
 
 SHORT: Final = 128
-"""A member or Solution of fewer bytes stays where it is: a row of `contents` takes some 60 bytes beside its text."""
+"""A member or Solution of fewer bytes is not moved to `contents`, where a row takes some 60 bytes besides its text."""
 
 _LISTED: Final = 8
-"""More messages or tools than this are listed in a content of their own."""
+"""More messages or tools than this are stored as a list in `contents`."""
 
 _FIRST: Final = Struct(">q")
 
 
 def key_of(digest: bytes) -> int:
-    """What a row is found by: the first 8 bytes of its hash. The hash itself decides."""
+    """The key of a row in `content_keys`: the first 8 bytes of its hash. Lookups compare the whole hash."""
     return cast("int", _FIRST.unpack_from(digest)[0])
 
 
 def _ends(entry: int) -> bool:
-    """Whether a stretch ends after `entry`: true for one in 32, by multiplicative hashing."""
+    """True if a stretch ends after `entry`: for one entry in 32, by multiplicative hashing."""
     return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
 
 
@@ -97,14 +96,14 @@ class Contents:
         self._waiting: dict[bytes, int] = {}
         """The rows of all hashes that are not in `content_keys`."""
         self._known: dict[bytes, int] = {}
-        """The rows of some that are."""
+        """The rows of some hashes that are."""
         self._keyed: int = 0
         self._last: int = 0
         self._state = (-1, -1)
         self._swept: int = -1
 
     def put(self, schema: Body, messages: list[Body]) -> tuple[int, str]:
-        """Store a schema and a context's messages; returns the schema's number, and the text of the context's entries.
+        """Store a schema and the messages of a context; returns (the schema's number, the context's entries as text).
         Inside a transaction.
         """
         self._look()
@@ -121,17 +120,15 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """The row of a Solution that a journal holds already; None: there is none, as far as this process remembers.
-        Inside a transaction, after `put`.
-        """
+        """The row of a Solution that this process remembers from a journal. Inside a transaction, after `put`."""
         if len(text) < SHORT:
             return None
         digest = hashlib.sha256(text.encode()).digest()
         return self._waiting.get(digest) or self._known.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """The texts of events, and where the parts of each are that stand in `contents`: a JSON object, member -> the
-        row of a content, or a list of rows as a context has; None: the text is the whole event. Inside a transaction.
+        """(text, parts) of each event. The parts are a JSON object: member -> a row of `contents`, or a list of entries
+        as in a context; None: the text is the whole event. Inside a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.
@@ -149,7 +146,7 @@ class Contents:
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
-            # As an idea has it. What stands beside calls and output could not be told apart from them again.
+            # As in an idea. An event with other members of a Solution could not be restored.
             if "calls" in event and "extra" not in event and event.get("output", ...) is not None:
                 solution = _body_of({"calls": event["calls"], "output": event.get("output")})
                 if len(solution[1]) >= SHORT:
@@ -173,7 +170,7 @@ class Contents:
         return {name: value for name, value in event.items() if name not in gone}, parts
 
     def unpack(self, text: str, parts: str | None) -> JSONObject:
-        """The whole event of a text and of its parts, as `pack` returned them.
+        """The event whose text and parts `pack` returned.
 
         Raises:
             StoreFormatError: a part is missing.
@@ -193,7 +190,7 @@ class Contents:
         return event
 
     def _look(self) -> None:
-        """Learn of rows that others stored, and forget what a rolled back transaction or a sweep took away."""
+        """Read the rows that others stored, and forget those that a rollback or a sweep removed."""
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
         if len(self._known) >= _CACHED:
@@ -212,7 +209,7 @@ class Contents:
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[_Row]) -> list[int]:
-        """The rows of bodies: those there are, or the next, which `new` then holds."""
+        """The rows of bodies. New rows are appended to `new`."""
         known, waiting = self._known, self._waiting
         keys = [key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting]
         if keys and self._keyed:
@@ -228,15 +225,15 @@ class Contents:
         for digest, text in bodies:
             number = known.get(digest) or waiting.get(digest)
             if number is None:
-                # The newest row is never deleted, so no number is given twice.
+                # The newest row is never deleted, so no number is used twice.
                 number = waiting[digest] = self._last = self._last + 1
                 new.append((number, digest, text))
             numbers.append(number)
         return numbers
 
     def _catch_up(self) -> None:
-        """Take up the latest rows into `content_keys`. Inside a transaction."""
-        # In their order, so that neighbours are written together.
+        """Write the keys of the latest rows. Inside a transaction."""
+        # Sorted, so that neighbours are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)
         self._known.update(self._waiting)
@@ -288,7 +285,7 @@ class Contents:
 
 
 def entries_of(parts: str) -> list[int]:
-    """The rows that the parts of an event name, as the entries of a context: negative ones are lists."""
+    """The entries that the parts of an event contain, as in a context: negative ones are lists."""
     entries: list[int] = []
     for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
         entries += entry if isinstance(entry, list) else [entry]

@@ -95,16 +95,16 @@ class Idea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaMeta:
-    """What is known beside the triple. None of it enters an id.
+    """The metadata of an idea. They do not enter its ids.
 
     Attributes:
         run: the run it was made in.
         step: its place in the run, from 1.
         parent: id of the idea before it, or of the one it was made from.
-        mind: who answered: `turns`, `sampling`, `model`, `recorded`, or "" for none.
-        model: the model's name as the mind told it.
-        usage: tokens and cost, as the mind told them.
-        time: when it was saved, ISO 8601 in UTC; the store fills it in where it is "".
+        mind: who answered: `turns`, `sampling`, `model`, `recorded`, or "" for a plan's author.
+        model: the model's name as the mind reports it.
+        usage: tokens and cost as the mind reports them.
+        time: when it was saved, ISO 8601 in UTC; the store sets it if it is "".
         fingerprint: of configuration and tool schemas.
         title: one line for people.
         description: what it does.
@@ -128,7 +128,7 @@ class IdeaMeta:
     tags: tuple[str, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """The metadata as JSON; what stands at its default is left out."""
+        """The metadata as JSON, without the members that have their default."""
         result: JSONObject = {}
         for name in _META_NAMES:
             value: Any = getattr(self, name)
@@ -138,7 +138,7 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """The metadata `to_json` wrote (a store's; text from outside goes through `import_idea`)."""
+        """The metadata that `to_json` wrote. Text from outside goes through `import_idea` instead."""
         stored: dict[str, Any] = dict(value)
         for name in ("tools", "tags"):
             if name in stored:
@@ -165,7 +165,7 @@ def _input_schema(context: list[JSON]) -> JSONObject | None:
         try:
             message = read_message(raw)
         except MessageError:
-            # A context from elsewhere may hold messages only its own types can read; none of them is an input.
+            # An imported context may contain messages of unknown types, which are not inputs.
             continue
         if message.type == "input" and not message.instance:
             return _infer(message.value) if message.schema is None else message.schema
@@ -182,7 +182,7 @@ def _infer(value: JSON) -> JSONObject:
 
 
 def seen_type(value: JSON) -> JSONObject:
-    """A schema that says no more of a value than its JSON type; of null, nothing."""
+    """A schema that states only the JSON type of a value; {} for null."""
     if value is None:
         return {}
     if isinstance(value, bool):
@@ -218,11 +218,11 @@ def _output_schema(schema: JSON) -> JSONObject | None:
 
 
 _NOTE: Final = "The result, once known; null while calls must run first and their results be seen"
-"""What composing adds to the description of an output."""
+"""The sentence that composing a schema adds to the description of an output."""
 
 
 def _untold(output: JSONObject) -> JSONObject:
-    """The output without what composing added to its description."""
+    """The output without the sentence that composing added to its description."""
     told = output.get("description")
     if not isinstance(told, str) or not told.endswith(_NOTE):
         return output
@@ -232,7 +232,7 @@ def _untold(output: JSONObject) -> JSONObject:
 
 
 def _joined(beside: JSONObject, said: list[JSON]) -> JSONObject:
-    """What stood beside an `anyOf`, and its branches that are left."""
+    """The schema beside an `anyOf`, merged with the remaining branches."""
     only = said[0] if len(said) == 1 else None
     if isinstance(only, dict) and not beside.keys() & only.keys():
         return {**beside, **only}
@@ -240,7 +240,7 @@ def _joined(beside: JSONObject, said: list[JSON]) -> JSONObject:
 
 
 def is_reference_schema(schema: JSON) -> bool:
-    """Whether a schema admits exactly references: text with a pattern that begins with a dagger."""
+    """True if a schema admits exactly references: text with a pattern that begins with a dagger."""
     if not isinstance(schema, dict):
         return False
     pattern = schema.get("pattern")
@@ -251,7 +251,7 @@ _DEFINED: Final = "#/$defs/"
 
 
 def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
-    """Whether a schema admits exactly references, written out or as the definition of one."""
+    """True if a schema admits exactly references, directly or through a definition."""
     if isinstance(schema, dict) and len(schema) == 1:
         target = schema.get("$ref")
         if isinstance(target, str) and target.startswith(_DEFINED):
@@ -272,7 +272,7 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
 
 
 def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
-    """The definitions a schema refers to, by itself or by another of them, without the references a mind may write."""
+    """The definitions that a schema refers to, also indirectly, without the references that a mind may write."""
     kept: JSONObject = {}
     stack: list[JSON] = [schema]
     while stack:
@@ -292,7 +292,7 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
 
 # -- records ---------------------------------------------------------------------------------------------------------
 #
-# What the store gives back: records, hits and pages.
+# What the store returns: records, hits and pages.
 
 Item = TypeVar("Item")
 
@@ -304,7 +304,7 @@ ANSWERS: Final = ("recorded", "plan", "solve", "auto")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """One page of a list. `next` is the cursor to hand back as `after`; None: this is the last page."""
+    """One page of a list. `next` is the cursor to pass as `after`; None: this is the last page."""
 
     items: list[Item]
     next: str | None
@@ -322,7 +322,7 @@ class StoredIdea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaRecord:
-    """One line of a list of ideas. `names`: the names it is published under now."""
+    """One line of a list of ideas, with the names under which it is published now."""
 
     id: str
     request_id: str
@@ -332,7 +332,7 @@ class IdeaRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdeaHit:
-    """One found idea, best first. For a run, its last idea; `score` is larger for better hits."""
+    """One found idea. It is the last idea of its run; `score` is larger for better hits."""
 
     id: str
     meta: IdeaMeta
@@ -342,9 +342,7 @@ class IdeaHit:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Something that was done over and over: the latest idea of it, and how many runs did the same with other
-    literals.
-    """
+    """Repeated work: its latest idea, and the number of times it was done with other literals."""
 
     latest: IdeaRecord
     times: int
@@ -361,15 +359,15 @@ class Publication:
         description: the tool's description.
         answer: how a call is answered.
         input_schema: the tool's parameters; None where the idea takes none.
-        output_schema: schema of the output; None where it does not say.
+        output_schema: schema of the output; None if it is unknown.
         annotations: by their MCP names.
-        plan: the lifted plan, for `answer="plan"`, and `"auto"` where there is one.
-        recorded: what its run was: `input` and `output`, from which `answer="recorded"` answers; for `"solve"`, and
-            `"auto"` without a plan, `solve`: what a fresh run begins with.
-        owner: whose it is, and to whom it is published besides those it is shared with; None: everybody.
-        time: when, ISO 8601 in UTC.
-        live: whether this version is the one the name stands for now.
-        pinned: whether the name stays with it when another is published.
+        plan: the lifted plan, for `answer="plan"`, and for `"auto"` if there is one.
+        recorded: `input` and `output` of its run, from which `answer="recorded"` answers; and `solve` (see `guide`) for
+            `"solve"`, and for `"auto"` without a plan.
+        owner: the owner, who sees it besides those it is shared with; None: everybody sees it.
+        time: when it was published, ISO 8601 in UTC.
+        live: True if the name refers to this version now.
+        pinned: True if the name keeps this version when another is published.
     """
 
     name: str
@@ -389,8 +387,8 @@ class Publication:
 
     @property
     def guide(self) -> JSONObject | None:
-        """What a fresh run of it begins with: `{"context", "tools", "plan"?, "output_schema", "by_instance"}`; None: no
-        mind is asked for it.
+        """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema", "by_instance"}`; None if calls
+        ask no mind.
         """
         found = self.recorded.get("solve") if isinstance(self.recorded, dict) else None
         return found if isinstance(found, dict) else None
@@ -398,10 +396,10 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is other in one idea, or version of a name, than in another: a line for each.
+    """The differences between two ideas or versions of a name.
 
     Attributes:
-        lines: `+ what is new`, `- what is gone`, `~ what is other`, each with its place.
+        lines: `+ added`, `- removed` or `~ changed`, each with its path.
         breaking: which of the changes break a caller: a new required parameter, a removed or retyped parameter or
             field, an answer for one input alone, effects where there were none.
     """
@@ -411,18 +409,18 @@ class Change:
 
 
 LEASE_SECONDS: Final = 15.0
-"""How long a lease holds without a heartbeat, unless its driver says otherwise."""
+"""How long a lease lasts without a heartbeat by default."""
 
 
 class Lease(NamedTuple):
-    """Who drives a run, as the store has it: equal ones are the same lease without a heartbeat between.
+    """The lease of a run. Two equal values mean that there was no heartbeat in between.
 
     Attributes:
         run: the run's id.
-        driver: who holds it; None: nobody.
+        driver: the holder; None: nobody.
         epoch: the current fencing epoch.
-        until: changes with each heartbeat. A time by the driver's clock: for lists, see `RunRecord`.
-        seconds: how long it holds without a heartbeat.
+        until: changes with each heartbeat; see `RunRecord.lease_until`.
+        seconds: how long it lasts without a heartbeat.
     """
 
     run: str
@@ -434,26 +432,26 @@ class Lease(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run. Times are seconds since 1970 for the lease (the driver's clock), ISO 8601 in UTC elsewhere.
+    """One run. Times are ISO 8601 in UTC, except `lease_until`.
 
     Attributes:
         id: the run's id.
         kind: `plan`, `solve`, ...
-        caller: whose run it is.
+        caller: the owner of the run.
         title: one line for people.
         fingerprint: of the configuration it was made under.
-        parent: the run it is part of.
-        status: `running` until `set_status` says otherwise.
-        summary: what the last `set_status` stored.
-        driver: who holds the lease; None: nobody.
+        parent: the run whose call it answers.
+        status: `running`, or the status that `set_status` stored last.
+        summary: the summary that `set_status` stored last.
+        driver: the holder of the lease; None: nobody.
         epoch: the current fencing epoch; 0: never acquired.
-        lease_s: how long the lease holds without a heartbeat.
-        lease_until: when the lease ends by the driver's clock, which may differ from ours: for lists alone.
+        lease_s: how long the lease lasts without a heartbeat.
+        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for display: clocks differ.
         created: when it was created.
         updated: when its status last changed.
-        last_event: sequence number of its last event; 0: none.
+        last_event: sequence number of its last event; 0: no event.
         forked_from: the run it was forked from.
-        forked_at: after which event of that run.
+        forked_at: the event of that run after which it was forked.
     """
 
     id: str
@@ -476,5 +474,5 @@ class RunRecord:
 
     @property
     def lease(self) -> Lease:
-        """Who drives it."""
+        """The lease."""
         return Lease(self.id, self.driver, self.epoch, self.lease_until, self.lease_s)

@@ -33,7 +33,7 @@ _RECORD: Final = (
 
 
 def _held_by(driver: str | None) -> tuple[str | None, float]:
-    """(driver, how long its lease holds), from the column `driver`: `NAME:SECONDS`."""
+    """(driver, seconds that its lease lasts), from the column `driver`: `NAME:SECONDS`."""
     if driver is None:
         return None, LEASE_SECONDS
     name, _, seconds = driver.rpartition(":")
@@ -92,16 +92,16 @@ class Journal:
     def acquire(self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None) -> int | None:
         """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970); returns the new epoch.
 
-        None while another driver holds it. The store compares no times: clocks differ between machines. A lease that
-        was not given back is taken by naming it as it was last seen. The same driver gets a new epoch, and its old one
-        is void.
+        None while another driver holds it. The store does not compare times, because clocks differ between machines: to
+        take a lease that was not released, the caller passes it as last seen. If the same driver acquires the lease
+        again, its previous epoch becomes invalid.
 
         Args:
             run_id: the run.
-            driver: who takes it.
-            ttl_s: how long it holds without a `renew`: others wait for so long.
-            now: with `ttl_s`, written down for who lists runs.
-            lapsed: a lease that has lapsed, as the caller has seen it. Where it has changed since, it is not taken.
+            driver: the name of the driver.
+            ttl_s: how long the lease lasts without a `renew`.
+            now: stored with `ttl_s` for lists of runs.
+            lapsed: a lapsed lease, as the caller last saw it. It is not taken if it has changed since.
 
         Raises:
             UnknownRunError: no such run.
@@ -127,7 +127,7 @@ class Journal:
         return self._change_lease("lease_until = max(?, lease_until + 0.001)", now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
-        """Give the lease up: the epoch can write nothing more. False: it was not the current one.
+        """Release the lease: the epoch cannot write any more. False: it was not the current one.
 
         Raises:
             UnknownRunError: no such run.
@@ -189,13 +189,13 @@ class Journal:
         """(sequence number, event) of a run after a sequence number, in order.
 
         Raises:
-            UnknownRunError: no such run (when the first is asked for).
+            UnknownRunError: no such run. It is raised by the first `next`.
         """
         with self._database.guard:
             base = self._number(run_id) << _BITS
         last = base + after
         while True:
-            # One state: what an event is made of may be pruned with it.
+            # A snapshot, because an event and its parts may be pruned meanwhile.
             with self._database.snapshot():
                 rows = self._database.execute(
                     "SELECT id, body, parts FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
@@ -235,14 +235,14 @@ class Journal:
     def create_fork(
         self, run_id: str, events: Sequence[JSONObject], *, parent: RunRecord, at: int, fingerprint: str
     ) -> None:
-        """Create a run that has the first events of another, changed or not; nobody drives it.
+        """Create a run that begins with the first events of another, possibly changed. It has no driver.
 
         Args:
-            run_id: its id.
-            events: its journal so far.
-            parent: the run it is forked from; its kind, caller and title are the fork's.
-            at: after which event of it.
-            fingerprint: of the configuration it goes on under.
+            run_id: the id of the fork.
+            events: its journal.
+            parent: the run it is forked from. The fork has the same kind, caller and title.
+            at: the event of the parent after which it is forked.
+            fingerprint: of the configuration under which it continues.
 
         Raises:
             RunExistsError: the id is taken.
@@ -286,14 +286,14 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def get(self, run_id: str) -> RunRecord | None:
-        """One run; None where there is no such."""
+        """A run by id, or None."""
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
 
     def leases(self, status: str, fingerprint: str | None = None, limit: int = 1000) -> list[Lease]:
-        """The leases of the runs that have a status, newest run first, without those that were set aside;
-        `fingerprint`: only of runs made under this configuration.
+        """The leases of the runs that have a status, the newest run first, without runs that were set aside;
+        `fingerprint`: only runs made under this configuration.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -323,12 +323,12 @@ class Journal:
         after: str | None = None,
         rooms: bool = True,
     ) -> list[RunRecord]:
-        """Runs, newest first, of one caller, or in one of some statuses, where named; `after`: the last id of the page
-        before. Without `rooms`, none that belongs to another.
+        """Runs, newest first; `caller` and `status` filter them. `after` is the last id of the previous page. Without
+        `rooms`, runs that answer calls of other runs are left out.
 
         Raises:
-            CursorError: a limit out of bounds.
-            UnknownRunError: `after` is no run.
+            CursorError: the limit is out of bounds.
+            UnknownRunError: `after` is not a run.
         """
         check_limit(limit)
         statuses = [] if status is None else [status] if isinstance(status, str) else list(status)
@@ -347,33 +347,33 @@ class Journal:
 # -- direct calls ---------------------------------------------------------------------------------------------------
 
 MAX_ROWS: Final = 200_000
-"""Calls that are kept, of all callers; the oldest go first."""
+"""The number of calls that are kept, of all callers. The oldest are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
 """Seconds a call is kept."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
-"""How a direct call was answered. asked: it waits for approval, in its run. unknown: it may have taken effect."""
+"""The result of a direct call. asked: it became a run that waits for approval. unknown: it may have taken effect."""
 
 
 class DirectCall(NamedTuple):
-    """One direct call. No parameter and no result is in it.
+    """One direct call, without its arguments and result.
 
     Attributes:
-        at: when it came, in seconds since 1970.
-        caller: who made it.
-        client: name and version that the client gave; "" where it gave none.
-        session: hash of the session it came in; "" where the transport has none.
-        name: the name of this server it was called by.
-        module: the module of the tool; None: a tool file's.
-        tool: the tool, as its module or its file names it.
+        at: when it arrived, in seconds since 1970.
+        caller: the caller.
+        client: name and version of the client; "" if it sent none.
+        session: hash of the session; "" if the transport has no sessions.
+        name: the name under which this server exposes the tool.
+        module: the module of the tool; None: a tool file.
+        tool: the name of the tool in its module or file.
         parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON, secrets replaced.
-        seconds: how long it took.
+        seconds: its duration.
         outcome: see `DirectOutcome`.
-        run: the run it became, where a rule asked.
-        bytes_in: of the arguments, as JSON.
-        bytes_out: of the content of the answer.
-        number: its place in the record, which only grows; 0: not kept yet.
+        run: the run it became if it needed approval.
+        bytes_in: the size of the arguments as JSON.
+        bytes_out: the size of the content of the answer.
+        number: its row, which only grows; 0: not stored yet.
     """
 
     at: float
@@ -397,13 +397,13 @@ _PLACES: Final = ", ".join("?" * (len(DirectCall._fields) - 1))
 
 
 class DirectCallTable:
-    """The record of every call that a host made of an exposed tool, without a run: the table `direct_calls`."""
+    """The table `direct_calls`: the calls of exposed tools by hosts, without a run."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, calls: Sequence[DirectCall], now: float) -> None:
-        """Keep calls, and delete the oldest beyond `MAX_ROWS` and `MAX_AGE_S`.
+        """Store calls, and delete those beyond `MAX_ROWS` and `MAX_AGE_S`.
 
         Args:
             calls: in the order in which they ended.
@@ -422,10 +422,10 @@ class DirectCallTable:
             )
 
     def page(self, limit: int = 50, after: str | None = None, *, caller: str | None = None) -> Page[DirectCall]:
-        """Direct calls, the latest first; `after` is the `next` of the page before; `caller`: only theirs.
+        """Direct calls, the latest first; `after` is the `next` of the previous page; `caller` filters them.
 
         Raises:
-            CursorError: not a cursor of this list, or a limit out of bounds.
+            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
         """
         check_limit(limit)
         if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
@@ -442,13 +442,12 @@ class DirectCallTable:
 
 # -- settings -------------------------------------------------------------------------------------------------------
 #
-# A setting is a key and bytes. Two kinds of keys are requests to the process that drives a run, which may be another
-# process: `cancel RUN`, and `ask MARK.RUN` with an event to take. The driver looks for them, and answers `ask` under
-# the same key:
+# A setting is a key and bytes. Two kinds of keys are requests to the process that drives a run: `cancel RUN`, and
+# `ask MARK.RUN` with an event to take. The driver polls them, and answers `ask` under the same key:
 #
 # | value of `ask MARK.RUN` | meaning |
 # |---|---|
-# | `{"event": ...}` | nobody has begun to take the event: whoever asked may still withdraw it |
+# | `{"event": ...}` | the request is open and can be withdrawn |
 # | `{}` | the driver takes the event |
 # | `{"error": ...}` | the answer: null, or why the driver did not take the event |
 
@@ -460,7 +459,7 @@ class StoredSettings:
         self._database = database
 
     def get(self, key: str) -> bytes | None:
-        """A stored setting; None where it was never set."""
+        """The value of a setting; None if it is not set."""
         with self._database.guard:
             row = self._database.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
         return None if row is None else cast("bytes", row[0])
@@ -481,12 +480,12 @@ class StoredSettings:
         )
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Store what `change` makes of a setting (b"" where it was never set), with no other process between."""
+        """Replace a setting by `change(value)` atomically. The value is b"" if it is not set."""
         with self._database.transaction():
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """A setting, made once where there is none: two processes that start together get the same."""
+        """The value of a setting, created if it is not set: two processes that start together get the same value."""
         with self._database.transaction():
             found = self.get(key)
             if found is None:
@@ -505,7 +504,7 @@ _CANCEL: Final = "cancel "
 
 
 class DriverRequests:
-    """What other processes ask of the process that drives a run: to cancel it, or to take an event."""
+    """Requests of other processes to the process that drives a run: to cancel it, or to take an event."""
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
         self._database = database
@@ -516,7 +515,7 @@ class DriverRequests:
         self._settings.set(f"{_CANCEL}{run_id}", reason.encode())
 
     def cancels(self) -> dict[str, str]:
-        """Run -> reason, of the runs that are to be cancelled."""
+        """Run -> reason, for the requests to cancel a run."""
         found = self._settings.under(_CANCEL)
         return {key.removeprefix(_CANCEL): value.decode() for key, value in found.items()}
 

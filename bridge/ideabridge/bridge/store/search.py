@@ -1,7 +1,6 @@
 """Search: full-text search over ideas and published names.
 
-A save does not index: `Ideas.index` does. What is indexed can be read again from the idea, so the index keeps no copy
-of it.
+A save does not index: `Ideas.index` does. The index stores no text, because the text can be read from the idea.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 
 MAX_PAGE: Final = 1000
-"""The most items one page holds."""
+"""The largest number of items on a page."""
 
 OF_RUN: Final = 1
-"""The fingerprint in metadata that is that of their run."""
+"""In stored metadata, stands for the fingerprint of the run."""
 
 BATCH: Final = 256
 """Ideas that are indexed in one transaction, which takes about 10 ms."""
@@ -31,16 +30,16 @@ INDEXED: Final = "indexed"
 """Key of the counter that holds the last row of the ideas that are indexed."""
 
 MAX_TEXT: Final = 4000
-"""Characters of task text indexed of one idea."""
+"""The number of characters of an idea's task text that are indexed."""
 
 MAX_TERMS: Final = 32
-"""Words of a query that count."""
+"""The number of words of a query that count."""
 
 SCORED: Final = 6000
-"""At most about so many matches are scored for one query; rarer words go first."""
+"""About the largest number of matches that are scored for a query. Rarer words go first."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
-# Scripts written without spaces: every character is a word of its own.
+# Scripts without spaces between words: every character is a word.
 _SPACELESS: Final = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0eff\U00020000-\U0003ffff])")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 UNINDEXED: Final = "unindexed"
@@ -60,7 +59,7 @@ OPEN_TO: Final = (
 
 
 def check_limit(limit: int) -> int:
-    """`limit`, if a page may have so many items.
+    """Return `limit` if a page may have so many items.
 
     Raises:
         CursorError: it is not from 1 to `MAX_PAGE`.
@@ -71,10 +70,10 @@ def check_limit(limit: int) -> int:
 
 
 def read_cursor(after: str | None) -> int:
-    """The row a cursor stands for: the page holds smaller ones.
+    """The row in a cursor. The next page contains smaller rows.
 
     Raises:
-        CursorError: it is no cursor of such a list.
+        CursorError: it is not a cursor of such a list.
     """
     if after is None:
         return 2**62
@@ -84,42 +83,42 @@ def read_cursor(after: str | None) -> int:
 
 
 def read_meta(text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None) -> IdeaMeta:
-    """The metadata from its stored text, and what stands beside it: the run, the step, and the run's fingerprint."""
-    told = cast("JSONObject", decode_trusted(text))
+    """The metadata from their stored text and from other columns: the run, the step, and the run's fingerprint."""
+    meta = cast("JSONObject", decode_trusted(text))
     if run is not None:
-        told["run"] = run
+        meta["run"] = run
     if step:
-        told["step"] = step
-    if told.get("fingerprint") == OF_RUN:
-        told["fingerprint"] = fingerprint or ""
-    return IdeaMeta.from_json(told)
+        meta["step"] = step
+    if meta.get("fingerprint") == OF_RUN:
+        meta["fingerprint"] = fingerprint or ""
+    return IdeaMeta.from_json(meta)
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """The row of the last step of a run, by its first save; 0: it has none. Inside a guard or transaction."""
+    """The row of the last step of a run, by its first save; 0 if it has no idea. Inside a guard or transaction."""
     return database.number("SELECT number FROM ideas WHERE run = ? ORDER BY step DESC, number DESC LIMIT 1", (run,))
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a query or text as the index takes them: each is letters and digits only."""
+    """The words of a query or text, as the index splits them: letters and digits only."""
     folded = unicodedata.normalize("NFC", text[: MAX_TEXT * 2])
     return _WORD.findall(_SPACELESS.sub(r" \1 ", folded))
 
 
 def indexable(text: str) -> str:
-    """Text as it goes into the index."""
+    """Text as it is written to the index."""
     return text if text.isascii() else _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def tool_words(tools: tuple[str, ...]) -> str:
-    """Tool names with camelCase also split."""
+    """Tool names, and their parts if they are in camelCase."""
     joined = " ".join(tools)
     split = _CAMEL.sub(" ", joined)
     return joined if split == joined else f"{joined} {split}"
 
 
 def task_text(messages: list[JSON]) -> str:
-    """The text messages of a context that are not a system's, up to `MAX_TEXT` characters."""
+    """The text messages of a context that are not system messages, up to `MAX_TEXT` characters."""
     parts: list[str] = []
     left = MAX_TEXT
     for message in messages:
@@ -149,16 +148,16 @@ Item = TypeVar("Item")
 Kept = TypeVar("Kept")
 
 Entry = tuple[str, str, str]
-"""What is indexed of one idea: title and description, tools, task texts and tags."""
+"""The indexed text of one idea: (title and description, tools, task texts and tags)."""
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """The parts of a context that are read for text: the task stands early, the newest late, between are results."""
+    """The beginning of a context, which has the task, and its end; in between are results of calls."""
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
 
 def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
-    """What is indexed of an idea."""
+    """The indexed text of an idea."""
     return (
         indexable(f"{meta.title}\n{meta.description}"[:MAX_TEXT]),
         tool_words(meta.tools)[:MAX_TEXT],
@@ -287,15 +286,13 @@ class Search:
     def find(
         self, query: str, limit: int, caller: str | None = None, *, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """Rows of ideas for words, best first: what is published under such a name first, then the others.
-
-        Any text is taken: it is cut into words, and nothing of it is FTS5 syntax.
+        """(row, score) of ideas, best first: ideas published under a matching name, then the others.
 
         Args:
-            query: the words.
-            limit: how many at most.
-            caller: only names that are published to this caller count: a hit would confirm a guess at the words of
-                another's name or description. None: all names. Whose the ideas are, is not looked at.
+            query: any text. It is split into words, so it cannot contain FTS5 syntax.
+            limit: the maximum number of ideas.
+            caller: ignore names that are not published to this caller: a hit would confirm a guess at the words of
+                another's name or description. None: all names. The owners of the ideas are not checked.
             begins: the words are beginnings of words.
         """
         terms = _terms(query)
@@ -338,7 +335,7 @@ class Search:
         return [number for number, _ in self._match("publication_words", terms, begins, limit)] if terms else []
 
     def _latest(self, number: int) -> int:
-        """The last idea of the run an idea belongs to, or itself; 0: it was deleted."""
+        """The last idea of an idea's run, or itself if it has no run; 0 if it was deleted."""
         row = self._database.execute("SELECT run FROM ideas WHERE number = ?", (number,)).fetchone()
         if row is None:
             return 0
@@ -352,7 +349,7 @@ class Search:
             starts = [f"{term}*" for term in terms if len(term) > 4]
             return self._newest(table, " OR ".join(starts), limit) if starts else []
         if counts[present[0]] > SCORED:
-            # Every word is very common: scores would say little and cost much.
+            # Every word is very common, so scoring would be slow and of little use.
             found = self._newest(table, " AND ".join(present), limit)
             return found or self._newest(table, " OR ".join(present), limit)
         chosen = present[:1]
@@ -369,7 +366,7 @@ class Search:
         return found[:limit]
 
     def _count(self, table: str, term: str) -> int:
-        """In how many rows a term is; counting stops once it is too common to be scored."""
+        """The number of rows that contain a term. Counting stops once the term is too common to be scored."""
         return self._database.number(
             f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {SCORED + 1})",  # noqa: S608
             (term,),
