@@ -11,7 +11,7 @@ from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.store import ideas as table
 from ideabridge.bridge.store.errors import FilterError
 from ideabridge.bridge.store.ideas import LAG, read_time
-from ideabridge.bridge.store.shapes import Calls, is_literal, shape_of
+from ideabridge.bridge.store.shapes import CallIndex, is_literal, shape_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
 
@@ -321,7 +321,7 @@ def test_a_page_is_of_one_state_whatever_others_index_meanwhile(store: Store, mo
         saved(store, str(number), meta=IdeaMeta(title=str(number), outcome="done", tags=("odd",)))
         if number == 9:
             store.ideas.index()
-    count = Calls.count
+    count = CallIndex.count
 
     def disturbed(*given: Any) -> int:
         found = count(*given)
@@ -331,6 +331,6 @@ def test_a_page_is_of_one_state_whatever_others_index_meanwhile(store: Store, mo
 
     newest = store.ideas.page(1).items[0].id
     with Store.open(store.path) as other:
-        monkeypatch.setattr(Calls, "count", disturbed)
+        monkeypatch.setattr(CallIndex, "count", disturbed)
         page = store.ideas.page(15, chosen=IdeaFilter(tag="odd", outcome="done"))
     assert [one.meta.title for one in page.items] == [str(number) for number in range(19, 4, -1)]

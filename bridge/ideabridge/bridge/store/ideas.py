@@ -3,8 +3,8 @@
 `Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (further runs and steps in which the same idea
 was made). Lists are ordered by time of saving, then by row; the cursor of a page is `ROW@TIME`.
 
-The words for searches (`Search`) and the tools that runs call (`Calls`) are not indexed when an idea is saved: `index`
-indexes a batch, and methods that read these tables call `index_all` first.
+The words for searches (`Search`) and the tools that runs call (`CallIndex`) are not indexed when an idea is saved:
+`index` indexes a batch, and methods that read these tables call `index_all` first.
 
 A `caller` sees an idea if one of its own runs made it or if the idea is published to it (`may_see`). Methods with
 `caller=None` act for the owner of the store, who sees everything.
@@ -44,7 +44,7 @@ from ideabridge.bridge.store.search import (
     widen,
     words_of,
 )
-from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, Calls, Place
+from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, CallIndex, Place
 from ideabridge.bridge.store.users import Users, user_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
@@ -172,7 +172,7 @@ class Ideas:
         self,
         database: Database,
         contents: Contents,
-        calls: Calls,
+        calls: CallIndex,
         publications: Publications,
         search: Search,
         users: Users,

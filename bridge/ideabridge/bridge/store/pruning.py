@@ -25,7 +25,7 @@ from ideabridge.bridge.store.contents import SWEPT, entries_of, key_of
 from ideabridge.bridge.store.database import Database, time_text
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.search import UNINDEXED, Search
-from ideabridge.bridge.store.shapes import Calls
+from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.tools.encoding import decode_trusted, encode_text
 
 # -- families --------------------------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ class Pruning:
         self,
         database: Database,
         search: Search,
-        calls: Calls,
+        calls: CallIndex,
         wait: Callable[[float], bool | None] | None = None,
         pace: float = 1.0,
     ) -> None:

@@ -192,7 +192,7 @@ def _uses_of(needs: Iterable[Need]) -> set[str]:
     return {use for need in needs for use in (TOOL + need.tool, need.module and MODULE + need.module) if use}
 
 
-class Calls:
+class CallIndex:
     """What saved ideas call: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run inside a transaction
     or guard of the caller.
     """

@@ -21,7 +21,7 @@ from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export,
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.search import Search
-from ideabridge.bridge.store.shapes import Calls
+from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import Users
 from ideabridge.bridge.store.versions import Side, breaking, changes
@@ -64,7 +64,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         """Use `Store.open`."""
         self._database = database
-        contents, self._calls = Contents(database), Calls(database)
+        contents, self._calls = Contents(database), CallIndex(database)
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._calls)
         self.runs = Journal(database, contents)
