@@ -29,10 +29,10 @@ LINES: Final = 100
 
 _NAME: Final = 100
 _KEPT: Final = "\n\t\u200d\ufe0f"
-"""What emoji are joined and chosen with is left in values, beside line ends and tabs."""
+"""Characters that are allowed in values: line ends, tabs, and the joiners and selectors of emoji."""
 
 _VALUE: Final = 1000
-"""Characters of a value that is offered, or stands in a field before anybody has filled it in."""
+"""Characters of a choice or of a default."""
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
@@ -48,14 +48,14 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 class FormError(IdeabridgeError):
-    """A question that is not put before anybody: it is no form, or a hostile one."""
+    """A question that nobody is asked, because it is not a form or a hostile one."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
-    """The question a module asks.
+    """Check and read the question of a module.
 
     Raises:
-        FormError: it is not put; the message says why, for the module and the run.
+        FormError: nobody may be asked this; the message contains the reason for the module and the run.
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError("it wants an address to be opened (url mode), which a connected server does not choose here")
@@ -139,7 +139,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
 
 
 def _check_words(where: str, field: JSONObject) -> None:
-    """What is shown in a form has the form of words; a value that goes back as it is can be seen as what it is."""
+    """Check that labels are texts, and that a person can see the whole of a default."""
     names = field.get("enumNames", [])
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise FormError(f"{where}: expected enumNames to be texts")
@@ -175,10 +175,10 @@ def _list(value: JSON) -> list[JSON]:
 # -- asking ----------------------------------------------------------------------------------------------------------
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""How often one call may come back with questions (2026)."""
+"""How often one call may be answered with questions (2026)."""
 
 QUESTIONS: Final = 20
-"""How many questions one call may put before a person."""
+"""How many questions one call may ask a person."""
 
 _MESSAGE: Final = 300
 
@@ -187,15 +187,15 @@ class Asking:
     """The questions of one call.
 
     Args:
-        module: its module.
-        tool: how the call is named in errors.
-        seconds: how long the module may take. Its clock stands while a person is asked.
-        asker: whoever made the call; None: nobody can be asked.
-        secrets: what to hide.
+        module: the module of the call.
+        tool: the name of the call in errors.
+        seconds: the time-out of the call, which is paused while a person is asked.
+        asker: passes questions to the caller; None if nobody can be asked.
+        secrets: values that are hidden.
 
     Attributes:
-        scope: ends the call when its time is up.
-        refused: why questions were not put, as whoever made the call is told.
+        scope: ends the call after its time-out.
+        refused: messages to the caller about questions that nobody was asked.
     """
 
     def __init__(self, module: str, tool: str, seconds: float, asker: Asker | None, secrets: Secrets) -> None:
@@ -213,11 +213,11 @@ class Asking:
         self._ended = False
 
     async def put(self, params: types.ElicitRequestParams, *, apart: bool = False) -> types.ElicitResult:
-        """Put a question, and wait for the answer. One that cannot be put is declined, and the run is told.
+        """Ask a question and wait for the answer. A question that cannot be asked is declined and reported to the run.
 
         Args:
-            params: what the module asks.
-            apart: this is a task of its own: it is cancelled where the module takes its question back.
+            params: the question.
+            apart: True if this task answers only the question: it is cancelled if the module withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -231,7 +231,7 @@ class Asking:
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                # One after another: a person is shown one form of a call at a time.
+                # A person sees one form of a call at a time.
                 async with self._one:
                     return _result(await self._ask(self._asker, inquiry, apart=apart))
             finally:
@@ -239,7 +239,7 @@ class Asking:
         return types.ElicitResult(action="cancel")
 
     def _masked(self, inquiry: Inquiry) -> Inquiry:
-        """The question without secrets: it is shown to a person, and kept."""
+        """The question without secrets, because it is shown and stored."""
         schema = self._secrets.redact(inquiry.schema)
         return replace(
             inquiry,
@@ -258,28 +258,28 @@ class Asking:
             raise
 
     def end(self) -> None:
-        """The call has ended: nobody is asked any more."""
+        """End the call: open questions are cancelled, and no more are asked."""
         self._ended = True
         for scope in self._open:
             scope.cancel()
 
     def refuse(self, message: str, why: str) -> types.ElicitResult:
-        """Do not put a question, and tell whoever made the call why."""
+        """Decline a question, and report the reason to the caller."""
         said = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
-        told = f"module {self._module!r} asked {said!r}, and was not answered: {reason}"
-        # A module may ask without end: what has been told is told once.
-        if told not in self.refused and len(self.refused) < QUESTIONS:
-            self.refused.append(told)
+        report = f"module {self._module!r} asked {said!r}, and was not answered: {reason}"
+        # A module may repeat a question without end.
+        if report not in self.refused and len(self.refused) < QUESTIONS:
+            self.refused.append(report)
             if self._asker is not None:
                 self._asker.refuse(said, reason)
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
-        """What a module that answered with questions (2026) is to be called again with.
+        """The answers to the questions in a result (2026), with which the call is sent again.
 
         Raises:
-            ModuleInputRequiredError: it asks for what is never given, or nobody can be asked.
+            ModuleInputRequiredError: a question is not a form, or nobody can be asked.
         """
         wanted = required.input_requests or {}
         other = next((one for one in wanted.values() if not isinstance(one, types.ElicitRequest)), None)
@@ -296,7 +296,7 @@ class Asking:
 
     @contextmanager
     def _stopped_clock(self) -> Generator[None]:
-        """The time a person takes is not the module's."""
+        """Pause the time-out of the call."""
         if self._waiting == 0:
             self._left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = float("inf")
@@ -310,7 +310,7 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """What a module asks for that it is never given, and why."""
+    """Name the request of a module that is always refused, with the reason."""
     if isinstance(request, types.CreateMessageRequest):
         return "an answer of a model (sampling), which is refused: a connected server would spend the user's model"
     return "the folders of its client (roots), which are not told to connected servers"

@@ -56,14 +56,14 @@ _META = "io.modelcontextprotocol/clientCapabilities"
 
 
 class Backchannel:
-    """The unanswered calls of one connection, and the questions that the module asks meanwhile.
+    """The unanswered calls of one connection, and the questions that the module asks during them.
 
     Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must never reach a
     person other than the one whose call it belongs to. So a question is passed on only if exactly one call is
     unanswered. Otherwise it is cancelled, and every call in flight gets an error.
 
     Args:
-        on_ask: called when the module asks: from then on its calls run one at a time.
+        on_ask: called for each question; after the first, the calls of the module run one at a time.
     """
 
     def __init__(self, on_ask: Callable[[], None]) -> None:
@@ -107,8 +107,8 @@ class Backchannel:
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """The module asks. This notes the unanswered calls at once, while messages are read in order: `elicit` runs in
-        a task of its own, and the call may have been answered before that starts.
+        """The module asks a question. The unanswered calls are noted here, where messages arrive in order, because
+        `elicit` runs in another task, and the call may have been answered before it starts.
         """
         if request.method == "elicitation/create":
             self._asking[str(request.id)] = list(self._unanswered.values())
@@ -118,7 +118,7 @@ class Backchannel:
         self._asking.pop(request, None)
 
     async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Answer a question of the module: pass it on to the call it belongs to, or cancel it."""
+        """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
         self._asked = True
         self._on_ask()
         unanswered = self._asking.get(str(context.request_id), [])
@@ -135,7 +135,7 @@ class Backchannel:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a question of a cancelled call could be taken for one of a later call, and no call is running."""
+        """True if a question of a cancelled call could be mistaken for one of a later call, and no call is running."""
         return self._asked and not self._live and bool(self._unanswered)
 
 
@@ -152,14 +152,14 @@ def _object(value: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 MOST_NOTIFICATIONS: Final = 1000
-"""Notifications of a module that are passed on in one burst. More than `NOTIFICATIONS_RATE` are dropped: each costs as
-much as a small call, and none is an answer."""
+"""Notifications of a module that are passed on in one burst. Those beyond `NOTIFICATIONS_RATE` are dropped: each costs
+as much as a small call, and none is an answer."""
 
 NOTIFICATIONS_RATE: Final = 200.0
 """Notifications per second that are passed on in the long run."""
 
 MOST_QUESTIONS: Final = 100
-"""Requests of a module that may be unanswered at a time. Each is a task."""
+"""Unanswered requests of a module at a time. Each is a task."""
 
 QUESTIONS_RATE: Final = 50.0
 """Requests of a module per second that are read in the long run."""
@@ -177,7 +177,7 @@ class _TokenBucket:
         self._then = 0.0
 
     def missing(self) -> float:
-        """Take one token; if there is none, the seconds until there is one."""
+        """Take one token and return 0, or return the seconds until the next token."""
         now = anyio.current_time()
         self._left = min(self._most, self._left + (now - self._then) * self._rate)
         self._then = now
@@ -191,21 +191,21 @@ class Tap:
     """A transport around another one, which sees and limits the messages.
 
     It notices the end of the transport, which the SDK reports only to calls in flight. It removes malformed tools from
-    a page of `tools/list`, of which the SDK would refuse the whole page. It limits what a module sends without being
-    asked.
+    a page of `tools/list`, because the SDK would refuse the whole page. It limits the notifications and requests of a
+    module.
 
     Args:
         transport: the other transport.
-        backchannel: learns of requests, answers and questions.
-        on_changed: called when the tools have changed and the notification itself is dropped.
+        backchannel: receives requests, answers and questions.
+        on_changed: called instead of passing on a notification that the tools have changed.
 
     Attributes:
         ended: set when the other side has ended the connection.
-        version: the protocol version, to be set once it is negotiated.
-        notes: tools that were removed from the pages read so far.
+        version: the protocol version, set by the connection once it is negotiated.
+        notes: notes on tools that were removed from the pages so far.
         listed: bytes of these pages.
-        left_out: how many notifications were dropped.
-        fault: why the connection was ended because of what the module sent; None: it was not.
+        left_out: the number of dropped notifications.
+        fault: the violation for which the connection was ended; None without one.
     """
 
     def __init__(
@@ -250,10 +250,10 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """Whether a message is passed on; waits if the module asks faster than allowed.
+        """True if a message is passed on; waits if the module asks faster than allowed.
 
         Raises:
-            anyio.EndOfStream: it has too many unanswered requests, which ends the connection.
+            anyio.EndOfStream: the module has too many unanswered requests, so the connection ends.
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
@@ -283,7 +283,7 @@ class Tap:
         return True
 
     def _settle(self, request: object) -> bool:
-        """A request of the module is answered or cancelled; False: there is no such request."""
+        """A request of the module is answered or cancelled; False if it is unknown."""
         # Like the SDK, this takes 7 and "7" for the same id.
         known = str(request) in self._unanswered
         self._unanswered.discard(str(request))
@@ -291,7 +291,7 @@ class Tap:
         return known
 
     def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Note the answered requests, and repair a page of tools."""
+        """Note an answered request, and repair a page of tools."""
         if (
             isinstance(item, SessionMessage)
             and isinstance(item.message, JSONRPCResponse | JSONRPCError)
@@ -385,8 +385,8 @@ class Connection:
     Attributes:
         peer: the server; None until the module is up.
         done: set when the connection has ended and everything is closed.
-        timed_out: whether the module did not answer in time while connecting.
-        listing: its tools, refreshed when they change.
+        timed_out: True if connecting took too long.
+        listing: the tools, refreshed when they change.
         backchannel: finds the call that a question belongs to.
     """
 
@@ -437,24 +437,24 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether calls can be sent."""
+        """True if calls can be sent."""
         return self.peer is not None and not self._tap.ended.is_set() and not self._stop.is_set()
 
     @property
     def protocol_fault(self) -> bool:
-        """Whether it was ended because of what the module sent."""
+        """True if the connection was ended because the module violated the protocol."""
         return self._tap.fault is not None or (self._stdio is not None and self._stdio.protocol_fault)
 
     @property
     def garbage(self) -> tuple[int, list[str]]:
-        """How many lines of the output of a child were no message, and the last few of them, masked."""
+        """The number of lines from a child that were not messages, and the last few of them, masked."""
         if self._stdio is None:
             return 0, []
         return self._stdio.garbage, [self._secrets.mask(line) for line in self._stdio.garbage_lines]
 
     @property
     def left_out(self) -> int:
-        """How many notifications of the module were dropped."""
+        """The number of dropped notifications."""
         return self._tap.left_out
 
     def stop(self) -> None:
@@ -465,7 +465,7 @@ class Connection:
             self._scope.cancel()
 
     def end(self, during: str = "") -> str:
-        """How it ended: "ended with exit code 3 while ...; its last words: ...", "was closed"."""
+        """Describe the end: "ended with exit code 3 while ...; its last words: ...", "was closed"."""
         if self._tap.fault is not None:
             return self._tap.fault + during
         if self._stdio is None or self._stdio.reason is None:
@@ -473,12 +473,11 @@ class Connection:
         return self._stdio.reason + during + self._words()
 
     async def hold(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
-        """Connect, list the tools, call `on_up`, and hold the connection until it ends.
-
-        `on_down` is called as soon as the connection has ended, before everything is closed.
+        """Connect, list the tools, call `on_up`, and hold the connection until it ends. `on_down` is called before
+        everything is closed.
 
         Raises:
-            ModuleError: the module could not be reached; the message says why.
+            ModuleError: the module could not be reached.
         """
         seconds = self._configuration.connect_timeout
         self._scope.deadline = anyio.current_time() + seconds
@@ -564,7 +563,7 @@ class Connection:
             self._changed.set()
 
     async def _refresh(self) -> None:
-        """List the tools again when the module reports a change, at most four times per second."""
+        """List the tools when the module reports a change, at most four times per second."""
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
@@ -577,12 +576,12 @@ class Connection:
             if listing != self.listing:
                 self.listing = listing
                 self._on_listing()
-            # A long list that changes all the time may take a tenth of the time.
+            # A long list that changes constantly may use a tenth of the time.
             took = anyio.current_time() - began
             await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
 
     async def _listen(self) -> None:
-        """Version 2026-07-28: subscribe to changes; again, after growing pauses, when the stream is lost."""
+        """Version 2026-07-28: subscribe to changes. A lost subscription is renewed after a growing pause."""
         pause = _LISTEN_AGAIN_SECONDS
         while True:
             try:
@@ -596,7 +595,7 @@ class Connection:
                 if error.code == types.METHOD_NOT_FOUND:
                     return
             except (SubscriptionLost, TimeoutError):
-                pass  # listened to again below
+                pass  # renewed below
             await anyio.sleep(pause)
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
 

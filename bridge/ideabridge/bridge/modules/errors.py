@@ -1,7 +1,7 @@
 """Errors of modules, one class for each cause.
 
-Messages are bounded and masked (see `secrets`), because minds and people see them. Each names its module. The `outcome`
-of an error says whether the call that failed was sent, and what is known of its effect.
+Messages are bounded and masked (see `secrets`), because minds and people see them. Each contains the module's name. The
+`outcome` of an error says whether the failed call was sent, and whether it may have taken effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ModuleError(IdeabridgeError):
 
     Args:
         module: the module's name in `mcpServers`.
-        outcome: what is known of the call; None: what the class says.
+        outcome: the outcome of the call; None means that of the class.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome | None = None) -> None:
@@ -38,7 +38,7 @@ class ModuleError(IdeabridgeError):
 
 
 class UnknownModuleError(ModuleError):
-    """No module of this name is configured; the message names the nearest ones."""
+    """No module of this name is configured; the message contains the nearest names."""
 
     outcome = "not_run"
 
@@ -50,22 +50,20 @@ class UnknownModuleToolError(ModuleError):
 
 
 class ModuleDisabledError(ModuleError):
-    """The configuration says `disabled`."""
+    """The configuration disables the module."""
 
     outcome = "not_run"
 
 
 class ModuleConfigurationError(ModuleError):
-    """The module's configuration cannot be used here: a variable is not set, an address is malformed."""
+    """The module's configuration is unusable: a variable is not set, an address is malformed."""
 
     outcome = "not_run"
 
 
 class ModuleConnectError(ModuleError):
-    """The module did not come up: no such command, it ended, it refused, it did not answer in time.
-
-    Args:
-        lasting: trying again soon is of no use: the command does not exist, the server refuses this client.
+    """The module cannot be reached: the command does not exist, the process ended, the server refused or did not answer
+    in time. `lasting` means that another attempt soon is useless.
     """
 
     outcome = "not_run"
@@ -76,13 +74,13 @@ class ModuleConnectError(ModuleError):
 
 
 class ModuleDownError(ModuleError):
-    """There is no connection: it ended under the call (`unknown`), or before the call was sent (`not_run`)."""
+    """The connection ended during the call (`unknown`) or before the call was sent (`not_run`)."""
 
     outcome = "not_run"
 
 
 class ModuleToolError(ModuleError):
-    """The tool itself failed (`isError`); the message is what it said."""
+    """The tool itself failed (`isError`); the message is the text of its result."""
 
 
 class ModuleOutputError(ModuleError):
@@ -92,10 +90,10 @@ class ModuleOutputError(ModuleError):
 
 
 class ModuleProtocolError(ModuleError):
-    """The module answered with a JSON-RPC error (`failed`), or with what is not MCP (`unknown`).
+    """The module answered with a JSON-RPC error (`failed`), or with something other than MCP (`unknown`).
 
     Attributes:
-        code: the JSON-RPC error code, or None where there was none.
+        code: the JSON-RPC error code; None without one.
     """
 
     def __init__(self, module: str, message: str, *, code: int | None = None, outcome: Outcome | None = None) -> None:
@@ -104,12 +102,12 @@ class ModuleProtocolError(ModuleError):
 
 
 class ModuleTimeoutError(ModuleError):
-    """No answer within the time-out; the module was told to stop, and may have done its work all the same."""
+    """No answer within the time-out. The call was cancelled, but may have taken effect."""
 
     outcome = "unknown"
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks for what it is not given: the user's model (sampling), folders, a form where nobody can be asked,
-    or without end.
+    """The module asks for something it cannot get: the user's model (sampling), folders, a form if nobody can be asked,
+    or too many answers.
     """

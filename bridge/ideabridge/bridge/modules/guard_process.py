@@ -1,8 +1,8 @@
-"""The guard: ends the process groups it was told of when its parent is gone (see `guard`).
+"""The guard: ends the registered process groups when its parent has ended (see `stdio.Guard`).
 
-Runs by itself, as `python -I -S guard_process.py`, and imports nothing of ideabridge: it has to start fast and
-stay small. Standard input carries lines `+PGID` and `-PGID`, and between them the numbers of signals that the parent
-got, a byte each; its end means that the parent is gone.
+Runs as `python -I -S guard_process.py` and imports nothing of ideabridge, so that it starts fast and stays small.
+Standard input contains lines `+PGID` and `-PGID`, and between them one byte with the number of each signal that the
+parent received. Its end means that the parent has ended.
 """
 
 import os
@@ -13,7 +13,7 @@ import time
 
 GRACE_SECONDS = 0.5
 LAST_SECONDS = 3.0
-"""How long after SIGTERM or SIGINT the parent may still be there."""
+"""Seconds that the parent may run after SIGTERM or SIGINT."""
 
 
 def _send(group: int, number: int) -> bool:
@@ -22,7 +22,7 @@ def _send(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # macOS says so of a group of zombies.
+        # macOS raises this for a group of zombies.
         return False
     return True
 
@@ -38,7 +38,7 @@ def _end(groups: set[int]) -> None:
 
 
 def main() -> None:
-    """Read registrations until the pipe ends, then end what is left."""
+    """Read registrations until the pipe ends, then end the registered groups."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     parent = os.getppid()
@@ -60,7 +60,7 @@ def main() -> None:
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             found = re.search(rb"([+-])(\d+)$", line)
-            # 0 and 1 would mean our own group and everything.
+            # 0 and 1 mean the own group and all processes.
             if found is not None and int(found[2]) > 1:
                 (groups.add if found[1] == b"+" else groups.discard)(int(found[2]))
     _end(groups)

@@ -58,12 +58,12 @@ class ModuleHTTPClient(httpx2.AsyncClient):
     """An HTTP client that returns failures as responses."""
 
     def __init__(self, *, headers: dict[str, str], connect_timeout: float, max_bytes: int = MAX_LINE_BYTES) -> None:
-        # No time-out for reading: a stream may be silent for long, and every call has its own time-out.
+        # Without a time-out for reading: a stream may be silent for long, and every call has its own time-out.
         super().__init__(headers=headers, timeout=httpx2.Timeout(min(30.0, connect_timeout), read=None))
         self._max_bytes = max_bytes
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request. Every failure of a POST is returned as a response that contains a JSON-RPC error."""
+        """Send a request. A failed POST returns a response that contains a JSON-RPC error."""
         if request.method != "POST":
             return _guarded(request, await super().send(request, **options), self._max_bytes)
         if _NOTIFICATION.search(request.content[:_SHOWN]):
@@ -87,7 +87,7 @@ class ModuleHTTPClient(httpx2.AsyncClient):
             return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The response, read to its end, so that a failure while reading is handled here."""
+        """Read a whole response, so that a failure while reading is handled here."""
         body = await _read(response, self._max_bytes)
         if body is None:
             what = f"its answer has more than {self._max_bytes:,} bytes"
@@ -132,7 +132,7 @@ class _EventClient(httpx2.AsyncClient):
 
 
 def _guarded(request: httpx2.Request, response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    """The response; if it is a stream of events, each event is bounded."""
+    """The response; if it is a stream of events, the size of each event is limited."""
     stream = response.stream
     kind = response.headers.get("content-type", "").lower()
     if kind.startswith("text/event-stream") and isinstance(stream, httpx2.AsyncByteStream):
@@ -141,8 +141,8 @@ def _guarded(request: httpx2.Request, response: httpx2.Response, max_bytes: int)
 
 
 class _Events(httpx2.AsyncByteStream):
-    """A stream of server-sent events, passed on event by event. An event over the bounds is replaced by an error for
-    the request, and ends the stream.
+    """A stream of server-sent events. An event over the limits is replaced by an error for the request and ends the
+    stream.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, request: httpx2.Request, max_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Listing: reads `tools/list` of a module into `Tool`s, within bounds; a note names each tool that cannot be used."""
+"""Listing: converts `tools/list` of a module into `Tool`s, within limits, with a note for each tool that is omitted."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Listing:
 
 
 async def read_pages(module: str, read: PageReader) -> list[types.Tool]:
-    """Every tool of every page.
+    """The tools of all pages.
 
     Raises:
-        ModuleProtocolError: more than 10,000 tools or 1,000 pages, or a cursor that comes again.
+        ModuleProtocolError: there are more than 10,000 tools or 1,000 pages, or a cursor repeats.
     """
     found: list[types.Tool] = []
     cursor: str | None = None
@@ -78,13 +78,8 @@ async def read_pages(module: str, read: PageReader) -> list[types.Tool]:
 def make_listing(
     module: str, found: Iterable[types.Tool], configuration: ModuleConfiguration, notes: Iterable[str] = ()
 ) -> Listing:
-    """The allowed tools of a module, with checked schemas; parameters named like meta-properties are renamed.
-
-    Args:
-        module: the module's name.
-        found: its tools.
-        configuration: says which tools are allowed.
-        notes: earlier notes, such as tools that were left out.
+    """The allowed tools of those in `found`, with checked schemas and `notes` about them. Parameters with the names of
+    meta-properties are renamed.
     """
     tools: dict[str, Tool] = {}
     remarks = list(notes)
@@ -134,8 +129,8 @@ def bounded_notes(notes: list[str]) -> tuple[str, ...]:
 
 
 def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
-    """Whether the configuration allows a tool. `allow`, if given, must match the exact name; `deny` must match none of
-    the names by which the tool can be called (`known_as`).
+    """True if the configuration allows a tool: `allow`, if set, matches its exact name, and `deny` matches none of the
+    names by which it can be called (`known_as`).
     """
     if configuration.deny:
         names = known_as(name, None, module)
@@ -190,8 +185,8 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     """The schema of the result inside a wrapper; `declared` itself if it is not a wrapper.
 
-    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape counts
-    as a wrapper, unless it has a title of its own: then it is a class that the tool returns.
+    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape is a
+    wrapper, unless its title is the name of a class that the tool returns.
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared
@@ -224,14 +219,8 @@ def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:
 
 
 def repair_page(result: dict[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
-    """A page of `tools/list` without the entries for which the SDK would refuse the whole page.
-
-    Args:
-        result: the raw result.
-        version: the negotiated protocol version.
-
-    Returns:
-        The repaired page, and a note for each tool that was left out or shortened.
+    """Remove the entries of a raw page of `tools/list` for which the SDK would refuse the whole page. Returns the page
+    and a note for each tool that was omitted or shortened.
     """
     tools = result.get("tools")
     if not isinstance(tools, list) or _valid(result, version):

@@ -39,12 +39,12 @@ from ideabridge.bridge.modules.settings import Launch
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""Bytes that are kept of the beginning and of the end of a line over the limit."""
+"""Bytes of the beginning and of the end that are kept of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line over the limit: its first and last bytes, and how many bytes it had."""
+    """A line over the limit: its first and last bytes, and its size in bytes."""
 
     head: bytes
     tail: bytes
@@ -63,11 +63,11 @@ class Lines:
 
     @property
     def pending(self) -> int:
-        """Bytes of the line that has not ended yet."""
+        """Bytes of the incomplete line."""
         return self._size
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
-        """The lines that `chunk` completes, without their line ends."""
+        """Add bytes, and return the lines that they complete, without line ends."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._add(chunk[start:end])
@@ -77,7 +77,7 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """The bytes after the last line end, at the end of the stream; None if there are none."""
+        """At the end of the stream: the bytes after the last line end; None without any."""
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -106,11 +106,10 @@ _SCRIPT: Final = Path(__file__).with_name("guard_process.py")
 class Guard:
     """Ends the children if this process dies, even by SIGKILL. Thread-safe.
 
-    The guard is one small process, started with the first stdio module or by a server, and started again if somebody
-    kills it. It reads a pipe of which only this process has the write end. Process groups are registered through the
-    pipe. When the pipe ends, the guard sends SIGTERM to all registered groups, SIGKILL half a second later, and ends.
-    It runs in its own session and ignores SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end
-    it.
+    The guard is one small process, started with the first stdio module or by a server, and restarted if it is killed.
+    Process groups are registered through a pipe, of which only this process has the write end. When the pipe ends, the
+    guard sends SIGTERM to all registered groups, SIGKILL half a second later, and ends. It runs in its own session and
+    ignores SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end it.
 
     The guard also ends this process if a signal does not: Python's handler in C writes the number of each signal to the
     pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the guard kills this process.
@@ -128,8 +127,7 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Send the signals that Python handles here to the guard, which ends this process if it does not end by itself.
-
+        """Send the signals that Python handles to the guard, which ends this process if it does not end by itself.
         Works in the main thread only, and not on Windows.
         """
         with self._lock:
@@ -149,7 +147,7 @@ class Guard:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Only the main thread may set this. In other threads, ending this process is left to Python.
+            # Only the main thread may set this. In other threads, Python alone ends this process.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -159,7 +157,7 @@ class Guard:
             self._groups, self._process, self._owner, self._hears_signals = set(), None, os.getpid(), False
 
     def watch(self, group: int) -> None:
-        """Register a process group, which is ended if this process dies."""
+        """Register a process group to end if this process dies."""
         if sys.platform == "win32":
             return
         with self._lock:
@@ -169,7 +167,7 @@ class Guard:
                 self._start()
 
     def release(self, group: int) -> None:
-        """Remove a group that has ended. Its number may be used for other processes from now on."""
+        """Remove a group that has ended, because the system may reuse its number."""
         with self._lock:
             if self._owner == os.getpid() and group in self._groups:
                 self._groups.discard(group)
@@ -240,11 +238,11 @@ KILL_GRACE: Final = 0.5
 """Seconds to wait for the end of killed processes."""
 _POLL: Final = 0.005
 _DRAIN_SECONDS: Final = 0.3
-"""Seconds to wait for the exit code after the pipes have closed, and for the rest of the output after the exit."""
+"""Seconds to wait for the exit code after the pipes close, and for the rest of the output after the exit."""
 
 
 class ChildProcess:
-    """A process in a session and process group of its own, registered with the guard; `end` ends the whole group."""
+    """A process in its own session and process group, registered with the guard; `end` ends the whole group."""
 
     def __init__(self, process: anyio.abc.Process) -> None:
         self._process = process
@@ -260,13 +258,13 @@ class ChildProcess:
         """Start a module's process.
 
         Raises:
-            ModuleConnectError: it cannot be started; the message says why.
+            ModuleConnectError: it cannot be started.
         """
         process: anyio.abc.Process | None = None
         environment = child_environment(launch.env)
         command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
         try:
-            # Without the shield, a cancellation halfway would leave the child to asyncio.
+            # Without the shield, a cancellation could leave a child that nobody ends.
             with anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
@@ -286,7 +284,7 @@ class ChildProcess:
 
     @property
     def has_exited(self) -> bool:
-        """Whether the process itself has ended; other processes of its group may still run."""
+        """True if the process itself has ended; other processes of its group may still run."""
         return self._process.returncode is not None
 
     @property
@@ -323,13 +321,12 @@ class ChildProcess:
         await self.exits_within(math.inf, poll=0.2)
 
     async def exits_within(self, seconds: float, *, poll: float = _POLL) -> bool:
-        """Whether the process itself ends within `seconds`; returns when it does."""
+        """Wait until the process itself has ended; False after `seconds`."""
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
 
     async def end(self) -> None:
-        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL. At most 1.5 s.
-
-        Call it shielded: if it does not finish, the child is left over.
+        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL. This takes at most 1.5 s.
+        The caller must shield it from cancellation, which would leave the child.
         """
         await self.exits_within(STDIN_GRACE)
         gone = not self._signal_group(signal.SIGTERM) and self.has_exited
@@ -347,11 +344,11 @@ class ChildProcess:
                 close()
 
     async def _group_ends_within(self, seconds: float) -> bool:
-        # The group exists as long as any of its processes, also after the child itself.
+        # The group exists as long as any of its processes, even after the child itself has ended.
         return await _becomes_true(lambda: self.has_exited and not self._signal_group(0), seconds)
 
     def _signal_group(self, number: int) -> bool:
-        """Send a signal to the group (on Windows: end the child). False: the group has no process any more."""
+        """Send a signal to the group (on Windows: end the child). False if the group has no process left."""
         if sys.platform == "win32":
             if self.has_exited:
                 return False
@@ -366,7 +363,7 @@ class ChildProcess:
 
 
 def child_environment(configured: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a child: the inherited variables, and those of the configuration."""
+    """The environment of a child: the inherited variables and those of the configuration."""
     # A value that starts with "()" is an exported shell function, which is code.
     inherited = {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
     return inherited | dict(configured or {})
@@ -395,23 +392,23 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default bound on one message of a child."""
 BYTES_FOR_VALUE: Final = 16
-"""For each this many bytes of the limit, a message may hold one JSON value: parsed values take much more memory."""
+"""A message may contain one JSON value per this many bytes of the limit, because parsed values take more memory."""
 STDERR_LINES: Final = 20
 GARBAGE_LINES: Final = 5
 OVERSIZED: Final = "ideabridge: message over the limit"
 """`data` of the error that replaces an answer over the limit."""
 UNREADABLE: Final = "ideabridge: answer that cannot be read"
-"""`data` of the error that replaces an answer that is no message."""
+"""`data` of the error that replaces an answer that is not a message."""
 
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
-"""A line is read, and discarded, up to this many times the limit."""
+"""A line is read and discarded up to this many times the limit."""
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 
 
 def most_values(max_bytes: int) -> int:
-    """How many JSON values a message of a module may hold."""
+    """The number of JSON values that a message of a module may contain."""
     return max_bytes // BYTES_FOR_VALUE
 
 
@@ -419,10 +416,9 @@ class StdioTransport:
     """A child process as an MCP `Transport`: enter it for the streams, exit it to end the child.
 
     Attributes:
-        ended: set when no further message can arrive; `reason` then says why.
-        reason: "ended with exit code 3", ...; None while the process runs.
-        protocol_fault: whether the connection was ended because of what the process sent.
-        garbage: how many lines were no message; `garbage_lines` holds the last few, shortened.
+        reason: why no further message can arrive ("ended with exit code 3", ...); None while the process runs.
+        protocol_fault: True if the connection was ended because of the output of the process.
+        garbage: the number of lines that were not messages; `garbage_lines` contains the last few, shortened.
     """
 
     def __init__(self, module: str, launch: Launch, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
@@ -438,7 +434,6 @@ class StdioTransport:
         self._read = anyio.Event()
         self._closing = False
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        self.ended = anyio.Event()
         self.reason: str | None = None
         self.protocol_fault = False
         self.garbage = 0
@@ -453,8 +448,8 @@ class StdioTransport:
         process = await ChildProcess.start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        # The buffer holds requests that are accepted and not written: a child that does not read must not block a
-        # caller past its time-out. `parallel` bounds the number of callers.
+        # The buffer holds requests that are not written yet: a child that does not read must not block a caller past
+        # its time-out. `parallel` limits the number of callers.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -473,7 +468,7 @@ class StdioTransport:
         if process is None or group is None:
             return
         self._closing = True
-        # Even if this task is cancelled, the child must be ended. Every wait below is bounded.
+        # The child must be ended even if this task is cancelled. Every wait below is bounded.
         with anyio.CancelScope(shield=True):
             for stream in self._streams[1:3]:
                 await stream.aclose()
@@ -493,7 +488,6 @@ class StdioTransport:
     def _end(self, reason: str) -> None:
         if self.reason is None:
             self.reason = reason
-            self.ended.set()
         if self._incoming is not None:
             self._incoming.close()
 
@@ -509,7 +503,7 @@ class StdioTransport:
                 except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                     break
                 if self._closing or fault is not None:
-                    continue  # only drained, so that a child that is writing can end
+                    continue  # a child that is still writing can end only if its output is read
                 for line in lines.feed(chunk):
                     fault = await self._take(line, incoming)
                     if fault is not None:
@@ -521,14 +515,14 @@ class StdioTransport:
         finally:
             self._read.set()
         if not self._closing and self.reason is None:
-            # The process has probably ended: its exit code is known a moment later.
+            # The process has probably ended; its exit code follows a moment later.
             await process.exits_within(_DRAIN_SECONDS)
             self._end(process.how_it_ended)
 
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. Returns why the connection has to end; None if it goes on."""
+        """Pass one line to the session. Returns the reason if the connection must end, otherwise None."""
         message: SessionMessage | None
         if isinstance(line, LongLine):
             what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
@@ -591,7 +585,7 @@ class StdioTransport:
 
     async def _watch_exit(self, process: ChildProcess) -> None:
         await process.wait()
-        # The output that it wrote before is still read, unless a grandchild keeps the pipe open.
+        # Its last output is still read, unless a grandchild keeps the pipe open.
         with anyio.move_on_after(_DRAIN_SECONDS):
             await self._read.wait()
         if not self._closing:
@@ -599,7 +593,7 @@ class StdioTransport:
 
 
 def _parse(line: bytes) -> SessionMessage | None:
-    # Bytes that are not UTF-8 are replaced: they may be anywhere in a text.
+    # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
     for text in (line, line.decode("utf-8", "replace")):
         with suppress(ValueError):
             return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
@@ -607,7 +601,7 @@ def _parse(line: bytes) -> SessionMessage | None:
 
 
 def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> SessionMessage | None:
-    """An error for the request that an unusable answer belongs to, if the answer's id can be found."""
+    """An error for the request of an unusable answer; None if the id of the answer cannot be found."""
     # A request or notification has "method" at the top level; an answer may have it only inside its result.
     if not head.lstrip().startswith(b"{") or b'"method"' in head.partition(b'"result"')[0]:
         return None
