@@ -12,7 +12,7 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 MAX_DEPTH: Final = 12
-"""Levels of schemas below the root; deeper ones admit anything."""
+"""Levels of schemas below the root. Deeper schemas accept anything."""
 
 _TOLD: Final = frozenset(
     {
@@ -21,19 +21,19 @@ _TOLD: Final = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""Limits of single values: taken out, and told in the description."""
+"""Limits of single values: removed, and mentioned in the description."""
 
 _KEPT: Final = frozenset({"type", "enum", "const", "required", "description", "default", "$ref"})
-"""Keywords kept as they are. All others that hold no schema say nothing to a model, or too much for a provider."""
+"""Keywords that are kept. The others without a schema mean nothing to a model, or are refused by providers."""
 
 _LONGEST_NOTE: Final = 200
 
 
 def adapt(schema: JSONObject) -> JSONObject:
-    """The schema as endpoints take it: wider than `schema`, never narrower.
+    """A schema that endpoints accept: wider than `schema`, never narrower.
 
-    `oneOf` becomes `anyOf`; one `allOf` is merged where its parts do not contradict one another, else loosened;
-    conditions, negations, tuples, patterns of keys, counts, ranges and patterns go; definitions stay in `$defs`.
+    `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict each other. Conditions,
+    negations, tuples, patterns of keys, counts, ranges and patterns are removed. Definitions remain in `$defs`.
     """
     adapted = _object(schema, 0)
     defs = schema.get("$defs")
@@ -43,7 +43,7 @@ def adapt(schema: JSONObject) -> JSONObject:
 
 
 def is_closed(schema: JSON) -> bool:
-    """Whether every object in an adapted schema is closed and every part says what it is: what strict modes demand."""
+    """True if every object in an adapted schema is closed and every part has a type, as strict modes require."""
     if not isinstance(schema, dict):
         return schema is False
     defs = schema.get("$defs")
@@ -66,7 +66,7 @@ def is_closed(schema: JSON) -> bool:
 
 def _adapted(schema: JSON, depth: int) -> JSON:
     if not isinstance(schema, dict):
-        # Many providers know no boolean schemas.
+        # Many providers do not support boolean schemas.
         return {}
     if depth > MAX_DEPTH:
         told = schema.get("description")
@@ -88,7 +88,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
             closed = keyword == "additionalProperties" and value is False
             result[keyword] = False if closed else _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # Of an `anyOf` beside a `oneOf` only one can stay; either alone is wider than both.
+            # If there is an `anyOf` and a `oneOf`, one remains; either alone is wider than both.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
     parts = schema.get("allOf")
     if isinstance(parts, list):
@@ -101,20 +101,20 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
 
 
 def _keep_open(schema: JSONObject, result: JSONObject) -> None:
-    """What was taken out may have let more through than what is left: that is opened."""
+    """Open the parts where a removed keyword may have accepted more than the remaining ones."""
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
     if "prefixItems" in schema:
         result["items"] = {}
     kind = result.get("type")
     if "$ref" in result and isinstance(kind, str | list):
-        # Beside a reference it says nothing new, and providers refuse siblings of one.
+        # Beside a reference it is redundant, and providers refuse it.
         del result["type"]
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Join the parts of `allOf` into one schema. Where two say different things of one keyword, the first holds, which
-    is wider than both; but an object closed by one part would refuse the properties of another, and is opened.
+    """Merge the parts of an `allOf`. If two parts have a keyword, the first is kept, which is wider than both. A closed
+    object is opened, because it would refuse the properties of another part.
     """
     for part in parts:
         if not isinstance(part, dict):
@@ -135,7 +135,7 @@ def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
 
 
 def _note(result: JSONObject, notes: list[str]) -> None:
-    """Tell in the description what was taken out."""
+    """Mention the removed limits in the description."""
     text = ", ".join(notes)
     if not text or len(text) > _LONGEST_NOTE:
         return

@@ -9,7 +9,7 @@ from ideabridge.bridge.context.mind import Mind, Titled
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
-"""The requested mind. A mind of the program itself answers for `auto`."""
+"""The requested mind. `auto` includes a mind that the program passes to the bridge."""
 
 AUTO: Final = "auto"
 TURNS: Final = "turns"
@@ -22,7 +22,7 @@ class Choice:
 
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
-        why: in words, for whoever asks.
+        why: the reason, for people.
     """
 
     name: str
@@ -30,15 +30,15 @@ class Choice:
 
 
 def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """The mind that answers: the one asked for, else the bridge's, else the client's model by sampling, else turns.
+    """Choose the requested mind, else the bridge's mind, else the client's model by sampling, else turns.
 
     Args:
         wanted: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`, `recorded`).
-        mind: the bridge's: one that answers by itself; None: there is none.
-        samples: whether the client lets its model be asked.
+        mind: the bridge's mind, which answers by itself; None without one.
+        samples: True if the client supports sampling.
 
     Raises:
-        MindUnavailableError: the mind asked for is not there; the message says what is.
+        MindUnavailableError: the requested mind is not available; the message contains those that are.
     """
     if wanted == AUTO:
         if mind is not None:

@@ -52,25 +52,25 @@ from ideabridge.bridge.minds.settings import (
 )
 from ideabridge.bridge.minds.wire import bind, translate
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
-"""Tokens that the library of a provider picks up by itself, besides the key."""
+"""Tokens that a provider's library reads from the environment besides the key."""
 
 _NEWER: Final = ("openai.com", "azure.com")
-"""Hosts of which some models take `max_completion_tokens` alone."""
+"""Hosts with models that accept only `max_completion_tokens`."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
-    """(the model, whether it is asked at an address of the user's).
+    """Return the model, and True if its address is the user's own.
 
-    Keys come from the environment, else from the keyring where one is installed, and are masked from now on. A key
-    meant for a provider is never sent to another address: with `base_url` only the one that `key_env` names is.
+    Keys come from the environment, else from the keyring if one is installed, and are masked from then on. The key of a
+    provider is never sent to another address: with `base_url`, only the key that `key_env` names is sent.
 
     Raises:
-        ModelSetupError: a package or a key is missing, or there is no such provider.
+        ModelSetupError: a package or a key is missing, or the provider is unknown.
     """
     kind, _, name = configuration.name.partition(":")
     names = key_names(kind)
@@ -80,7 +80,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
         if key is None:
             raise ModelSetupError(f"model.key_env: {configuration.key_env} is neither in the environment nor a keyring")
     if url is None and kind in OPENAI and os.environ.get(OPENAI_URL):
-        # The user's own environment: address and key stand there side by side.
+        # Address and key both come from the user's environment.
         url = os.environ[OPENAI_URL]
         problem = url_problem(url)
         if problem is not None:
@@ -109,11 +109,11 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """A server that speaks OpenAI's protocol: chat completions, unless the newer one is asked for by name."""
+    """A model behind OpenAI's protocol: chat completions, unless the name asks for responses."""
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
     if not newer:
-        # The library takes these from the environment, and would send them to any address.
+        # The library reads these from the environment, and would send them to any address.
         provider.client.organization = provider.client.project = None
     bind(provider)
     if kind == "openai-responses":
@@ -131,9 +131,9 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
         raise ModelSetupError(
             f"model: {bearer} would be sent to base_url: name it as key_env where that is meant, or unset it"
         )
-    # Bedrock signs with AWS's own credentials, which stay here; a key would stand in the signature's place.
+    # Bedrock signs with AWS credentials, which are not sent; a key would replace the signature.
     if url is not None and key is None and kind != "bedrock":
-        # Without one the provider takes its own from the environment, and would send it there.
+        # Without a key, the provider would send its own from the environment to this address.
         key = _NO_KEY
     given = {name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None}
     made: type[Any] = infer_provider_class(kind)
@@ -149,18 +149,14 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
 
 _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset({"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"})
-"""Systems that show a schema they enforce to the model; others only constrain what it writes."""
+"""Systems that show an enforced schema to the model. Others only constrain its answer."""
 
 
 class Endpoint:
-    """A model, ready to be asked.
-
-    Args:
-        configuration: names it.
-        secrets: learns its key.
+    """A model that can be asked.
 
     Raises:
-        ModelSetupError: a package or a key is missing, or there is no such provider.
+        ModelSetupError: as `build_model`.
     """
 
     def __init__(self, configuration: ModelConfiguration, secrets: Secrets) -> None:
@@ -169,36 +165,36 @@ class Endpoint:
         self._place = place_of(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # These SDKs send a request again by themselves: that is done here, where it is known what came of it.
+            # These SDKs repeat requests by themselves. `ModelAnswer` does so, because it knows the reason.
             client.max_retries = 0
 
     @property
     def name(self) -> str:
-        """The model, as its provider calls it."""
+        """The provider's name of the model."""
         return self._model.model_name
 
     def forms(self, schema: JSONObject) -> list[Form]:
-        """The forms to ask in for an adapted schema, the best first."""
+        """The forms to try for an adapted schema, the strictest first."""
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
-        # Anthropic closes every object: what is open would come out narrower than it is.
+        # Anthropic closes every object, which would narrow an open schema.
         if self._output == "native" or (native and (self._model.system != "anthropic" or is_closed(schema))):
             forms.append(Form.NATIVE)
-        told = [Form.PROMPTED, Form.PLAIN]
-        return {"auto": [*forms, *told], "native": forms, "prompted": told}[self._output]
+        prompted = [Form.PROMPTED, Form.PLAIN]
+        return {"auto": [*forms, *prompted], "native": forms, "prompted": prompted}[self._output]
 
     def shows(self, form: Form) -> bool:
-        """Whether the endpoint shows the model the schema it is asked to enforce; else the prompt must."""
+        """True if the endpoint shows the enforced schema to the model, so that the prompt need not."""
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
     @asynccontextmanager
     async def stream(
         self, turns: Sequence[JSONObject], form: Form, schema: JSONObject, settings: JSONObject
     ) -> AsyncGenerator[Stream]:
-        """An answer as it comes.
+        """Ask with messages `{"role", "content"}`, and return the streamed answer.
 
         Raises:
-            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: what came instead.
+            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: there is no answer.
         """
         parameters = _asked(form, schema, strict=None if self._model.system == "anthropic" else False)
         opening = model_request_stream(
@@ -213,21 +209,21 @@ class Endpoint:
             yield Stream(response, self._place, priced_by_address=self._is_elsewhere)
 
     async def open(self) -> None:
-        """Take hold of its connections; `close` lets them go."""
+        """Open the HTTP client."""
         await self._model.__aenter__()
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the HTTP client."""
         await self._model.__aexit__(None, None, None)
 
 
 class Stream:
-    """An answer on its way.
+    """A streamed answer.
 
     Args:
-        response: as pydantic-ai gives it.
-        place: where it comes from, see `place_of`.
-        priced_by_address: what it costs is known by where it comes from, not by the model's name alone.
+        response: the response of pydantic-ai.
+        place: the address of the endpoint, see `place_of`.
+        priced_by_address: see `by_address` of `cost_of`.
     """
 
     def __init__(self, response: StreamedResponse, place: str, *, priced_by_address: bool) -> None:
@@ -238,7 +234,7 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """The next piece of the answer's text, "" where something else came (a thought, say); None at its end."""
+        """The next piece of the text; "" for anything else, such as reasoning; None at the end."""
         with _translated(self._place):
             event = await anext(self._events, None)
         if event is None:
@@ -247,7 +243,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Why the model stopped before it was done, in words; None: it was done, or did not say."""
+        """Why the model stopped early, in words; None if it finished or reports no reason."""
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the limit of tokens (max_tokens) before it was whole"
@@ -261,7 +257,7 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """What the answer took so far, as far as the provider has told; the cost where the price is known."""
+        """The usage so far, as far as the provider reports it, with the cost if the price is known."""
         answer = self._response.get()
         usage = answer.usage
         partial = not self._has_ended or not usage.has_values()
@@ -279,7 +275,7 @@ def _text(event: ModelResponseStreamEvent) -> str:
 
 
 def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelRequestParameters:
-    """The parameters of a request in this form."""
+    """The parameters of a request in a form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
     wanted = OutputObjectDefinition(json_schema=cast("dict[str, Any]", schema), name=_NAME, strict=strict)
@@ -307,16 +303,12 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """What an answer cost in US dollars: what its provider says, else what the list of prices says; None: nobody knows.
-
-    Args:
-        answer: the answer.
-        by_address: a server of the user's own may call its model as it likes: it is billed as the model of a provider
-            only where the address is that provider's.
+    """The cost of an answer in US dollars, from its provider or else from the list of prices; None if it is unknown.
+    With `by_address`, the price depends on the address, because the user's own server may use any name for its model.
     """
-    usage, told = answer.usage, (answer.provider_details or {}).get("cost")
-    if isinstance(told, int | float) and not isinstance(told, bool):
-        return float(told)
+    usage, reported = answer.usage, (answer.provider_details or {}).get("cost")
+    if isinstance(reported, int | float) and not isinstance(reported, bool):
+        return float(reported)
     if not usage.has_values():
         return None
     try:
@@ -337,17 +329,17 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 
 @contextmanager
 def _translated(place: str) -> Generator[None]:
-    """Let errors of the endpoint, and of the libraries that read what it sends, come out as ours."""
+    """Translate errors of the endpoint and of the libraries that read its answers; see `translate`."""
     try:
         yield
     except Exception as error:
         raise translate(error, place) from error
 
 
-# -- which models a server of the user's own has -------------------------------------------------------------------
+# -- the models of the user's own server ------------------------------------------------------------------------------
 
 SECONDS: Final = 5.0
-"""How long a server may take to answer."""
+"""Seconds that a server may take to answer."""
 
 _NO_LIST: Final = (404, 405, 501)
 _MOST_BYTES: Final = 1024 * 1024
@@ -356,27 +348,23 @@ _LONGEST: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
-    """The names of the models that an OpenAI-compatible server lists at `GET /models`.
-
-    Args:
-        model: as `build_model` makes it.
-
-    Returns:
-        The names, at most 1,000; None: the server has no such list, or is of another kind.
+    """The names of the models that an OpenAI-compatible server lists at `GET /models`, at most 1,000; None if the
+    server has no such list or is of another kind.
 
     Raises:
-        ModelUnavailableError: it cannot be reached within 5 seconds, failed, or sent what is no list.
+        ModelUnavailableError: it cannot be reached within 5 seconds, failed, or sent something else.
         ModelRefusalError: it refuses the key.
     """
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):
         return None
     place = f"the model endpoint at {place_of(model.base_url)}"
-    # Not the client of the model: its hooks expect chat completions.
+    # Not the client of the model, because its hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
     url = f"{str(model.base_url).rstrip('/')}/models"
+    is_local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
     try:
         async with (
-            httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not _is_local(url)) as client,
+            httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not is_local) as client,
             client.stream("GET", url) as response,
         ):
             status, body = response.status_code, b""
@@ -385,8 +373,8 @@ async def models_of(model: Model) -> list[str] | None:
                 if len(body) > _MOST_BYTES:
                     break
     except httpx.HTTPError as error:
-        told = str(error) or type(error).__name__
-        raise ModelUnavailableError(f"{place} cannot be reached: {told[:_LONGEST]}") from None
+        reason = str(error) or type(error).__name__
+        raise ModelUnavailableError(f"{place} cannot be reached: {reason[:_LONGEST]}") from None
     if status in _NO_LIST:
         return None
     if status in (401, 403):
@@ -397,14 +385,6 @@ async def models_of(model: Model) -> list[str] | None:
         listed = decode(body, what="the list of models")
     except IdeabridgeError:
         raise ModelUnavailableError(f"{place} sent what is no JSON; is base_url right?") from None
-    return _names(listed)
-
-
-def _is_local(url: str) -> bool:
-    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
-
-
-def _names(listed: JSON) -> list[str] | None:
     data = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(data, list):
         return None

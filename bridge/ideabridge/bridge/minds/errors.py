@@ -1,4 +1,4 @@
-"""Errors of minds that ask a model. Messages contain what the provider said, bounded."""
+"""Errors of minds that ask a model. Messages contain a bounded part of the provider's message."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class ModelSetupError(MindError):
 
 
 class ModelRefusalError(MindError):
-    """The endpoint refuses the Request; sending it again would not help."""
+    """The endpoint refuses the Request, and would refuse it again."""
 
 
 class SchemaRefusalError(IdeabridgeError):
-    """The endpoint refuses the Request, maybe only for its schema, or for the way it is asked for JSON.
+    """The endpoint refuses the Request, possibly only because of its schema or its form.
 
     Attributes:
-        certain: the message speaks of the schema.
+        certain: True if the endpoint's message mentions the schema.
     """
 
     def __init__(self, message: str, *, certain: bool) -> None:
@@ -30,8 +30,8 @@ class ModelUnavailableError(IdeabridgeError):
     """The endpoint cannot be reached, is overloaded or failed; it may answer later.
 
     Attributes:
-        status: the HTTP status; None: there was no response.
-        retry_after: seconds it asked to wait; None: it did not say.
+        status: the HTTP status; None without a response.
+        retry_after: the seconds to wait, if the endpoint specifies them.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -41,12 +41,12 @@ class ModelUnavailableError(IdeabridgeError):
 
 
 class ModelTimeoutError(IdeabridgeError):
-    """The answer took too long, or nothing came of it for too long."""
+    """The answer took too long, or nothing arrived for too long."""
 
 
 class ModelStoppedError(IdeabridgeError):
-    """The model stopped before its answer was whole: at the limit of tokens, or by a content filter."""
+    """The model stopped before its answer was complete: at the limit of tokens, or by a content filter."""
 
 
 class MalformedAnswerError(IdeabridgeError):
-    """The model gave no JSON object, also after it was told."""
+    """The model returned no JSON object, even after corrections."""

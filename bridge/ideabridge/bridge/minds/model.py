@@ -61,17 +61,17 @@ _LONGEST_TAG: Final = len("</thinking>")
 
 
 class AnswerBuffer:
-    """The text of an answer, held back until its first call is complete. The loop does nothing before that anyway.
+    """The text of an answer, held back until its first call is complete. The loop does nothing before that.
 
     Attributes:
-        has_begun: a call is complete, and the text has been passed on.
-        broken: why the answer cannot be read; None: it can be read so far.
+        has_begun: True if a call is complete and the text has been passed on.
+        broken: why the answer cannot be read; None if it can be read so far.
     """
 
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # The text that may be, or is, reasoning before the answer; None: the answer itself has begun.
+        # Text that is, or may be, reasoning before the answer; None after the answer itself has begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
         self.has_begun = False
@@ -79,22 +79,22 @@ class AnswerBuffer:
 
     @property
     def is_spoilt(self) -> bool:
-        """Whether the answer cannot be read, and nothing has been passed on."""
+        """True if the answer cannot be read and nothing has been passed on."""
         return self.broken is not None and not self.has_begun
 
     @property
     def is_whole(self) -> bool:
-        """Whether the Solution is complete; what follows is ignored."""
+        """True if the Solution is complete. Text after it is ignored."""
         return self._answer.is_whole
 
     @property
     def text(self) -> str:
-        """What is held back, from its beginning."""
+        """The text that is held back."""
         # Half a surrogate pair could not be sent.
         return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
-        """Add the next piece; returns the text to pass on now."""
+        """Add the next piece. Returns the text to pass on now."""
         if self._before is not None:
             piece = self._without_thought(self._before + piece)
         self._read(self._answer.feed(piece))
@@ -104,7 +104,7 @@ class AnswerBuffer:
         return self._release() if self.has_begun else ""
 
     def close(self) -> str:
-        """The answer has ended; returns the text to pass on now: all of it if it can be read."""
+        """End the answer. Returns the text to pass on now: all of it if it can be read."""
         if self._before is not None and self._closing is None:
             before, self._before = self._before, None
             self.take(before)
@@ -112,7 +112,7 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """The text after a thought that a server passed on in tags; nothing while it may still be one, or goes on."""
+        """The text after reasoning in tags; "" while the text is, or may be, reasoning."""
         if self._closing is None:
             # Servers may send any amount of white space before the answer.
             text = text.lstrip()
@@ -365,15 +365,13 @@ def _checked(settings: JSONObject) -> JSONObject:
 
 
 class ModelMind:
-    """Asks a model endpoint, and streams what it writes.
-
-    Entered, it closes its connections on the way out. Nothing of the libraries that speak to models is imported
-    before the first Request.
+    """Asks a model endpoint, and streams its answers. Exiting closes its connections. The libraries of model providers
+    are imported with the first Request.
 
     Args:
-        configuration: which model, where, and how.
-        secrets: learns its key, so that it is masked wherever text goes out, and gets into no journal.
-        sleep: waits between a Request that failed and the next; given in tests.
+        configuration: the model, its address and its settings.
+        secrets: registers the key, so that it is masked in journals and messages.
+        sleep: waits between two attempts; tests replace it.
 
     Raises:
         ModelSetupError: pydantic-ai is not installed.
@@ -395,7 +393,7 @@ class ModelMind:
                 f"model {self.configuration.name!r}: pydantic-ai is not installed; pip install 'ideabridge[{extra}]'"
             )
         self._secrets = secrets or Secrets()
-        # At once: a run may write down what it is told before it asks for the first time.
+        # Now, because a run stores texts before it asks for the first time.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
         self._taken: dict[str, Form] = {}
@@ -404,7 +402,7 @@ class ModelMind:
 
     @property
     def title(self) -> str:
-        """The model by the name it is configured under, and where it is asked, if that is no provider's own address."""
+        """The configured name of the model, and its address unless that is the provider's own."""
         url = self.configuration.base_url
         if url is None and self.configuration.name.partition(":")[0] in OPENAI:
             url = os.environ.get(OPENAI_URL)
@@ -420,10 +418,10 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """(which model answers, and where; whether the address is the user's own), without asking it anything.
+        """Return the model with its address, and True if the address is the user's own. Sends nothing.
 
         Raises:
-            ModelSetupError: a package or a key is missing, or there is no such provider.
+            ModelSetupError: a package or a key is missing, or the provider is unknown.
         """
         from ideabridge.bridge.minds.endpoint import build_model
 
@@ -432,11 +430,11 @@ class ModelMind:
         return f"{self.configuration.name}{place}", is_elsewhere
 
     async def models(self) -> list[str] | None:
-        """The models that a server of the user's own lists; None: it has no list. See `models_of`.
+        """The models that the user's own server lists; None if it has no list.
 
         Raises:
             ModelSetupError: as `check`.
-            ModelUnavailableError, ModelRefusalError: it cannot be reached, or refuses the key.
+            ModelUnavailableError, ModelRefusalError: as `models_of`.
         """
         from ideabridge.bridge.minds.endpoint import build_model, models_of
 

@@ -31,7 +31,7 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 class RecordingMissError(MindError):
-    """A Request that no stored idea answers. The message names the nearest and shows how it differs."""
+    """No stored idea answers a Request. The message contains the nearest idea and the differences."""
 
 
 class Recorded:
@@ -39,7 +39,7 @@ class Recorded:
 
     Args:
         store: an open store; it stays open.
-        title: what it is, in words.
+        title: its title, for people.
     """
 
     name = "recorded"
@@ -52,7 +52,7 @@ class Recorded:
         """The stored Solution of a Request.
 
         Raises:
-            RecordingMissError: there is none; the run ends as failed.
+            RecordingMissError: no idea answers it; the run ends as failed.
         """
         found = self._store.ideas.of_request(request.id)
         if not found:
@@ -86,7 +86,7 @@ class Recorded:
 
 
 def _nearness(stored: StoredIdea, request: Request) -> float:
-    """From 0 to 3: how much of the context is the same, in any place and from the beginning, and the schema."""
+    """From 0 to 3: the shares of equal messages, anywhere and at the beginning, and 1 for an equal schema."""
     ours, theirs = ([encode(message) for message in context] for context in (request.context, stored.idea.context))
     shared = (Counter(ours) & Counter(theirs)).total()
     begun = next((n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), len(ours))
@@ -95,7 +95,7 @@ def _nearness(stored: StoredIdea, request: Request) -> float:
 
 
 def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
-    """The lines in which two values differ, as a unified diff; [] where they do not."""
+    """The differences of two values as a unified diff; [] if they are equal."""
     if encode(stored) == encode(wanted):
         return []
     texts = [json.dumps(value, indent=2, ensure_ascii=False).split("\n") for value in (stored, wanted)]
@@ -114,10 +114,10 @@ def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
 
 @contextmanager
 def recording(path: Path) -> Generator[Recorded]:
-    """The recording in a file: a store, or JSON: an exported idea, or a list of them (`recording_of`).
+    """The recording in a file: a store, or JSON of an exported idea or a list of them (`recording_of`).
 
     Raises:
-        StoreAccessError: there is no such file, or it cannot be read.
+        StoreAccessError: the file does not exist or cannot be read.
         StoreError: it is a store that cannot be opened.
         IdeaDocumentError, TamperedIdeaError, InvalidJSONError: it is neither.
     """
@@ -132,7 +132,7 @@ def recording(path: Path) -> Generator[Recorded]:
             raw = decode(data, what=path.name, max_bytes=MAX_FILE_BYTES, max_depth=MAX_DEPTH + 16)
             for place, document in enumerate(raw if isinstance(raw, list) else [raw]):
                 try:
-                    # Only the idea is read of it, which its ids hold together.
+                    # Only the idea is read; its ids verify it.
                     store.import_idea(document, checks="idea")
                 except IdeaDocumentError as error:
                     raise IdeaDocumentError(f"{path.name}: {place}: {error}") from None
@@ -140,12 +140,8 @@ def recording(path: Path) -> Generator[Recorded]:
 
 
 def recording_of(store: Store, run_id: str, export: Callable[[str], JSONObject]) -> list[JSONObject]:
-    """The ideas of a run and of its rooms as exported documents, in their order: what `recording` reads.
-
-    Args:
-        store: holds them.
-        run_id: the run.
-        export: gives the document of an idea; refuses one that holds secrets.
+    """The ideas of a run and of its rooms as exported documents, in order, for `recording`. `export` returns the
+    document of an idea, or refuses one with secrets.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None

@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Setting = bool | int | float | str
 
 SIGNING: Final = frozenset({"bedrock", "google-vertex", "google-cloud", "sagemaker"})
-"""Providers that sign requests with credentials of the machine, not only with a key."""
+"""Providers that sign requests with credentials of the machine instead of a key."""
 
 _GENERAL: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """What is wrong with the name of a setting; None: nothing."""
+    """The error for the name of a setting; None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -56,7 +56,7 @@ def setting_problem(name: str) -> str | None:
 
 
 class ModelConfiguration(BaseModel):
-    """A model endpoint. Keys are never in it: they come from the environment, or from the keyring."""
+    """A model endpoint, without its key, which comes from the environment or the keyring."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -116,7 +116,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """What is wrong with the address of an endpoint; None: nothing."""
+    """The error for the address of an endpoint; None if the address is valid."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -130,7 +130,7 @@ def url_problem(url: str) -> str | None:
 
 
 def place_of(url: str | None) -> str:
-    """Host and port of an address, and nothing else of it: the rest may hold a secret."""
+    """Host and port of an address, without the rest, which may contain a secret."""
     try:
         parts = urlsplit(url or "")
         host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -142,24 +142,24 @@ def place_of(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """The extra of this distribution that brings what a model's provider needs."""
+    """The extra of ideabridge that installs the packages of a model's provider."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
 
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
-    """The key `model` of a configuration, or the option --model, as an object."""
+    """The value of the key `model` or of the option --model, as a ModelConfiguration."""
     return value if isinstance(value, ModelConfiguration) else ModelConfiguration(name=value)
 
 
 def as_object(raw: JSON) -> JSON:
-    """The key `model` as it stands in a file, its short form written out."""
+    """The value of the key `model` in a file, with its short form expanded."""
     named: JSONObject = {"name": raw}
     return named if isinstance(raw, str) else raw
 
 
 class SamplingSettings(BaseModel):
-    """`sampling` in `ideabridge.json`: wishes, all of which a client may ignore."""
+    """`sampling` in `ideabridge.json`: preferences, which a client may ignore."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -172,12 +172,12 @@ class SamplingSettings(BaseModel):
 
 
 class Form(Enum):
-    """How a Request asks for JSON, the strictest form first. If an endpoint refuses one, the next is tried."""
+    """How a Request asks for JSON, the strictest form first. If an endpoint refuses a form, the next is tried."""
 
     NATIVE = "native"
     """By the provider's own schema output (`response_format: json_schema` and its like)."""
     PROMPTED = "prompted"
-    """By the prompt, in the provider's JSON mode where it has one."""
+    """By the prompt, in the provider's JSON mode if it has one."""
     PLAIN = "plain"
     """By the prompt alone."""
 
@@ -188,7 +188,7 @@ OPENAI: Final = ("openai", "openai-chat", "openai-responses")
 """The providers that speak OpenAI's protocols."""
 
 OPENAI_URL: Final = "OPENAI_BASE_URL"
-"""The variable with the address of a server of the user."""
+"""The variable with the address of the user's server."""
 
 _KEYS: Final = {
     **dict.fromkeys(OPENAI, ("OPENAI_API_KEY",)),
@@ -206,7 +206,7 @@ def key_names(provider: str) -> tuple[str, ...]:
 
 
 def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
-    """The first key that is found in the environment or the keyring; it is masked from now on.
+    """The first of the named keys that is set in the environment or the keyring. It is masked from now on.
 
     Raises:
         ModelSetupError: the keyring cannot be read.

@@ -1,9 +1,9 @@
-"""What arrives from a model endpoint over HTTP: answers within bounds, and failures as the errors of minds.
+"""The HTTP answers of model endpoints: limits on their size, and the translation of failures into the errors of minds.
 
 The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however long it is. `bind`
-adds hooks to the HTTP client of a provider: they bound every answer, refuse compressed answers and web pages, and
+adds hooks to the HTTP client of a provider: they limit every answer, refuse compressed answers and web pages, and
 accept a chat completion that arrives whole although a stream was requested. `translate` turns what pydantic-ai raises
-into the errors of minds, whose classes decide what happens next.
+into the errors of minds, whose classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_LINE: Final = 2 * MAX_BYTES
 """Bytes of one line, which may contain a whole answer, escaped."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""Bytes of one answer: a stream sends every few letters of it, and of the reasoning before it, in an object."""
+"""Bytes of one answer: a stream wraps every few letters of it, and of the reasoning before it, in an object."""
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
@@ -57,7 +57,7 @@ Response = httpx.Response | httpx2.Response
 
 
 class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    """The bytes of an answer, counted."""
+    """The bytes of an answer, within limits."""
 
     def __init__(self, stream: Any, most: int) -> None:
         self._stream = stream
@@ -97,7 +97,7 @@ class _Streamed(_Bounded):
 
 
 def bind(provider: Provider[Any]) -> None:
-    """Bound what the HTTP client of a provider accepts. Only clients of httpx are bounded; Bedrock uses boto3's."""
+    """Limit the answers that a provider's HTTP client accepts. Bedrock, which uses boto3, is not limited."""
     client: Any = getattr(provider, "_own_http_client", None)
     if not isinstance(client, httpx.AsyncClient | httpx2.AsyncClient):
         return
@@ -109,7 +109,7 @@ def bind(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """The error that was raised here, below what a library raised from it; None if there is none."""
+    """The error of a hook above, which a library wrapped in its own; None without one."""
     seen: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in seen:
@@ -121,7 +121,7 @@ def fault_in(error: BaseException) -> IdeabridgeError | None:
 
 
 async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
-    # A few packed kilobytes may hold gigabytes.
+    # A few compressed kilobytes may contain gigabytes.
     request.headers["Accept-Encoding"] = "identity"
 
 
@@ -139,10 +139,10 @@ async def _check(response: Response) -> None:
 
 
 def _as_stream(body: bytes) -> bytes:
-    """The events of a stream for a chat completion that arrived whole.
+    """Convert a chat completion that arrived whole into the events of a stream.
 
     Raises:
-        ModelUnavailableError: the body is an error, or no whole object.
+        ModelUnavailableError: the body is an error, or not a complete object.
         ModelRefusalError: it is another object.
     """
     try:
@@ -164,7 +164,7 @@ def _as_stream(body: bytes) -> bytes:
 _LONGEST: Final = 600
 
 _SILENT: Final = "ended without content"
-"""Part of the message of pydantic-ai about an empty stream."""
+"""A part of pydantic-ai's message about an empty stream."""
 
 _OF_SCHEMA: Final = re.compile(
     r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
@@ -174,11 +174,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def translate(error: Exception, place: str = "") -> IdeabridgeError:
-    """The error of a mind for an error that pydantic-ai, or a library below it, raised.
-
-    Args:
-        error: what was raised.
-        place: host and port of the endpoint; "" if they are unknown.
+    """The error of a mind for an error of pydantic-ai or a library below it. `place` is the host and port of the
+    endpoint; "" if they are unknown.
     """
     found = fault_in(error)
     if found is not None:
@@ -186,7 +183,7 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
-        # llama-cpp-python streams no error: it says 200, then nothing.
+        # llama-cpp-python streams no error: it answers 200 and sends nothing.
         return SchemaRefusalError(
             "the model endpoint ended its answer without a word of it: the Request may be too long for the model's"
             " context, base_url may lead to something else, or the server failed; its log may say which",
@@ -226,7 +223,7 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
 
 
 def _said(error: ModelAPIError) -> str:
-    """What the provider says about the error."""
+    """The provider's message about the error."""
     body = error.body
     if isinstance(body, dict):
         members = cast("dict[str, object]", body)
@@ -238,7 +235,7 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # "Connection error." says too little; the first cause says what happened.
+        # "Connection error." is too vague; the first cause explains it.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
         if isinstance(error, ModelConnectionError) and cause is not None:
@@ -249,6 +246,6 @@ def _said(error: ModelAPIError) -> str:
 
 
 def _bounded(text: str) -> str:
-    # Without characters that control a terminal, and without halves of surrogate pairs.
+    # Without control characters of terminals and halves of surrogate pairs.
     flat = " ".join("".join(one if one.isprintable() else " " for one in text[: 4 * _LONGEST]).split())
     return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."
