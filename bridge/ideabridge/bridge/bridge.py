@@ -40,7 +40,7 @@ from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindName, choose
-from ideabridge.bridge.minds.model import ModelMind, configured_mind
+from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
@@ -115,7 +115,8 @@ class Bridge:
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
         self.secrets = Secrets()
-        self.mind = mind or configured_mind(self.configuration.model, self.secrets)
+        model = self.configuration.model
+        self.mind = mind or (None if model is None else ModelMind(model, self.secrets))
         self.approver = approver
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:

@@ -459,15 +459,6 @@ class ModelMind:
             return self._endpoint
 
 
-def configured_mind(model: ModelConfiguration | str | None, secrets: Secrets) -> ModelMind | None:
-    """The mind for the key `model` of a configuration; None without the key.
-
-    Raises:
-        ModelSetupError: pydantic-ai is not installed.
-    """
-    return None if model is None else ModelMind(model, secrets)
-
-
 def _endpoint(configuration: ModelConfiguration, secrets: Secrets) -> Endpoint:
     from ideabridge.bridge.minds.endpoint import Endpoint
 

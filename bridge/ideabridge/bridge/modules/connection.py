@@ -446,16 +446,15 @@ class Connection:
         return self._tap.fault is not None or (self._stdio is not None and self._stdio.protocol_fault)
 
     @property
-    def garbage(self) -> tuple[int, list[str]]:
-        """The number of lines from a child that were not messages, and the last few of them, masked."""
-        if self._stdio is None:
-            return 0, []
-        return self._stdio.garbage, [self._secrets.mask(line) for line in self._stdio.garbage_lines]
-
-    @property
-    def left_out(self) -> int:
-        """The number of dropped notifications."""
-        return self._tap.left_out
+    def notes(self) -> list[str]:
+        """Notes for people on its tools, on output that is not a message, and on dropped notifications."""
+        notes = list(self.listing.notes)
+        if self._stdio is not None and self._stdio.garbage:
+            line = self._secrets.mask(self._stdio.garbage_line)
+            notes.append(f"wrote {self._stdio.garbage} lines to its output that are no messages, such as {line!r}")
+        if self._tap.left_out:
+            notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
+        return notes
 
     def stop(self) -> None:
         """End the connection: `hold` returns soon."""

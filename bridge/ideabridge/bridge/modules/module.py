@@ -16,6 +16,7 @@ import math
 import random
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -227,23 +228,12 @@ class Module:
     def status(self) -> ModuleStatus:
         """The status, for people."""
         connection, peer = self._connection, self._peer
-        notes = list(self._notes)
-        if connection is not None:
-            notes += connection.listing.notes
-        count, lines = connection.garbage if connection is not None else (0, [])
-        if count:
-            notes.append(f"wrote {count} lines to its output that are no messages, such as {lines[-1]!r}")
-        if connection is not None and connection.left_out:
-            notes.append(f"sent {connection.left_out:,} notifications more than are taken")
+        notes = [*self._notes, *(connection.notes if connection is not None else ())]
         return ModuleStatus(
             name=self.name,
             state=self._state,
             kind=self.configuration.kind,
-            era=peer.era if peer else None,
-            protocol_version=peer.protocol_version if peer else None,
-            server_name=peer.server_name if peer else None,
-            server_version=peer.server_version if peer else None,
-            instructions=peer.instructions if peer else None,
+            **(asdict(peer) if peer else {}),
             tools=len(self._tools),
             notes=bounded_notes(notes),
             error=str(self._error) if self._error is not None else None,

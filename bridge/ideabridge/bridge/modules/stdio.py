@@ -394,7 +394,6 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 BYTES_FOR_VALUE: Final = 16
 """A message may contain one JSON value per this many bytes of the limit, because parsed values take more memory."""
 STDERR_LINES: Final = 20
-GARBAGE_LINES: Final = 5
 OVERSIZED: Final = "ideabridge: message over the limit"
 """`data` of the error that replaces an answer over the limit."""
 UNREADABLE: Final = "ideabridge: answer that cannot be read"
@@ -418,7 +417,7 @@ class StdioTransport:
     Attributes:
         reason: why no further message can arrive ("ended with exit code 3", ...); None while the process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
-        garbage: the number of lines that were not messages; `garbage_lines` contains the last few, shortened.
+        garbage: the number of lines that were not messages; `garbage_line` is the last one, shortened.
     """
 
     def __init__(self, module: str, launch: Launch, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
@@ -437,7 +436,7 @@ class StdioTransport:
         self.reason: str | None = None
         self.protocol_fault = False
         self.garbage = 0
-        self.garbage_lines: deque[str] = deque(maxlen=GARBAGE_LINES)
+        self.garbage_line = ""
 
     @property
     def last_words(self) -> list[str]:
@@ -540,7 +539,7 @@ class StdioTransport:
             message = _parse(line)
             if message is None:
                 self.garbage += 1
-                self.garbage_lines.append(line[:_SHOWN].decode("utf-8", "replace"))
+                self.garbage_line = line[:_SHOWN].decode("utf-8", "replace")
                 message = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", UNREADABLE)
         if message is not None:
             try:
