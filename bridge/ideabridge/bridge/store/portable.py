@@ -325,8 +325,13 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     published = document.get("publication")
     if isinstance(published, dict) and isinstance(published.get("name"), str):
         check_name(str(published["name"]))
+    shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
+    # The schema says nothing of what these hold, which may be large: an error is found faster without it.
+    shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
+    if isinstance(shape.get("context"), list):
+        shape["context"] = []
     try:
-        _SHAPE.check({name: value for name, value in document.items() if name not in _HASHES})
+        _SHAPE.check(shape)
     except ValueMismatchError as error:
         raise IdeaDocumentError(str(error)) from None
     idea = Idea(cast("list[JSON]", document["context"]), document["schema"], document["solution"])
