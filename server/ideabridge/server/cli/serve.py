@@ -125,7 +125,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, ask
         words += ["--header", "Authorization: Bearer TOKEN"]
     else:
         say(f"Clients connect to {url}, without a token.")
-        say("As soon as there is a user (`ideabridge users add NAME`), every client needs a token.")
+        say("Once there is a user (`ideabridge users add NAME`), clients need a token.")
     say("For example:")
     # One line for copying, however wide the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
