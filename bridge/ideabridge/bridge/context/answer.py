@@ -27,7 +27,7 @@ class CallPiece:
 
 @dataclass(frozen=True, slots=True)
 class OutputPiece:
-    """The complete output, if it is not null."""
+    """The complete output, which is not null."""
 
     output: JSON
 

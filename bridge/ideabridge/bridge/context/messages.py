@@ -40,7 +40,7 @@ class Message:
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
             or `call`: a call of an earlier Solution, for later Requests.
         value: the text, or the typed value.
-        kind: of `data` its kind, which is also the name of a registered type; otherwise the type.
+        kind: the kind of `data`, which may be the name of a registered type; for other messages the type.
         instance: `_instance`, or "".
         schema, description: the members of the message.
     """
@@ -152,7 +152,7 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
     """Read the messages of a context.
 
     Raises:
-        MessageError: names the message by its number.
+        MessageError: a message is malformed; the error names it by its number.
     """
     return [read_message(message, f"context.{number}") for number, message in enumerate(raw)]
 

@@ -73,7 +73,7 @@ class Call:
         raw: the call as it was written.
         tool: its tool; None if the tool is unknown.
         parameters, each, latent: compiled values (see `compile_value`) of the parameters, `_each` and `_output`.
-        reads: every reference string in it, including `_imports`.
+        reads: every reference string in the call, including those in `_imports`.
         writes: the full paths that it may write.
         after: the ids in `_after`.
         edges: the calls with these ids; None while an id is unknown.
@@ -82,8 +82,8 @@ class Call:
         room: the kind of room that answers it: `latent` (a mind writes the result and sees the context of the run),
             `anonymous` (a clean room) or `idea`; None: code, a module or `_output` answers it.
         order: the earlier calls for which it waits directly because of the listed order.
-        clean: code of this process runs it, and sees only the parameters and `_imports`.
-        constant: the parameters have no references, and are validated already.
+        clean: code of this process runs the call, and sees only the parameters and `_imports`.
+        constant: True if the parameters have no references and are already validated.
     """
 
     index: int
@@ -115,20 +115,23 @@ class Call:
 
     @property
     def may_add(self) -> bool:
-        """Whether code of this process runs it, which may add messages."""
+        """Return whether code of this process, which may add messages, runs the call."""
         is_own = self.tool is not None and self.tool.module is None and self.room is None
         return is_own and not self.has_latent and not self.clean
 
     @property
     def label(self) -> str:
-        """Its name in errors: `call 0 (git_log)`, or later `call 0 of its solution, 7 of the run (git_log)`."""
+        """The call's name in errors: `call 0 (git_log)`, or later `call 0 of its solution, 7 of the run (git_log)`."""
         where = f" of its solution, {self.place} of the run" if self.first else ""
         instance = f", instance {clipped(self.instance)}" if self.instance else ""
         return f"call {self.place - self.first}{where} ({clipped(self.name) or 'no tool'}{instance})"
 
     @property
     def located(self) -> JSONObject:
-        """Its part of an error: `{"call", "place", "in_solution"?}`; the last if it differs from the place."""
+        """The members of an error that name the call: `{"call", "place", "in_solution"?}`.
+
+        `in_solution` is omitted if it equals the place.
+        """
         located: JSONObject = {"call": self.raw, "place": self.place}
         return {**located, "in_solution": self.place - self.first} if self.first else located
 
@@ -382,7 +385,7 @@ def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON],
 
 
 def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]:
-    """The calls as the plan lists them, the reverse of `spread`."""
+    """Return the calls as the plan lists them: the reverse of `spread`."""
     if places is None:
         return list(calls)
     # Several calls share a place only if the plan's call named no instance.

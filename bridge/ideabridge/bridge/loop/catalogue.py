@@ -221,7 +221,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 
 def _is_query(schema: JSON) -> bool:
-    """Whether a parameter is a JMESPath expression, or optionally one."""
+    """Return whether a parameter is a JMESPath expression, or optionally one."""
     if not isinstance(schema, dict):
         return False
     branches = schema.get("anyOf")

@@ -85,7 +85,7 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
 
 def _notes(graph: Graph) -> list[str]:
-    """What the author of a plan should know about its order of effects."""
+    """Return notes for the author of a plan about its order of effects."""
     found: list[str] = []
     held = [call for call in graph.calls if _order_of(graph, call)]
     unsaid = {
@@ -130,7 +130,7 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Every operand that may be read, with the calls that write it; no calls: it exists from the start."""
+    """Return every operand that may be read, with the calls that write it; none if it exists from the start."""
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):
             if operand.kind != "item":

@@ -56,7 +56,7 @@ class Execute:
 
     @property
     def key(self) -> ExecutionKey:
-        """(call, item): which execution of its run it is."""
+        """(call, item): the key of this execution in its run."""
         return (self.call.index, self.item)
 
     @property
@@ -66,7 +66,7 @@ class Execute:
 
     @property
     def is_clean(self) -> bool:
-        """Whether code of this process runs it in a clean room."""
+        """Return whether code of this process runs the call in a clean room."""
         return self.call.clean and self.tool is self.call.tool
 
     @classmethod
@@ -98,7 +98,7 @@ class Cancel:
 
     @property
     def key(self) -> ExecutionKey:
-        """(call, item): which execution of its run it is."""
+        """(call, item): the key of this execution in its run."""
         return (self.call.index, self.item)
 
 

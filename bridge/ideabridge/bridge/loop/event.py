@@ -26,7 +26,7 @@ class Journaled:
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """The event as the journal stores it, without the members whose default, None, they have."""
+        """The event as the journal stores it, without the members that are None by default."""
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
             value: JSON = getattr(self, name)
@@ -97,7 +97,7 @@ class Decider:
     Attributes:
         kind: who it was; see `DeciderKind`.
         via: the way the answer came; see `Via`.
-        user: of a person or an assistant the user of the server (`local`, or a name); of an approver its name.
+        user: the user of the server (`local`, or a name) if a person or an assistant decided; the name of an approver.
     """
 
     kind: DeciderKind
@@ -168,7 +168,7 @@ class QuestionAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered(OfCall):
-    """The answer to the module: `accept` with the content of the form, `decline`, or `cancel`."""
+    """The module received an answer: `accept` with the content of the form, `decline`, or `cancel`."""
 
     name: ClassVar[str] = "question_answered"
     digest: str
@@ -181,7 +181,7 @@ class QuestionAnswered(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused(OfCall):
-    """A module's question that was put before nobody: not a form, too large, or of an unknown call."""
+    """Nobody was asked a module's question, because it is not a form, is too large, or belongs to an unknown call."""
 
     name: ClassVar[str] = "question_refused"
     module: str
@@ -336,7 +336,7 @@ class CallDecided(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Journaled):
-    """A person is asked about a plan, of which nothing has run. `digest` and `at` as in `ApprovalAsked`."""
+    """A person is asked about a plan before any of it runs. `digest` and `at` have the meaning of `ApprovalAsked`."""
 
     name: ClassVar[str] = "plan_asked"
     approval: str

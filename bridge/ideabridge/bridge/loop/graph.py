@@ -65,7 +65,7 @@ class ModuleOrder:
     """The configuration of the order of one module's calls.
 
     Attributes:
-        ordered: False: its calls keep no order.
+        ordered: whether its calls keep their listed order.
         reads: names or patterns of tools that only read, whatever their annotations say.
     """
 
@@ -245,7 +245,7 @@ class Graph:
 
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
-        """(call, problem) of every structural problem, in listing order; a problem of the output has no call."""
+        """(call, problem) for every structural problem, in listing order; call None: a problem of the output."""
         found: list[tuple[Call | None, str]] = [
             (call, text) for call in self.calls for text in (*call.problems, *self._cycles.get(call.index, ()))
         ]
@@ -343,11 +343,11 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Whether the calls that this call waits for are known only when the answer has ended."""
+        """Return whether the calls that this call waits for are known only when the answer has ended."""
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
-        """Whether the call, or one that it may wait for, reads or waits for calls that are not listed yet.
+        """Return whether the call, or one that it may wait for, reads or waits for calls that are not listed yet.
 
         Later alternatives count even if they are never needed: such calls may close a circle, in which the order gives
         way. A call that started before that is known would run earlier than in an answer that arrives whole.
@@ -358,7 +358,7 @@ class Graph:
         return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
 
     def _missing(self, item: Read, instance: str) -> str | None:
-        """Why nothing supplies the read; None if something may."""
+        """Return why nothing supplies the read, or None if something may supply it."""
         reasons: list[str] = []
         if self._is_over:
             # `close` reports it once for the whole Solution.
@@ -570,7 +570,7 @@ class _Lanes:
         return list(found)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """(sequence, how many of its calls come before) in which a new last call looks for what it waits for."""
+        """Return (sequence, number of its calls to search) for each sequence that may contain a call to wait for."""
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(one, len(one.indexes)) for one in sequences]
 
@@ -623,7 +623,7 @@ class ListedOrder:
         return any(fnmatchcase(tool.remote_name or tool.name, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
-        """Whether a call may change something, so that later calls, and the items of its own `_each`, wait."""
+        """Return whether a call may change something, so that later calls, and the items of its own `_each`, wait."""
         place = self._places.get(call.index)
         return place is not None and place.changes
 
@@ -641,7 +641,7 @@ class ListedOrder:
         return None
 
     def give_way(self, call: Call, before: int) -> None:
-        """A call no longer waits for an earlier one, because that one waits for its result."""
+        """Let a call run before an earlier one that waits for its result."""
         self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:

@@ -180,7 +180,7 @@ class Machine:
         return self.phase == "ended"
 
     def due(self) -> list[Effect]:
-        """The effects nobody has acknowledged yet, oldest first."""
+        """Return the effects that no event has acknowledged, oldest first."""
         effects: list[Effect] = [AskMind(self.step)] if self._mind_due else []
         if self._planning is not None:
             effects.extend(self._planning.due())
@@ -192,23 +192,23 @@ class Machine:
 
     @property
     def awaits_mind(self) -> bool:
-        """Whether a Request was made and nothing of its answer has arrived."""
+        """Return whether a Request was made and nothing of its answer has arrived."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
 
     @property
     def awaits_solution(self) -> bool:
-        """Whether a Request was made and somebody must submit its Solution."""
+        """Return whether a Request was made and somebody must submit its Solution."""
         return self.awaits_mind and not self.has_mind
 
     @property
     def is_streaming(self) -> bool:
-        """Whether an answer has begun to arrive and has not ended."""
+        """Return whether an answer has begun to arrive and has not ended."""
         if self._planning is not None:
             return not self._planning.waits
         return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
 
     def is_current(self, call: int) -> bool:
-        """Whether a call belongs to the Solution that runs now; if not, its messages come too late."""
+        """Return whether a call belongs to the Solution that runs now; if not, its messages come too late."""
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
@@ -218,7 +218,7 @@ class Machine:
 
     @property
     def waits_for_people(self) -> bool:
-        """Whether the run waits only for decisions of people."""
+        """Return whether the run waits only for decisions of people."""
         if self._planning is not None:
             return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
@@ -240,7 +240,7 @@ class Machine:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the run waits only for its rooms."""
+        """Return whether the run waits only for its rooms."""
         return self.phase == "solving" and self._tick is not None and self._tick.at_rest
 
     @property
@@ -254,7 +254,7 @@ class Machine:
 
     @property
     def documents(self) -> JSONObject:
-        """What references read, by instance: `{"state", "results", "input", "data"}`. Do not change it."""
+        """The documents that references read, by instance: `{"state", "results", "input", "data"}`. Read only."""
         return self._memory.documents
 
     @property
@@ -264,12 +264,12 @@ class Machine:
 
     @property
     def usage(self) -> Spending:
-        """What the answers and the rooms that have ended used so far. Do not change it."""
+        """The usage so far of the answers and of the rooms that have ended. Do not change it."""
         return self._spending
 
     @property
     def has_state(self) -> bool:
-        """Whether the state of any instance has a member."""
+        """Return whether the state of any instance has a member."""
         return any(self._memory.state(one) for one in self._initial.instances or [""])
 
     def check(
@@ -407,7 +407,7 @@ class Machine:
         self.phase = "solving"
 
     def _answer(self, solution: Solution) -> None:
-        """The Request is answered: the next one does not repeat what it reported."""
+        """Mark the Request as answered, so that the next one does not repeat its reports."""
         self.solution = solution
         self.feedback = Feedback()
         self._added = []
@@ -435,7 +435,7 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """In a lazy run a Solution is a plan: nothing of it runs before it is accepted."""
+        """Treat the Solution of a lazy run as a plan, none of which runs before it is accepted."""
         if self.phase == "asking":
             self.phase, self._planning = "planning", Planning(self._reader, self.step)
         self._expect("planning")
@@ -530,7 +530,7 @@ class Machine:
         return None
 
     def _go_on(self, end: Finish | None) -> None:
-        """Make the next Request, unless the run ends here."""
+        """Make the next Request due, unless the run ends here."""
         over = self._spending.over(self.settings, self.step + 1) if end is None else None
         end = end if over is None else Finish("limit", over)
         if end is not None:
@@ -616,7 +616,7 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Whether a call runs again without a question. A room continues from its own journal."""
+    """Return whether a call runs again without a question. A room continues from its own journal."""
     call, tool = progress.call, progress.tool
     return call.has_latent or call.room is not None or (tool is not None and tool.annotations.repeatable)
 

@@ -58,7 +58,7 @@ class Filling:
         return value
 
     def problem(self, what: str, size: int | None = None) -> str | None:
-        """The error if the size is too large, or a total `size` that includes it; else None."""
+        """Return the error if this size, or a total `size` that includes it, is too large; otherwise None."""
         size = self.size if size is None else size
         if size <= MOST_RESOLVED:
             return None
@@ -67,7 +67,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a call, or an edit of it, cannot run with its values."""
+    """The reason why a call, or an edit of it, cannot run with its values."""
 
     message: str
     kind: ErrorKind = "runtime"
@@ -90,7 +90,7 @@ class Readiness:
         self._items = items
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """The executions of a call with resolved references, or what it waits for, or why it never runs."""
+        """Return the executions of a call with resolved references, what the call waits for, or why it never runs."""
         blocked = self._blocked(call)
         if blocked is not None:
             return blocked

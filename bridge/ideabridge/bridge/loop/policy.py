@@ -63,7 +63,7 @@ class Rule:
     why: str | None = None
 
     def matches(self, tool: Tool) -> bool:
-        """Whether the rule, as written, matches the tool.
+        """Return whether the rule, as written, matches the tool.
 
         Without a module, a rule that allows matches only the name that calls use: other modules may have a tool with
         the same remote name.
@@ -74,7 +74,7 @@ class Rule:
         return self._fits(tool, tool.module, names, self.module, self.tool)
 
     def matches_folded(self, tool: Tool, also: str = "") -> bool:
-        """Whether the rule matches the tool by any of its names, whatever their case and width.
+        """Return whether the rule matches the tool by any of its names, whatever their case and width.
 
         Args:
             tool: the tool.
@@ -119,12 +119,12 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
 
 
 def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Every call runs."""
+    """Let every call run."""
     return ALLOW
 
 
 def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Calls of tools that declare themselves read-only run; all others ask. Rooms open, and their calls are checked."""
+    """Allow read-only tools and rooms, whose calls are checked; ask about every other call."""
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
@@ -219,7 +219,7 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
 
 
 def only_persons(setting: ApprovalSetting) -> bool:
-    """Whether the assistant may decide nothing, in no session."""
+    """Return whether only persons may decide: the assistant decides nothing, in any session."""
     return any(isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting))
 
 

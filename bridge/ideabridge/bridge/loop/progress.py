@@ -71,11 +71,11 @@ class Item:
 
     @property
     def can_ask(self) -> bool:
-        """Whether it is in flight and has no open question."""
+        """Return whether the execution is in flight and has no open question."""
         return self.started and not self.finished and self.doubt is None and self.question is None
 
     def end(self, value: JSON, error: JSONObject | None) -> bool:
-        """Record the end, and return True if its module was waiting for an answer."""
+        """Record the end, and return True if the module was waiting for an answer."""
         self.finished, self.value, self.error = True, value, error
         waited, self.question = self.question is not None, None
         return waited
@@ -90,11 +90,11 @@ class Progress:
         items: its executions, once its references are resolved.
         error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
         wrote: the full paths that it wrote.
-        staged: only its group sees what it wrote.
+        staged: True if only its group sees what it wrote.
         approval: (id, digest, resolved call, why) while a person is asked.
         value: the result, once done.
         replaced: the tool with which a person replaced the call's own.
-        held: only the listed order keeps it from running.
+        held: True if only the listed order keeps the call from running.
         unasked: the questions of its module that nobody was asked, with the reasons.
     """
 
@@ -119,11 +119,11 @@ class Progress:
 
     @property
     def settled(self) -> bool:
-        """Whether the status is final."""
+        """Return whether the status is final."""
         return self.status in _SETTLED
 
     def withdraw(self, error: JSONObject) -> None:
-        """Withdraw what it wrote, because its group has failed."""
+        """Withdraw what the call wrote, because its group has failed."""
         self.status, self.error = CallStatus.CANCELLED, error
         self.wrote, self.staged, self.value = (), False, None
 
@@ -241,7 +241,7 @@ class Judge:
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
         """The first writer, as listed, that has not settled (or has failed).
 
-        A settled call stays settled, so each is passed over once, however often its readers are considered.
+        A settled call stays settled, so each is skipped only once, even if its readers are considered many times.
         """
         if not writers:
             return None
@@ -258,7 +258,7 @@ class Judge:
     def _last_open(self, writers: tuple[int, ...]) -> int | None:
         """The last writer, as listed, that has not settled.
 
-        Calls mostly settle in order, so a reader that needs all of them is considered seldom if it waits for the last.
+        Calls usually settle in order, so a reader that needs all of them is rarely considered if it waits for the last.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:
@@ -312,13 +312,13 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Whether it reads the member `result` in which an SDK wrapped the value of the writer, and which plans omit."""
+    """Return whether the read names the member `result`, in which an SDK wraps a value and which plans omit."""
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(operand.full[: len(path) + 1] == (*path, "result") for path in writer.wrote)
 
 
 def _unadded(operand: Reference, bound: Sequence[Progress]) -> Absent:
-    """No call added data of a kind: the branch was not taken, unless a call that might have added it failed."""
+    """Return why data of a kind is absent: a call that might have added it failed, or else the branch was not taken."""
     failed = [one.call.label for one in bound if one.status is CallStatus.FAILED]
     if failed:
         shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
@@ -332,7 +332,7 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def _combined(absent: list[Absent]) -> Absent:
-    """Why an expression has no value: a branch that was not taken, a failed call, or a missing value."""
+    """Return why an expression has no value: a branch was not taken, a call failed, or a value is missing."""
     for why in ("skipped", "failed", "missing"):
         chosen = [reason for reason in absent if reason.why == why]
         if chosen:

@@ -44,7 +44,7 @@ CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
 }
 
 REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny", "question": "skip"}
-"""The answer if nobody answers in time."""
+"""The answer that counts if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
 """Why an outcome is unknown, if no other reason is known."""
@@ -94,7 +94,7 @@ class Question:
 
     @property
     def refusal(self) -> Choice:
-        """The answer if nobody answers in time."""
+        """The answer that counts if nobody answers in time."""
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:

@@ -34,8 +34,8 @@ class Settings:
         depth: the most levels of rooms within rooms.
         cost: the most US dollars that its minds may spend; None: unlimited.
         wall_seconds: the longest time that a run may work, in seconds; the runner measures it.
-        output_by_instance: the output is a map by instance.
-        thought_process: minds write their reasoning before the calls. It is journaled, and changes nothing else.
+        output_by_instance: whether the output is a map by instance.
+        thought_process: whether minds write their reasoning before the calls. It is journaled and has no other effect.
         approval: see `ApprovalSetting`.
     """
 
@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def lazy(self) -> bool:
-        """Whether a person must accept a Solution before it runs."""
+        """Return whether a person must accept a Solution before it runs."""
         return self.planning == "lazy"
 
     def to_json(self) -> JSONObject:
@@ -136,11 +136,11 @@ class Spending:
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, made: int = 0) -> str | None:
-        """The limit that forbids another Request after `made` ones; None if no limit does."""
+        """Return the limit that forbids another Request after `made` Requests; None if no limit forbids it."""
         if made + self.requests >= settings.requests and made:
             return f"{settings.requests} requests were made, the most a run may make"
         if settings.tokens is not None and self.tokens >= settings.tokens:

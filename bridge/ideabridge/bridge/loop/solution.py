@@ -62,7 +62,7 @@ class Solution:
     broken: str | None = None
 
     def to_json(self) -> JSONObject:
-        """As an idea stores it: `{..., "calls", "output"}`."""
+        """The Solution as an idea stores it: `{..., "calls", "output"}`."""
         return {**self.extra, "calls": self.calls, "output": self.output}
 
 
@@ -100,7 +100,7 @@ class Proposal:
         return self
 
     def shown(self) -> JSONObject:
-        """What people see: `{"calls", "output"}`, with one call for all instances."""
+        """Return the plan as people see it: `{"calls", "output"}`, with one call for all instances."""
         return {"calls": gathered(self.solution.calls, self.solution.places), "output": self.solution.output}
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
@@ -180,7 +180,7 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """How many more calls the run and its rooms may list."""
+        """The number of calls that the run and its rooms may still list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
@@ -280,13 +280,13 @@ PlanEvent: TypeAlias = CallProposed | OutputProposed | SolutionClosed | PlanAske
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What happens to a plan.
+    """The result of planning.
 
     Attributes:
         plan: the plan as it was proposed.
-        runs: what runs; None if nothing of it does.
-        errors, corrections: what the mind sees.
-        reason: why a person denied it.
+        runs: the plan that runs; None if none runs.
+        errors, corrections: reports for the mind.
+        reason: why a person denied the plan.
     """
 
     plan: Proposal
@@ -320,7 +320,7 @@ class Planning:
 
     @property
     def waits(self) -> bool:
-        """Whether the plan is complete and waits to be accepted."""
+        """Return whether the plan is complete and waits to be accepted."""
         return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:

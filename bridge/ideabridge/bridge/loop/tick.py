@@ -22,7 +22,7 @@ The statuses of a call (`CallStatus`), and what leads from one to the next:
     any of these                                              its group is decided, or its Solution is cancelled:
                                                               CANCELLED
 
-A call none of whose items has anything left to run goes from WAITING to its end at once.
+A call without items left to run goes directly from WAITING to its final status.
 
 Invariants:
 
@@ -113,16 +113,16 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Whether `p || q` catches a failure. A failed alternative writes nothing, because another may succeed."""
+        """Return True if `p || q` catches a failure. A failed alternative writes nothing: another may succeed."""
         return self.pattern != "any"
 
     @property
     def reports_failures(self) -> bool:
-        """Whether a failed call is an error. If another alternative succeeded, it is not."""
+        """Return whether a failed call is an error. It is not an error if another alternative succeeded."""
         return not (self.pattern == "any" and self._won)
 
     def keeps(self, progress: Progress) -> bool:
-        """Whether the result of a settled call counts."""
+        """Return whether the result of a settled call counts."""
         return self.pattern is None or progress.status in (CallStatus.DONE, CallStatus.CAUGHT)
 
     def error(self) -> JSONObject:
@@ -191,7 +191,7 @@ class Tick:
         self._drain()
 
     def close(self) -> None:
-        """The answer has ended."""
+        """Note that the answer has ended."""
         self.graph.close()
         for one in self.progress.values():
             if one.call.problems and one.settled:
@@ -202,7 +202,7 @@ class Tick:
         self._drain()
 
     def started(self, index: int, item: int | None) -> None:
-        """An `Execute` was acknowledged."""
+        """Note that an `Execute` was acknowledged."""
         if self.due.pop(("execute", index, item), None) is None:
             raise JournalError(f"call {index} was started without being due")
         self.progress[index].items[item or 0].started = True
@@ -210,13 +210,13 @@ class Tick:
             self.rooms[index, item] = None
 
     def asked(self, index: int) -> None:
-        """An `AskApproval` was acknowledged."""
+        """Note that an `AskApproval` was acknowledged."""
         if self.due.pop(("approve", index, None), None) is None:
             raise JournalError(f"approval of call {index} was asked without being due")
         self.progress[index].asked = True
 
     def finished(self, event: events.CallFinished) -> None:
-        """A call, or one item of it, ended."""
+        """Note that a call, or one item of it, has ended."""
         progress = self.progress.get(event.call)
         number = event.item or 0
         if progress is not None and self.due.pop(("cancel", event.call, event.item), None) is not None:
@@ -243,12 +243,12 @@ class Tick:
         progress.open_items -= 1
 
     def learn(self, call: int, message: Message) -> None:
-        """An activity added data: later calls of the Solution read it, unless the calls are alternatives."""
+        """Add data from an activity. Later calls of the Solution read it, unless the calls are alternatives."""
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
     def questioned(self, event: QuestionAsked | QuestionAnswered | QuestionRefused) -> None:
-        """The module of a call asks something: until it is answered, the call does not count as running."""
+        """Note a question of a call's module. The call does not count as running until the question is answered."""
         item = running_item(self.progress, event.call, event.item)
         match event:
             case QuestionRefused():
@@ -274,7 +274,7 @@ class Tick:
         self._drain()
 
     def doubted(self, event: OutcomeAsked | OutcomeDecided) -> None:
-        """The outcome of an execution in flight is unknown: a person is asked, or has answered."""
+        """Note that a person is asked about the unknown outcome of an execution, or has answered."""
         item = running_item(self.progress, event.call, event.item)
         if isinstance(event, OutcomeAsked):
             if not item.can_ask:
@@ -300,7 +300,7 @@ class Tick:
             self.finished(CallFinished(event.call, event.item, event.value, event.error))
 
     def decided(self, event: events.CallDecided) -> None:
-        """A decision on a call that waits for one."""
+        """Apply a decision to a call that waits for one."""
         progress = self.progress.get(event.call)
         if progress is None or progress.approval is None or progress.status is not CallStatus.ASKING:
             raise JournalError(f"call {event.call} is not waiting for a decision")
@@ -327,17 +327,17 @@ class Tick:
 
     @property
     def ended(self) -> bool:
-        """Whether the answer has ended, every call has settled, and a group is committed or given up."""
+        """Return whether the answer has ended, every call has settled, and a group is committed or given up."""
         return self.graph.closed and self._unsettled == 0 and (self._committed or self.group.decided is not None)
 
     @property
     def waits_for_people(self) -> bool:
-        """Whether the calls wait only for decisions of people."""
+        """Return whether the calls wait only for decisions of people."""
         return self._asking > 0 and self._running == 0 and self.graph.closed
 
     @property
     def at_rest(self) -> bool:
-        """Whether the calls wait only for rooms."""
+        """Return whether the calls wait only for rooms."""
         return self._running == len(self.rooms) and self.graph.closed
 
     def errors(self) -> list[JSONObject]:
@@ -425,7 +425,7 @@ class Tick:
             self._put_up(progress, found)
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """The references are resolved: ask the policy, unless nothing is left to execute."""
+        """Ask the policy about a call with resolved references, unless nothing is left to execute."""
         progress.items = items
         if all(item.finished for item in items):
             self._complete(progress, None)
@@ -465,7 +465,7 @@ class Tick:
         return self.progress[index].settled
 
     def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Another tool runs in a call: queued calls wait again for what the order now puts before them."""
+        """Apply the listed order again after a call has received another tool: queued calls may have to wait again."""
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
         queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED)
@@ -546,7 +546,7 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """A value that a call reads does not exist; a branch that was not taken is no error."""
+        """End a call that reads a value that does not exist. A branch that was not taken is not an error."""
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}
             self._settle(progress, CallStatus.SKIPPED)
@@ -561,7 +561,7 @@ class Tick:
             self._cancel_rest()
 
     def regroup(self, event: events.GroupCommitted | events.SolutionCancelled) -> None:
-        """A `Commit` was acknowledged, or the Solution was cancelled."""
+        """Note that a `Commit` was acknowledged, or that the Solution was cancelled."""
         if isinstance(event, events.SolutionCancelled):
             self._cancel(event.reason)
             return
@@ -618,7 +618,7 @@ class Tick:
             self._settle_cancelled(progress)
 
     def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
-        """A cancelled call has ended; its result does not count."""
+        """Settle a cancelled call that has ended, without its result."""
         if progress.status is CallStatus.ASKING:
             self._asking -= 1
         else:
