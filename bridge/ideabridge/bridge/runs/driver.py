@@ -173,14 +173,14 @@ class Driver:
     A run that waits for somebody has no driver: any process may take it up.
 
     Args:
-        name: of this process, from `own_name`.
-        seconds: how long the lease is valid without a heartbeat.
+        name: the name of this process, from `own_name`.
+        seconds: the seconds for which the lease is valid without a heartbeat.
         writer: writes into the store for an event loop; None: writes block.
         watch: has watched the leases of other drivers; None: a new one, for which none has lapsed yet.
 
     Attributes:
-        epoch: of the lease; None if this process does not hold it.
-        unwritten: how many writes of the run are queued.
+        epoch: the epoch of the lease; None if this process does not hold it.
+        unwritten: the number of queued writes of the run.
         seen: the number of the last event of the run that this process has read or written.
     """
 
@@ -226,7 +226,7 @@ class Driver:
         return record is not None and record.last_event == self.seen
 
     def _take_over(self) -> int | None:
-        """Take the lease of a driver that is gone, or whose lease has lapsed; None if it may be alive."""
+        """Take the lease of a driver that is gone or whose lease has lapsed; return None if it may be alive."""
         record = self._store.runs.get(self._run)
         if record is None:
             return None
@@ -257,7 +257,7 @@ class Driver:
             self.epoch = None
 
     def renew(self) -> bool:
-        """Renew the lease; False if it was lost."""
+        """Renew the lease, and return False if it was lost."""
         return self.epoch is None or self._store.runs.renew(self._run, self.epoch, self._seconds, time.time())
 
     def create(self, creates: Callable[[], None]) -> None:

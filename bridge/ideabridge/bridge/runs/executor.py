@@ -46,11 +46,11 @@ class Kept:
     """Counts the bytes of results that a run and its rooms keep, in memory and in journals.
 
     Args:
-        most: how many bytes it may keep.
-        beside: about how many bytes of memory the results of the caller's other runs take.
+        most: the largest number of bytes to keep.
+        beside: the approximate bytes of memory that the results of the caller's other runs take.
 
     Attributes:
-        memory: about how many bytes of memory its results take.
+        memory: the approximate bytes of memory that its results take.
     """
 
     def __init__(self, most: int, beside: Callable[[], int]) -> None:
@@ -183,7 +183,7 @@ class Executor:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """How a tool of the toolbox has changed; None if it has not, or is built in."""
+        """Return how a tool of the toolbox has changed; None if it has not changed or is built in."""
         now = self._toolbox.tools.get(tool.name)
         if now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
             return None
@@ -266,7 +266,7 @@ class Executor:
 
 
 def _memory_of(data: bytes | None, size: int) -> int:
-    """About how many bytes of memory a value takes, estimated from its JSON; a text (None) takes its size."""
+    """Estimate the bytes of memory that a value takes from its JSON; a text (None) takes its size."""
     if data is None:
         return size
     if size < _SMALL_RESULT:

@@ -163,7 +163,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     """The plan of another solution over the context of a run.
 
     Raises:
-        RejectedSolutionError, ValueMismatchError: it is no solution.
+        RejectedSolutionError, ValueMismatchError: it is not a solution.
     """
     proposed, _ = read_submission(solution, None, None)
     messages = read_context(started.context)
@@ -187,7 +187,7 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
     """The beginning of a run with another input.
 
     Raises:
-        ForkError: the run takes no input, or not this one.
+        ForkError: the run takes no input, or does not accept this input.
     """
     messages = read_context(started.context)
     places = [number for number, one in enumerate(messages) if one.type == "input" and not one.instance]
@@ -210,7 +210,7 @@ class _Copy:
     Args:
         composer: composes the Requests: another input makes others.
         started: the beginning of the fork.
-        approval: decides which calls ask from now on; the decisions of the parent about calls that ran stay.
+        approval: decides which calls ask from now on. The parent's decisions about calls that ran remain valid.
     """
 
     def __init__(self, composer: Composer, started: events.RunStarted, approval: ApprovalSetting) -> None:

@@ -60,7 +60,7 @@ class Observed:
         self._next: dict[tuple[str, str | None, str], float] = {}
 
     def note(self, owner: str, tool: Tool, value: JSON) -> None:
-        """Note the result of a call in a run of `owner`. Most results cost one look into a table."""
+        """Note the result of a call in a run of `owner`. Most results cost one look-up in a table."""
         if tool.output is not None or tool.in_room:
             return
         key = (owner, tool.module, tool.remote_name or tool.name)

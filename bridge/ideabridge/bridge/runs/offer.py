@@ -115,7 +115,7 @@ class Offer:
         return Catalogue(tools, self.latent(tools))
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """Those of the tools that run in this process and have no activity: a mind writes their result."""
+        """The tools of this process that have no activity, so that a mind writes their result."""
         return [tool.key for tool in tools if tool.module is None and self._toolbox.activity_for(tool) is None]
 
     async def settled(self) -> Catalogue:
@@ -147,7 +147,7 @@ class Offer:
         ]
 
     def has_all(self, patterns: Iterable[str] | None) -> bool:
-        """True if all patterns are names of present tools, so that no module need be waited for."""
+        """True if all patterns are names of present tools, so that waiting for modules is not necessary."""
         names = {tool.name for tool in self.catalogue.tools}
         return bool(patterns) and all(one in names for one in patterns)
 
@@ -183,7 +183,7 @@ class Offer:
         return Catalogue(catalogue.tools, catalogue.latent, self.away())
 
     def why_away(self, module: str) -> str | None:
-        """Why a configured module is not up, as a sentence; None if it is up, or no module has that name."""
+        """Return a sentence that says why a configured module is not up; None if it is up or does not exist."""
         for one in self._modules.statuses():
             if one.name == module and one.state != "up":
                 state = "is disabled" if one.state == "disabled" else f"is down ({one.why})"
@@ -208,7 +208,7 @@ class Offer:
         return names
 
     def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
-        """Refuse a bare name of a tool whose module is not up: it must not come to mean another tool."""
+        """Refuse a tool name without its module if that module is not up, because the name could mean another tool."""
         away = {module: {*names} for module, names in self._modules.reserved().items()}
         for tool in self._modules.known_tools():
             if tool.module is not None and not self._modules[tool.module].listed:
@@ -329,7 +329,7 @@ def offered_tools(
     Args:
         toolbox: its tools keep their names.
         remote: the tools of the modules.
-        away: by module, the names of its tools that are not in `remote` because it is not up; maybe none.
+        away: by module that is not up, the names of its tools that `remote` therefore lacks; possibly none.
     """
     offered: list[Tool] = list(toolbox.tools.values())
     remote = list(remote)
@@ -463,7 +463,7 @@ class ModuleLists:
 
 
 def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
-    """What tools promise in their hints now and did not before, so that calls may run that asked a person."""
+    """Return the promises that are new in the hints of tools. Calls that asked a person may now run."""
     known = {tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))}
     lines: list[str] = []
     for tool in now:

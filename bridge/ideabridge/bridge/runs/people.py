@@ -89,11 +89,12 @@ class ApprovalRequest:
     Attributes:
         caller: the owner of the run.
         approval: id of the approval.
-        tool: None for a plan.
+        tool: the tool of the call; None for a plan.
         call: the call with its references resolved; empty for a plan.
-        why: why it asks.
-        deadline: when it is denied (an outcome, a question: skipped) if undecided, in seconds since 1970; None: never.
-        choices: the decisions it takes.
+        why: the reason for the question.
+        deadline: the time, in seconds since 1970, after which it is denied (an outcome or a question: skipped);
+            None: never.
+        choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
         question: `{"module", "message", "schema"}` of a form; the module wrote them, so do not trust them.
     """
@@ -119,9 +120,9 @@ class Decision:
         decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal. Of an unknown outcome:
             `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. Of a plan as a whole:
             `approve`, `deny`, or `edit`: `plan` runs in its place, its references live. Of a module's question:
-            `value`: `value` fills in its form; `deny`: the module is told no (decline); `skip`: no answer (cancel).
+            `value`: `value` fills in its form; `deny`: the module gets the answer `decline`; `skip`: `cancel`.
         call: for `edit`, the resolved call that is to run.
-        reason: the mind sees it.
+        reason: the reason, which the mind sees.
         by: who decided; a text is the name of an approver. A program that has asked a person passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
@@ -368,7 +369,7 @@ class People:
     # -- what happens in the run -------------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
-        """Called with every event of the run: note a new question, and forget a settled one."""
+        """Take an event of the run: note a new question, and forget a settled one."""
         if isinstance(event, AskedEvent):
             self._note(event)
             question = _asked_by(self._run.runner.machine, event)
@@ -416,7 +417,7 @@ class People:
         return [self._request(one) for one in self._pending().values() if one.approval not in self.deciding]
 
     def _deadline(self, approval: str) -> float | None:
-        """When a pending approval is denied, in seconds since 1970; None: never."""
+        """Return the time at which a pending approval is denied, in seconds since 1970; None: never."""
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
         return None if seconds is None else self._asked.setdefault(approval, time.time()) + seconds
 
@@ -502,7 +503,7 @@ class People:
         await self._decide(question, decision)
 
     async def _decide(self, question: Question, decision: Decision) -> None:
-        """Hand a decision in, and repeat that while the store cannot be written."""
+        """Submit a decision, and repeat this while the store cannot be written."""
         while True:
             try:
                 await self._run.patiently(lambda: self._hand_in(question, decision))

@@ -35,8 +35,8 @@ class Pin:
     Attributes:
         module: its module, `idea:NAME`, or "" for a tool of the process.
         tool: its name there.
-        digest: of its essence.
-        prose: digest of its descriptions.
+        digest: the digest of its essence.
+        prose: the digest of its descriptions.
         accepted: `{"was", "by", "time"}` for each change of the definition that a person accepted.
     """
 
@@ -54,7 +54,7 @@ class Pin:
 
     @property
     def key(self) -> ToolKey:
-        """As `Tool.origin`."""
+        """The module and the name of the tool, as in `Tool.origin`."""
         return (self.module or None, self.tool)
 
     @property
@@ -149,8 +149,8 @@ class PinCheck:
     """The result of a comparison of pins with the present tools.
 
     Attributes:
-        faults: why the plan cannot be called, a sentence each: a tool is gone, away or changed.
-        notes: changes that do not matter for calls: of descriptions.
+        faults: a sentence for each reason why the plan cannot be called: a tool is gone, away or changed.
+        notes: changes of descriptions, which do not affect calls.
         modules: the modules of the changed tools, which a person may accept; "" for tools of the process.
     """
 
@@ -159,7 +159,7 @@ class PinCheck:
     modules: list[str] = field(default_factory=list[str])
 
     def text(self, name: str) -> str:
-        """Why a call of the idea `name` is refused, with the commands that help."""
+        """Return why a call of the idea `name` is refused, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             accept = " or ".join(f"`ideabridge modules accept {one or '--own'}`" for one in dict.fromkeys(self.modules))
@@ -177,12 +177,11 @@ def check_pins(
     """Compare the tools that calls use with the pins of their plan.
 
     Args:
-        held: the plan or guide that contains the pins. Without pins, only tools that are gone are reported: some were
-            away whenever it was used.
-        calls: of the plan.
+        held: the plan or guide that contains the pins. Without pins, only tools that are gone are reported.
+        calls: the calls of the plan.
         catalogue: the present tools, with those that the calls name.
         definition: see `Definition`.
-        away: why a configured module is not up; None if it is, or is not configured.
+        away: returns why a configured module is not up; None if it is up or not configured.
     """
     pins, defined = read_pins(held), defined_in(held)
     known = {pin.key: pin for pin in pins or ()}

@@ -34,7 +34,7 @@ class RecordedRun:
         events: its journal.
         machine: the journal, folded.
         steps: for each call, in listing order, the Request in which it was listed, from 0.
-        proposed: the calls that a person changed, resolved, as they were before.
+        proposed: the calls that a person changed, with resolved references, as they were before the change.
     """
 
     id: str
@@ -46,12 +46,12 @@ class RecordedRun:
 
     @property
     def result(self) -> JSON:
-        """Its result as a function; see `Run.given`."""
+        """The result of the run as a function; see `Run.given`."""
         return given_by(self.machine)
 
     @property
     def places(self) -> list[JSON] | None:
-        """The places of its calls in the plan, if instances share them."""
+        """The places of the run's calls in the plan, if instances share them."""
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:

@@ -53,10 +53,10 @@ class _Failed:
     """A run that could not be taken up.
 
     Attributes:
-        delay: seconds until it is tried again, from the last failure on.
-        due: when that is.
-        hopeless: the epoch in which it cannot continue here; it is tried again when another process has driven it.
-        by_store: True if the last report was that the store could not be written.
+        delay: seconds between the last failure and the next attempt.
+        due: the time of the next attempt.
+        hopeless: the epoch in which it cannot continue here. The next attempt follows after another process drove it.
+        by_store: True if the last report said that the store could not be written.
     """
 
     delay: float = SWEEP_SECONDS / 2
@@ -69,11 +69,11 @@ class Recovery:
     """Takes up the runs that were at work when their process died, or gave them up, and that nobody else drives.
 
     Runs that wait for a solution or an approval continue when somebody answers. Runs that were interrupted because
-    the configuration had changed continue once it is theirs again. A run that was taken up twice and made no progress
-    is set aside, because it may be what ended the processes that took it up.
+    the configuration had changed continue under their own configuration. A run that was taken up twice without
+    progress is set aside, because it may have ended the processes that took it up.
 
     Args:
-        fingerprint: of the configuration.
+        fingerprint: the fingerprint of the configuration.
         tell: see `Tell`.
         mask: removes secrets from text.
         taken_up: called with each run that continues here.
@@ -126,7 +126,7 @@ class Recovery:
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Begin to take up every run that was left behind; `fingerprint`: of those at work, only under this one.
+        """Begin to take up every run that was left behind; of runs at work, only those with this `fingerprint`.
 
         Returns:
             The seconds until the lease lapses, for each run of which it is not known whether its driver is alive.
@@ -207,7 +207,7 @@ class Recovery:
             return run
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report, once, a run that could not be taken up; again if the first report was only about the store."""
+        """Report once that a run could not be taken up, and once more if the first report was only about the store."""
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)
         is_known = failed is not None and (passes or not failed.by_store)
@@ -224,7 +224,7 @@ class Recovery:
             self._tell(record, why)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Leave a run alone for a time, because of an error, or because another process has it (None)."""
+        """Do not take up a run for some time, because of an error or (None) because another process has it."""
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))
         failed.delay = min(failed.delay * 2, _MOST_DELAY_BY_STORE if passes else _MOST_DELAY)

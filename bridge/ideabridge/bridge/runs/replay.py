@@ -41,9 +41,9 @@ class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: where the output comes from.
-        output: the recorded output.
-        run: otherwise, the run that computes the output; wait for it.
+        answer: the source of the output: recorded, plan or a mind.
+        output: the recorded output, if the answer is recorded.
+        run: the run that computes any other output; wait for it.
     """
 
     answer: Literal["recorded", "plan", "solve"]
@@ -86,7 +86,7 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     """The published plan with new input.
 
     Raises:
-        PublicationError: it holds no plan.
+        PublicationError: the publication has no plan.
     """
     plan = publication.plan
     if plan is None:
@@ -98,7 +98,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
     """Check the arguments of a call against the tool's parameters.
 
     Raises:
-        ValueMismatchError: path, found, expected.
+        ValueMismatchError: they do not satisfy the parameters; the message has path, found and expected.
     """
     if publication.input_schema is not None:
         Validator(publication.input_schema, what=f"the input of {publication.name}").check(arguments)
@@ -157,7 +157,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
 
 
 def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
-    """The publications that calls name, as far as they exist."""
+    """The existing publications that calls name."""
     for call in calls:
         module = call.get("_module") if isinstance(call, dict) else None
         if not isinstance(module, str) or not module.startswith(IDEA):
@@ -226,7 +226,7 @@ Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 
 
 class Ways:
-    """Decides how calls of published ideas are answered, and makes the starts of the runs that do.
+    """Decides how calls of published ideas are answered, and makes the starts of the runs that answer them.
 
     `patiently` writes into the store, see `Writer.patiently`.
     """

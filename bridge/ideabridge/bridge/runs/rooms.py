@@ -165,8 +165,8 @@ class Rooms:
         return await self._runs.create(start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run))
 
     def _choice(self, run: Run) -> Choice:
-        """The mind of the rooms of a run: its own. For a plan that is itself a room it is that of its run, unless that
-        is by turns; for other plans, the one that `auto` chooses.
+        """Return the mind of the rooms of a run: the mind of the run. For a plan that is itself a room, return the mind
+        of its run, unless that is `turns`; for other plans, return the mind that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")

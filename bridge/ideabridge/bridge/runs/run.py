@@ -112,10 +112,10 @@ class TurnLog:
 
     Attributes:
         mind: the name of the run's mind; None: by turns.
-        why: why that mind was chosen, in words.
+        why: the reason for choosing that mind.
         idea: id of the idea from which the run was made.
         settled: hash of the Solution that settled each turn.
-        authors: (mind, model) of the Solution of each turn that was handed in.
+        authors: (mind, model) of each Solution that was submitted, by turn.
         rejected: the malformed answers to the current Request, oldest first.
         rejected_in: the malformed answers of each turn.
     """
@@ -173,13 +173,13 @@ class Run:
         parent: for a room, the run whose call it answers.
 
     Attributes:
-        rooms: the runs that answer calls of it now, by call and item.
+        rooms: the runs that now answer its calls, by call and item.
         ending: rooms that are ending because their calls have ended.
         room_watchers: called with every event of its rooms, at any depth; see `watching`.
         people: settles its approvals, by an approver or a time-out.
-        idea: id of the last idea saved.
-        active_seconds: how long it has been at work in this process.
-        turns: what its journal contains about its turns.
+        idea: the id of the idea saved last.
+        active_seconds: the seconds that it has been at work in this process.
+        turns: the turns that its journal records.
     """
 
     def __init__(
@@ -263,8 +263,8 @@ class Run:
 
     @property
     def waits_in_journal(self) -> bool:
-        """True if a run that was read from its journal only waits. If a module had asked something it does not: the
-        call ran in another process, and may have ended with it.
+        """True if a run that was read from its journal only waits. It is False if a module had asked: its call
+        ran in another process and may have ended with it.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -291,7 +291,7 @@ class Run:
 
     @property
     def root(self) -> Run:
-        """The run that a room, at any depth, belongs to; the run itself if it is no room."""
+        """The run that a room, at any depth, belongs to; the run itself if it is not a room."""
         return self if self.parent is None else self.parent.root
 
     @property
@@ -371,13 +371,13 @@ class Run:
     # -- what applications wait for ----------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Every event of the run, from its first on; see `events`."""
+        """Iterate over every event of the run, from the first one; see `events`."""
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
         """The events in the run's journal, until the run has ended or cannot continue in this process.
 
-        While the run waits for somebody, the iteration waits too; its body may decide, or hand in a solution.
+        While the run waits for somebody, the iteration waits too; its body may decide, or submit a solution.
 
         Args:
             from_now: leave out the events until now; otherwise every iteration begins with the first event.
@@ -414,7 +414,7 @@ class Run:
         Raises:
             RunFailedError: the run has no output, or none was wanted and calls failed, or it waits for somebody.
             OutputTypeError: the output does not fit the model.
-            ArgumentError: the model is no type.
+            ArgumentError: the model is not a type.
         """
         check_type("model", model)
         status = await self.wait()
@@ -442,7 +442,7 @@ class Run:
         pattern: Pattern | None = None,
         strict: bool = False,
     ) -> list[str]:
-        """Hand in the solution of a turn.
+        """Submit the solution of a turn.
 
         Its calls run as if they streamed in: a malformed call fails, those that depend on it fail with it, and the
         others run; the next Request has the errors.
@@ -456,12 +456,12 @@ class Run:
             strict: run nothing unless all of it is well formed.
 
         Returns:
-            What was read leniently, in words. The same solution for a settled turn changes nothing.
+            Sentences about the parts that were read leniently. The same solution for a settled turn changes nothing.
 
         Raises:
-            ValueMismatchError: it is no solution.
-            RejectedSolutionError: its calls are no array, are more than the run may list, or hold a secret; with
-                `strict` also where it is malformed. Nothing ran, and the turn stays open.
+            ValueMismatchError: it is not a solution.
+            RejectedSolutionError: its calls are not an array, are more than the run may list, or contain a secret;
+                with `strict`, also any malformed part. Nothing ran, and the turn stays open.
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
@@ -744,7 +744,7 @@ class Run:
         """The present value at a reference: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
 
         Raises:
-            ReferenceSyntaxError: the text is no reference.
+            ReferenceSyntaxError: the text is not a reference.
             UnknownPathError: there is no value.
             ArgumentError: the reference is not text.
             UnwrittenRunError: the journal lacks the last values; `await run.wait()` waits for them.
@@ -757,7 +757,7 @@ class Run:
     def unwritten(self) -> str | None:
         """Why the journal of the run, or of a room, lacks the last events; None if it has them.
 
-        Until it has them nothing follows from them, the run is `running`, and its values are not shown.
+        Until the journal has them, they have no effect, the run is `running`, and its values are not shown.
         """
         if not self.is_behind:
             return None
@@ -786,7 +786,7 @@ class Run:
         return self.id.rpartition(".")[2]
 
     def open_requests(self) -> Iterator[Run]:
-        """Those of the run and its rooms, at any depth, that wait for a solution."""
+        """The run and its rooms, at any depth, that wait for a solution."""
         return (one for one in self._with_rooms() if one.machine.awaits_solution and one.runner.lost is None)
 
     def spent(self, *, under_way: bool = False) -> Spending:
@@ -813,7 +813,7 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """The usage of open rooms that are about to end: the room of one call, or (None) all. Without any, None."""
+        """Return the usage of open rooms that are about to end: of one call, or (None) of all; None if none."""
         total = Spending()
         for one, room in self.rooms.items():
             if key is None or one == key:
@@ -821,7 +821,7 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Why the run and its rooms must end; None while they are within the budget."""
+        """Return why the run and its rooms must end; None while they are within the budget."""
         settings, spent = self.machine.settings, self.spent()
         if spent.requests > settings.requests:
             return f"{settings.requests:,} requests were made, the most a run and its rooms may make"

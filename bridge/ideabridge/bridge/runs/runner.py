@@ -7,8 +7,8 @@ journal. Then `perform` repeats three steps until no effect is due:
 2. Journal all events that the machine has taken, in one transaction with the ideas of the steps that ended.
 3. Call the watchers, start the calls, and let the mind answer.
 
-So nothing happens before the journal says so. If a write is queued, the runner waits: no effect is performed before the
-write is done. An error in the journal, or a defect, gives the run up in this process (`fail`); another process can read
+So no effect is performed before the journal contains its event. If a write is queued, the runner waits until it is
+done. An error in the journal, or a defect, gives the run up in this process (`fail`); another process can read
 the journal and continue the run.
 
 `RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the same pass of the event
@@ -127,7 +127,7 @@ class Runner:
             sets it.
         failure: the error for which the run was given up.
         follows: True while the watchers receive events of another process.
-        waiting: how many tasks wait for a change.
+        waiting: the number of tasks that wait for a change.
         unreported: the answer under way, if it can report its usage so far and has not reported it yet.
     """
 
@@ -181,12 +181,12 @@ class Runner:
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Do not continue a run of which nothing is at work here; `abandon` is for the others."""
+        """Do not continue a run without work in this process; `abandon` is for runs with work."""
         self.lost = why
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal lacks events that the machine has taken: nothing follows from them yet."""
+        """True while the journal lacks events that the machine has taken. These events have no effects yet."""
         return self._batch is not None and self.lost is None
 
     # -- events in ---------------------------------------------------------------------------------------------
@@ -289,11 +289,11 @@ class Runner:
                 watcher(event)
 
     def poke(self) -> None:
-        """Wake all who wait for a change: something that belongs to the run has changed."""
+        """Wake all tasks that wait for a change of the run."""
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
-        """The error of a call that failed in our own code, as a mind sees it. A defect is named as one, and logged."""
+        """The error, as a mind sees it, of a call that failed in this code. It names a defect as such and logs it."""
         if isinstance(error, IdeabridgeError):
             return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
@@ -569,10 +569,11 @@ class _Closing(Protocol):
 
 
 def cause(error: Exception, mask: Callable[[str], str]) -> str:
-    """Why a run cannot continue in this process, in words.
+    """Return a sentence that says why a run cannot continue in this process.
 
-    An `IdeabridgeError` says so itself. Any other error, and an event that the machine refused, is a defect of
-    ideabridge or of code it was given: the message says so, and the traceback is logged. `mask` removes secrets.
+    The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the machine refused, is
+    a defect of ideabridge or of code it was given: the message says so, and the traceback is logged. `mask` removes
+    secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -649,7 +650,7 @@ class RunningCalls:
             self._handles.pop(effect.key, None)
 
     async def _post_in_turn(self, finished: CallFinished) -> None:
-        """Post a large result while no other is posted; then leave the event loop to others for as long as it took."""
+        """Post a large result while no other is posted, then yield the event loop for as long as the posting took."""
         lock = _lock_of_loop()
         try:
             await lock.acquire()
@@ -754,14 +755,14 @@ class CallAsker:
         return waiting.reply
 
     def refuse(self, message: str, why: str) -> None:
-        """Journal a question that nobody is asked. The mind sees that there was one, without the module's words."""
+        """Journal a question that nobody is asked. The mind sees that it existed, but not the module's words."""
         if self._runs:
             content = f"module {self._module!r} asked something while it ran {self._progress.call.label}: {why}"
             note = MessageAdded(self._key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
             self._post(QuestionRefused(self._key[0], self._module, message, why, self._key[1]), note)
 
     def withdraw(self) -> None:
-        """Journal that the module takes its question back."""
+        """Journal that the module withdraws its question."""
         # The machine knows which question is open; the watchers are called only after an answer is journaled.
         one = self._progress.items[self._key[1] or 0].question
         if one is not None and (self._key, one.digest) in self._waiting:

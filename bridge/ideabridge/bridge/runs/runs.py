@@ -90,7 +90,7 @@ class RunSummary(TypedDict):
         status: see `RunStatus`.
         title: one line for people.
         kind: `plan` or `solve`.
-        created: when it began, ISO 8601 in UTC.
+        created: the time at which it began, ISO 8601 in UTC.
         reason: why it is interrupted.
     """
 
@@ -133,8 +133,8 @@ class Runs:
         run_bytes: most bytes of JSON in the results of one run together.
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
-        lease_seconds: how long a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
-        most_of_user: how many runs of one named user may be at work here at once; None: any number.
+        lease_seconds: the seconds for which a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
+        most_of_user: the most runs of one named user that may be at work here at once; None: any number.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Runs:
             room: for a room: its id, and the run whose call it answers.
 
         Raises:
-            LimitExceededError: a named user has as many runs at work as one may.
+            LimitExceededError: a named user has the largest allowed number of runs at work.
             StoreError: the run could not be stored; nothing of it has begun.
         """
         if room is None and self._most_of_user is not None and user_of(caller) is not None:
@@ -377,7 +377,7 @@ class Runs:
             raise DecisionError(str(answer["error"]))
 
     def _take_asked(self) -> None:
-        """Take the decisions that other processes hand in for runs that are driven here."""
+        """Take the decisions that other processes submit for runs that are driven here."""
         for key, run_id, event in self.store.requests.open():
             run = self._runs.get(run_id)
             if run is not None and run.driver.epoch is not None and key not in self._taking:
@@ -449,7 +449,7 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """True if the run in memory has all events of the store, and need not be continued by this process."""
+        """True if the run in memory has all events of the store and this process need not continue it."""
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
             # The store may contain events of which this process does not know yet that they are written.
@@ -534,7 +534,7 @@ class Runs:
                     self._look_on(one)
 
     def note_waiting(self, run: Run) -> None:
-        """Called when somebody begins to wait for a change of a run."""
+        """Note that somebody begins to wait for a change of a run."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
             self._awaited.set()
@@ -631,8 +631,8 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: Kept) -> int:
-        """About how many bytes of memory the results of the caller's other runs take. If that is much, the runs that
-        have ended or wait are dropped first; they are read from their journals when needed.
+        """Estimate the bytes of memory that the results of the caller's other runs take. If they are many, first drop
+        runs that have ended or wait, which are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -811,7 +811,7 @@ class Runs:
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
-        """Called with every event of a run."""
+        """Take an event of a run."""
         if run.runner.follows:
             pass
         elif isinstance(event, RunEnded):

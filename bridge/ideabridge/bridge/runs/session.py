@@ -46,8 +46,8 @@ _SUCCEEDED = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 class Session:
     """The application's side of one run; see `Bridge.session`.
 
-    Each method hands in one Solution and waits for its calls. It is journaled, saved as an idea, and subject to limits
-    and approval as in any run. A second method waits for the first; calls that are to run concurrently belong in one
+    Each method submits one Solution and waits for its calls. It is journaled, saved as an idea, and subject to limits
+    and approval as in any run. A second method waits for the first, so calls that should run concurrently belong in one
     group. In a session that is taken up again, a Solution that the journal contains does not run again: the method
     returns its result, or raises its error, again.
 
@@ -70,7 +70,7 @@ class Session:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The present state, without what a group has written that has not ended."""
+        """The present state, without the writes of a group that has not ended."""
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
@@ -85,7 +85,7 @@ class Session:
 
         Raises:
             RejectedSolutionError: the call is malformed; nothing ran.
-            ArgumentError: the call is no object.
+            ArgumentError: the call is not an object.
             CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the call has no value.
             RunFailedError, InterruptedRunError: the run has ended, or cannot continue in this process.
         """
@@ -143,7 +143,7 @@ class Session:
         return ended
 
     async def _step(self, calls: Sequence[JSONObject], pattern: Pattern | None) -> list[Progress]:
-        """Hand in a Solution, and wait until its calls have ended."""
+        """Submit a Solution, and wait until its calls have ended."""
         async with self._lock:
             run, turn, first = self.underlying, self._turn, self._listed
             listed: list[JSON] = list(calls)
@@ -215,7 +215,7 @@ class Session:
 
 
 def _effect(progress: Progress) -> dict[str, Any] | None:
-    """The effect that a call has, or may have, taken; None if it has taken none."""
+    """Return the effect that a call had or may have had; None if it had none."""
     call, tool = progress.call, progress.tool
     if tool is None or call.has_latent or tool.annotations.read_only is True:
         return None
@@ -248,8 +248,8 @@ def _outcome(item: Item) -> str:
 
 @asynccontextmanager
 async def open_session(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]:
-    """A session over the run that `start` returns. With the block the run ends, as `done`, `cancelled`, or, if the
-    block raises an error, `failed`.
+    """Open a session over the run that `start` returns. When the block ends, the run ends as `done`, `cancelled`, or,
+    if the block raises an error, `failed`.
     """
     run = await start()
     try:

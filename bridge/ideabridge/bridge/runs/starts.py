@@ -1,7 +1,7 @@
 """Starts: how a run begins under a configuration, and why a run that was read from its journal cannot continue.
 
 A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be journaled. Its settings
-come from the configuration; a caller may ask for lower limits than the configured ones, not for higher.
+come from the configuration; a caller may ask for lower limits than the configured ones, but not for higher ones.
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ def settings_under(
     Args:
         configuration: gives order, approval and limits.
         limits: lower limits that a caller asks for; a higher one than configured has no effect.
-        output_by_instance: the output is a map by instance.
+        output_by_instance: whether the output is a map by instance.
         planning: `eager` or `lazy`.
         thought_process: True if minds write their reasoning before the calls; None: as configured.
 
     Raises:
-        PlanError: another planning, an unknown limit, or a value that is no number above 0 (for counts: no whole
+        PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for counts: a whole
             number).
     """
     if planning not in PLANNINGS:
@@ -165,7 +165,7 @@ def _shown(value: object) -> str:
 
 
 def why_not_resumable(machine: Machine, executor: Executor, made_under: str, fingerprint: str) -> str | None:
-    """Why a run that was read from its journal cannot continue; None if it can.
+    """Return why a run that was read from its journal cannot continue; None if it can.
 
     `made_under` is the fingerprint of the configuration under which the run was made.
     """

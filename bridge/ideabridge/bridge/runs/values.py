@@ -1,4 +1,4 @@
-"""Values: the Solutions that are handed in to a run, and its results, as JSON or as Python types."""
+"""Values: the Solutions that are submitted to a run, and its results, as JSON or as Python types."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def digest_of_solution(proposed: SolutionProposed) -> str:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """Read a solution that was handed in; return also what was read leniently, in words.
+    """Read a submitted solution; also return sentences about the parts that were read leniently.
 
     Raises:
-        ValueMismatchError: it is no solution.
-        RejectedSolutionError: its calls are no array.
+        ValueMismatchError: it is not a solution.
+        RejectedSolutionError: its calls are not an array.
     """
     solution, notes = read_solution(raw)
     calls, output = solution["calls"], solution["output"]
@@ -97,7 +97,7 @@ def value_at(machine: Machine, text: str) -> JSON:
     """The present value at a reference.
 
     Raises:
-        ReferenceSyntaxError: the text is no reference.
+        ReferenceSyntaxError: the text is not a reference.
         UnknownPathError: there is no value.
     """
     if text.strip() in ("†output", "output"):
