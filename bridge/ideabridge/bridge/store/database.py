@@ -576,7 +576,7 @@ class Database:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary result code of an SQLite error; 0 where it has none."""
+    """Return the primary result code of an SQLite error; 0 if it has none."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 

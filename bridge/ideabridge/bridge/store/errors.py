@@ -8,7 +8,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """Base of every error of the store. Raised itself only for a failure SQLite reports that has no class here."""
+    """Base of every error of the store. It is raised itself only for a failure of SQLite that has no class here."""
 
 
 class StoreVersionError(StoreError):
@@ -36,7 +36,7 @@ PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
 
 
 class StoreGoneError(StoreError):
-    """The store's file, or its log, was deleted, moved or replaced while it was open. What was to be kept is not."""
+    """The store's file, or its log, was deleted, moved or replaced while it was open. The write is lost."""
 
 
 class StoreClosedError(StoreError):
@@ -44,7 +44,7 @@ class StoreClosedError(StoreError):
 
 
 class UnknownIdeaError(StoreError):
-    """No idea has this id, prefix, name, version or run; the message names the nearest names."""
+    """No idea has this id, prefix, name, version or run; the message lists the nearest names."""
 
 
 class AmbiguousIdeaError(StoreError):
@@ -52,31 +52,31 @@ class AmbiguousIdeaError(StoreError):
 
 
 class IdeaDocumentError(StoreError):
-    """An exported idea that does not have the shape `export_idea` writes; the message says where."""
+    """An exported idea does not have the shape that `export_idea` writes; the message contains the place."""
 
 
 class TamperedIdeaError(StoreError):
-    """An exported idea whose content does not have the id or request id it names."""
+    """The content of an exported idea does not have the id or the request id that the document states."""
 
 
 class SecretInIdeaError(StoreError):
-    """An idea that holds a secret was to leave the store; the message says where, and never the secret."""
+    """An idea that contains a secret cannot be exported; the message contains the place, but not the secret."""
 
 
 class CursorError(StoreError):
-    """A page cursor or a limit this store did not give or does not take."""
+    """A page cursor does not come from this list, or a limit is out of bounds."""
 
 
 class FilterError(StoreError):
-    """A filter of a list or search that cannot be understood."""
+    """A filter of a list or search is invalid."""
 
 
 class PublicationNameError(StoreError):
-    """A name that cannot be a tool's; the message suggests one that can."""
+    """A name is not valid for a tool; the message suggests a valid one."""
 
 
 class PublicationContentError(StoreError):
-    """A publication that lacks what its way of answering needs (`plan`, `recorded`), or has an unknown way."""
+    """A publication lacks the part that its `answer` needs (`plan` or `recorded`), or its `answer` is unknown."""
 
 
 class UnknownPublicationError(StoreError):
@@ -88,7 +88,7 @@ class NameTakenError(StoreError):
 
 
 class UserError(StoreError):
-    """A user, a token or an audience that cannot be so; the message says what was expected."""
+    """A user, a token or an audience is invalid; the message says what was expected."""
 
 
 class UnknownUserError(UserError):
@@ -108,7 +108,7 @@ class RunExistsError(StoreError):
 
 
 class PruningStoppedError(StoreError):
-    """A pruning was stopped between two of its steps; what it did holds, and the next one goes on."""
+    """A pruning was stopped between two steps. Its completed steps remain, and the next pruning continues."""
 
 
 class StaleDriverError(StoreError):

@@ -97,7 +97,7 @@ class StoreFiles:
         self.look()
 
     def fault(self) -> str | None:
-        """What happened to the files, in words; None if they are there. The files are checked only if the time of their
+        """Return what happened to the files, in words; None if they exist. They are checked only if the time of their
         folder has changed, which changes with every name in it.
         """
         try:

@@ -95,20 +95,20 @@ class Idea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaMeta:
-    """The metadata of an idea. They do not enter its ids.
+    """The metadata of an idea, which its ids do not include.
 
     Attributes:
-        run: the run it was made in.
+        run: the run that made it.
         step: its place in the run, from 1.
-        parent: id of the idea before it, or of the one it was made from.
+        parent: the id of the idea before it, or of the idea that it was made from.
         mind: who answered: `turns`, `sampling`, `model`, `recorded`, or "" for a plan's author.
         model: the model's name as the mind reports it.
         usage: tokens and cost as the mind reports them.
         time: when it was saved, ISO 8601 in UTC; the store sets it if it is "".
-        fingerprint: of configuration and tool schemas.
+        fingerprint: the fingerprint of the configuration and the tool schemas.
         title: one line for people.
-        description: what it does.
-        tools: names of the tools its calls used.
+        description: the description of its purpose.
+        tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: free words.
     """
@@ -128,7 +128,7 @@ class IdeaMeta:
     tags: tuple[str, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """The metadata as JSON, without the members that have their default."""
+        """Return the metadata as JSON, without the members that have their default value."""
         result: JSONObject = {}
         for name in _META_NAMES:
             value: Any = getattr(self, name)
@@ -138,7 +138,7 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """The metadata that `to_json` wrote. Text from outside goes through `import_idea` instead."""
+        """Return the metadata that `to_json` wrote. `import_idea` reads documents from outside."""
         stored: dict[str, Any] = dict(value)
         for name in ("tools", "tags"):
             if name in stored:
@@ -152,10 +152,10 @@ _META_NAMES = tuple(entry.name for entry in dataclasses.fields(IdeaMeta))
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
     """(input schema, output schema) of an idea as a function.
 
-    The input schema is that of the first `input` message without an instance: the declared one, else a permissive
-    one from its value. None: the idea takes no input. The output schema is what `idea.schema` says of `output`
-    beside null, without the references a mind may write and what composing added to its description; one that may be
-    null stands wrapped as `{"value": ...}` where a mind answered. None: it does not say.
+    The input schema belongs to the first `input` message without an instance: the declared schema, or else a permissive
+    one for its value; None if the idea takes no input. The output schema is the part of `idea.schema` for `output`
+    without null, without the references that a mind may write, and without additions to its description. If a mind
+    answered and the output may be null, it is wrapped as `{"value": ...}`. None: `idea.schema` does not describe it.
     """
     return _input_schema(idea.context), _output_schema(idea.schema)
 
@@ -222,7 +222,7 @@ _NOTE: Final = "The result, once known; null while calls must run first and thei
 
 
 def _untold(output: JSONObject) -> JSONObject:
-    """The output without the sentence that composing added to its description."""
+    """Return the schema of the output without the sentence that the composer added to its description."""
     told = output.get("description")
     if not isinstance(told, str) or not told.endswith(_NOTE):
         return output
@@ -312,7 +312,7 @@ class Page(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class StoredIdea:
-    """An idea as the store holds it, with the metadata of its first save."""
+    """A stored idea, with the metadata of its first save."""
 
     idea: Idea
     meta: IdeaMeta
@@ -353,18 +353,18 @@ class Publication:
     """One version of a published name.
 
     Attributes:
-        name: what the tool is called.
+        name: the name of the tool.
         version: 1, 2, ...; nothing is overwritten.
         idea_id: the idea it publishes.
         description: the tool's description.
         answer: how a call is answered.
-        input_schema: the tool's parameters; None where the idea takes none.
+        input_schema: the schema of the tool's parameters; None if the idea takes no input.
         output_schema: schema of the output; None if it is unknown.
-        annotations: by their MCP names.
+        annotations: the annotations by their MCP names.
         plan: the lifted plan, for `answer="plan"`, and for `"auto"` if there is one.
         recorded: `input` and `output` of its run, from which `answer="recorded"` answers; and `solve` (see `guide`) for
             `"solve"`, and for `"auto"` without a plan.
-        owner: the owner, who sees it besides those it is shared with; None: everybody sees it.
+        owner: the owner, who sees it, as do the callers that it is shared with; None: everybody sees it.
         time: when it was published, ISO 8601 in UTC.
         live: True if the name refers to this version now.
         pinned: True if the name keeps this version when another is published.
@@ -400,8 +400,8 @@ class Change:
 
     Attributes:
         lines: `+ added`, `- removed` or `~ changed`, each with its path.
-        breaking: which of the changes break a caller: a new required parameter, a removed or retyped parameter or
-            field, an answer for one input alone, effects where there were none.
+        breaking: the changes that break a caller: a new required parameter, a removed or retyped parameter or field,
+            an answer for only one input, or new effects.
     """
 
     lines: list[str]
@@ -420,7 +420,7 @@ class Lease(NamedTuple):
         driver: the holder; None: nobody.
         epoch: the current fencing epoch.
         until: changes with each heartbeat; see `RunRecord.lease_until`.
-        seconds: how long it lasts without a heartbeat.
+        seconds: the seconds that it lasts without a heartbeat.
     """
 
     run: str
@@ -439,13 +439,13 @@ class RunRecord:
         kind: `plan`, `solve`, ...
         caller: the owner of the run.
         title: one line for people.
-        fingerprint: of the configuration it was made under.
+        fingerprint: the fingerprint of the configuration it was made under.
         parent: the run whose call it answers.
         status: `running`, or the status that `set_status` stored last.
         summary: the summary that `set_status` stored last.
         driver: the holder of the lease; None: nobody.
         epoch: the current fencing epoch; 0: never acquired.
-        lease_s: how long the lease lasts without a heartbeat.
+        lease_s: the seconds that the lease lasts without a heartbeat.
         lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for display: clocks differ.
         created: when it was created.
         updated: when its status last changed.

@@ -68,7 +68,7 @@ _RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas
 
 @dataclass(frozen=True, slots=True)
 class IdeaFilter:
-    """SQLs that an idea must meet, all of them; None: no condition.
+    """The conditions that an idea must meet, all of them; None: no condition.
 
     Attributes:
         tool: a tool that a step of their run calls.
@@ -89,7 +89,7 @@ class IdeaFilter:
 
     @property
     def empty(self) -> bool:
-        """Whether every idea passes."""
+        """Return whether every idea passes."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> SQL:
@@ -493,7 +493,7 @@ class Ideas:
         return [number for number in numbers if number in seen]
 
     def may_see(self, idea_id: str, caller: str) -> bool:
-        """Whether a caller may see an idea, given by its whole id: a run of the caller made it, or it is published to
+        """True if a caller may see an idea, given by its whole id: a run of the caller made it, or it is published to
         the caller.
 
         The owner of the store imported the ideas that no run of this store made. Named users, except admins, see them

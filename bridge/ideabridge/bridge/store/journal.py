@@ -99,7 +99,7 @@ class Journal:
         Args:
             run_id: the run.
             driver: the name of the driver.
-            ttl_s: how long the lease lasts without a `renew`.
+            ttl_s: the seconds that the lease lasts without a `renew`.
             now: stored with `ttl_s` for lists of runs.
             lapsed: a lapsed lease, as the caller last saw it. It is not taken if it has changed since.
 
@@ -208,7 +208,7 @@ class Journal:
             last = rows[-1][0]
 
     def journal_bytes(self, run_id: str) -> int:
-        """About how many bytes the events of a run have together.
+        """Return the approximate size in bytes of all events of a run.
 
         Raises:
             UnknownRunError: no such run.
@@ -242,7 +242,7 @@ class Journal:
             events: its journal.
             parent: the run it is forked from. The fork has the same kind, caller and title.
             at: the event of the parent after which it is forked.
-            fingerprint: of the configuration under which it continues.
+            fingerprint: the fingerprint of the configuration under which it continues.
 
         Raises:
             RunExistsError: the id is taken.
@@ -406,8 +406,8 @@ class DirectCallTable:
         """Store calls, and delete those beyond `MAX_ROWS` and `MAX_AGE_S`.
 
         Args:
-            calls: in the order in which they ended.
-            now: in seconds since 1970.
+            calls: the calls in the order in which they ended.
+            now: the time in seconds since 1970.
         """
         with self._database.transaction():
             self._database.connection.executemany(

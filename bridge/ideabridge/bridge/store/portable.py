@@ -58,21 +58,21 @@ _EACH: Final = {what: re.compile(f"(?<![A-Za-z0-9_])(?:{shape})") for what, shap
 
 
 def shapes_in(text: str) -> list[str]:
-    """What kinds of secrets a text holds, by their shapes."""
+    """Return the kinds of secrets that a text contains, recognised by their form."""
     if _ANY.search(text) is None:
         return []
     return [what for what, pattern in _EACH.items() if pattern.search(text)]
 
 
 def check_leaks(document: JSONObject, known: Known | None = None) -> None:
-    """Refuse a document that holds a secret.
+    """Refuse a document that contains a secret.
 
     Args:
-        document: what is about to leave.
-        known: finds the configured ones.
+        document: the document to export.
+        known: finds the configured secrets.
 
     Raises:
-        SecretInIdeaError: names every place and what stands there, never the secret.
+        SecretInIdeaError: the message lists every place and the kind of its secret, but not the secret.
     """
     found: dict[str, None] = {}
     for path, text in _texts(document, ""):
@@ -121,13 +121,13 @@ UNCHECKED: Final = "not here"
 
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
-    """The description of an imported publication: the text of the document, then that it was not checked here, and how
+    """Return the description of an imported publication: the document's text, a note that it is unchecked here, and how
     a call is answered.
 
     Args:
         description: the document's text.
-        answer: how it is answered: `recorded`, `plan`, `solve`, or `auto`, which is the plan where there is one.
-        plan: its plan; null: none.
+        answer: the way of answering: `recorded`, `plan`, `solve`, or `auto`, which uses the plan if there is one.
+        plan: its plan, or null.
     """
     way = answer if answer != "auto" else "plan" if isinstance(plan, dict) and plan.get("calls") else "solve"
     told = f"{_IMPORTED} {_WAYS[way]}"
@@ -140,7 +140,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """An imported plan: what it says of its lifting stays as the document's claim."""
+    """Return an imported plan. Its statements about its lifting are kept as claims of the document."""
     if not isinstance(plan, dict) or "lifting" not in plan:
         return plan
     lifting = plan["lifting"]
@@ -272,7 +272,7 @@ def sealed(document: JSONObject) -> JSONObject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """A checked document. `publication` has the members `export` writes, each of its type."""
+    """A checked document. `publication` has the members that `export` writes, with their types."""
 
     idea: Idea
     meta: IdeaMeta
@@ -283,7 +283,7 @@ class Document:
         and the description ends with a sentence that says that it was imported.
 
         Raises:
-            IdeaDocumentError: the document holds no publication.
+            IdeaDocumentError: the document contains no publication.
         """
         if self.publication is None:
             raise IdeaDocumentError("publication: the document holds none, so there is nothing to publish")
@@ -296,7 +296,7 @@ class Document:
 
     @property
     def needs(self) -> list[Need]:
-        """The tools its calls name, and the servers they belong to."""
+        """Return the tools that its calls name, and the servers that the tools belong to."""
         plan = (self.publication or {}).get("plan")
         return needs_of(self.idea.schema, self.idea.solution, plan if isinstance(plan, dict) else None)
 
@@ -370,7 +370,7 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
 
 
 def _moment(text: str) -> str:
-    """A time as the store writes it: lists are ordered by it."""
+    """Return a time in the form of the store, by which lists are ordered."""
     try:
         moment = read_time(text)
     except ValueError:

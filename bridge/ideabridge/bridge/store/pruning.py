@@ -478,7 +478,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Whether still nothing needs a family. Inside the transaction that deletes it."""
+        """Return True if still nothing needs a family. Call this inside the transaction that deletes it."""
         runs, number = encode_text([*family.runs()]), self._database.number
         ended = ", ".join(f"'{one}'" for one in ENDED)
         if number(

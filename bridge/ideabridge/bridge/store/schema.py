@@ -1,6 +1,6 @@
 """The schema of the store: its tables, indexes and views (`docs/store.md`), and steps from one version to the next.
 
-Until the first release there is one schema: whoever changes it counts `VERSION` up, and a store of another version is
+Until the first release there is one schema: a change of it increments `VERSION`, and a store of another version is
 refused. From the first release on, a change also appends a step to `MIGRATIONS`, which makes the new schema of the
 one before.
 """
@@ -324,13 +324,13 @@ def migrate(connection: sqlite3.Connection, version: int) -> None:
     """Bring a store of an earlier version to this one, inside a transaction of the caller.
 
     Args:
-        connection: of the store.
-        version: one for which `can_migrate` holds.
+        connection: the connection to the store.
+        version: a version for which `can_migrate` returns True.
     """
     for step in range(version, VERSION):
         MIGRATIONS[step](connection)
 
 
 def can_migrate(version: int) -> bool:
-    """Whether there is a step from this version, and from each after it, to the next."""
+    """Return whether there is a step from this version, and from each after it, to the next."""
     return all(step in MIGRATIONS for step in range(version, VERSION))

@@ -59,7 +59,7 @@ OPEN_TO: Final = (
 
 
 def check_limit(limit: int) -> int:
-    """Return `limit` if a page may have so many items.
+    """Return `limit` if it is a valid number of items for a page.
 
     Raises:
         CursorError: it is not from 1 to `MAX_PAGE`.
@@ -280,7 +280,7 @@ class Search:
             breathe()
 
     def gone(self) -> bool:
-        """Whether the index holds ideas that were deleted."""
+        """Return whether the index holds ideas that were deleted."""
         return self._database.counter(UNINDEXED) > 0
 
     def find(

@@ -50,12 +50,12 @@ def _call(call: JSON) -> JSON:
 
 
 def is_literal(value: JSON) -> bool:
-    """Whether a parameter is a text, number or list without a reference in it."""
+    """Return whether a parameter is a text, number or list without a reference in it."""
     return _bare(value, _is_no_reference) == _LITERAL
 
 
 def _is_given(text: str) -> bool:
-    """Whether a text is a literal, or a reference to the input and to nothing else."""
+    """Return whether a text is a literal, or a reference to the input and to nothing else."""
     return _is_no_reference(text) or (_OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text)
 
 

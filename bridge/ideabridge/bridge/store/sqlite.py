@@ -2,11 +2,11 @@
 
 SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): a checkpoint that begins when
 everything is moved already, while another connection commits, can lose commits and damage the file. Many systems still
-have such a version, so where Python's own is one, that of the package `pysqlite3` is used. Where there is none,
-checkpoints are made by `checkpoint_locked` instead of by SQLite.
+have such a version. If Python has one, the library of the package `pysqlite3` is used. Without that package,
+`checkpoint_locked` makes the checkpoints instead of SQLite.
 
 Two SQLite libraries in one process break each other's locks on a file (https://sqlite.org/howtocorrupt.html, 2.2.1).
-Whatever opens a store in a process with a `Store` must therefore take `sqlite3` from here.
+All code that opens a store in a process with a `Store` must therefore import `sqlite3` from here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXED_IN: Final = "3.51.3, 3.50.7 and 3.44.6"
 
 
 def is_fixed(version: tuple[int, int, int]) -> bool:
-    """Whether a version of SQLite is without the WAL-reset bug."""
+    """Return whether a version of SQLite is without the WAL-reset bug."""
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
 
 
@@ -55,7 +55,7 @@ def checkpoint_locked(address: str) -> None:
     with the WAL-reset bug too. All writers wait for the disk then.
 
     Args:
-        address: of the database file, a `file:` URI.
+        address: the `file:` URI of the database file.
 
     Raises:
         sqlite3.Error: the file cannot be read or written, or others kept the write lock for a second.

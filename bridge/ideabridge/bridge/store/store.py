@@ -85,7 +85,7 @@ class Store:
         Args:
             path: the file.
             durability: `normal` survives a crash of the process, `full` also a power failure.
-            busy_timeout_s: how long to wait for another process's lock.
+            busy_timeout_s: the seconds to wait for another process's lock.
 
         Raises:
             StoreAccessError: the file or folder cannot be read or written.

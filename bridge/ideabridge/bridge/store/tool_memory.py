@@ -1,4 +1,4 @@
-"""ToolMemory: what the store remembers of tools."""
+"""ToolMemory: the lists, definitions and result shapes of tools in the store."""
 
 from __future__ import annotations
 

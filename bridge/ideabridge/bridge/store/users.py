@@ -93,7 +93,7 @@ class Token:
 
     @property
     def state(self) -> Literal["valid", "expired", "revoked"]:
-        """Whether the token is accepted now, or why not."""
+        """The state of the token: servers accept only a `valid` one."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now_text() else "valid"
