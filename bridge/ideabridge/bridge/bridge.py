@@ -344,7 +344,7 @@ class Bridge:
             caller: the owner of the run.
 
         Raises:
-            PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
+            PublicationError: no choice could make it a plan, or a choice does not fit it.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
         """
         check_text("ref", ref)
@@ -735,7 +735,7 @@ class Bridge:
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
         """Continue every run whose process ended during it; see `Recovery`. Return when none of these runs is at work.
-        With `keep` this never returns, and continues within seconds whatever any process leaves behind.
+        With `keep` this never returns, and continues within seconds every run that a process leaves behind.
         """
         recovery = Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up)
         await (recovery.keep() if keep else recovery.run())

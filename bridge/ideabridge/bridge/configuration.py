@@ -151,7 +151,7 @@ class UsersSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """How long a server keeps runs that have ended. Published and tagged ones stay."""
+    """The time for which a server keeps runs that have ended. It always keeps published and tagged runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

@@ -114,7 +114,7 @@ class GroupFailedError(CallError):
 
 
 class NoAlternativeError(CallError):
-    """Every call of `run_any` failed; `errors` has them all."""
+    """Every call of `run_any` failed; `errors` has one entry for each."""
 
 
 class SecretGivenError(IdeabridgeError):

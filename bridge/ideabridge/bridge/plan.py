@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Whether the output is a map by instance: there are instances, and a reference does not name one.
+        """Return whether the output is a map by instance: there are instances, and a reference does not name one.
 
         If all references of the output name their instance, or it has no references, it is one value.
         """

@@ -95,8 +95,8 @@ class Secrets:
 
         Args:
             name: the name in `[secret:NAME]`, which replaces it.
-            value: the secret; under 6 characters it is not hidden.
-            certain: its place (a header, credentials) makes it a secret, whatever its name or form.
+            value: the secret. It is not hidden if it has under 6 characters.
+            certain: True if its place (a header, credentials) makes it a secret, regardless of its name or form.
         """
         certain = certain or is_secret_name(name)
         if len(value) < MIN_LENGTH or _WORD.fullmatch(value) or (not certain and _is_harmless(value)):
@@ -118,7 +118,7 @@ class Secrets:
             self.add_url(name, value)
 
     def add_header(self, name: str, value: str) -> None:
-        """Hide the value of a header, and of `Bearer abc` and the like also the second word alone."""
+        """Hide the value of a header; if it has a scheme such as `Bearer abc`, also hide the second word alone."""
         if name.lower() in _HARMLESS_HEADERS:
             return
         self.add(name, value, certain=True)
@@ -216,7 +216,7 @@ class _Finder:
 
     Args:
         names: the name of the secret, by form.
-        is_escaped: JSON escapes a character of a secret.
+        is_escaped: True if JSON escapes a character of a secret.
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
@@ -347,7 +347,7 @@ def _clean(text: str) -> str:
 
 
 class _CleanRecords:
-    """Makes clean log records, so that every handler gets clean ones, whenever it is added."""
+    """Makes clean log records for every handler, including handlers that are added later."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make

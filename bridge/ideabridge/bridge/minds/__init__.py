@@ -1,1 +1,1 @@
-"""Minds: whoever answers a Request."""
+"""Minds: the models and programs that answer Requests."""

@@ -304,7 +304,7 @@ class ModelAnswer:
             raise ModelTimeoutError(f"nothing came from the model for {idle:g} seconds")
 
     async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
-        """Choose the next form, or wait before the Request is sent again. Raises the error if neither is of use."""
+        """Choose the next form, or wait before the Request is sent again. Raise the error if neither can help."""
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):

@@ -1,5 +1,5 @@
-"""ModelConfiguration and SamplingSettings: which model answers, with which settings and which key; Form: ways to ask
-for JSON.
+"""Settings of minds: the model, its key and its parameters (`ModelConfiguration`, `SamplingSettings`), and the ways to
+ask for JSON (`Form`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 class FormError(IdeabridgeError):
-    """A question that nobody is asked, because it is not a form or a hostile one."""
+    """Nobody is asked this question, because it is not a form, or is a hostile one."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:

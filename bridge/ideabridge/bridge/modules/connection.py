@@ -283,7 +283,7 @@ class Tap:
         return True
 
     def _settle(self, request: object) -> bool:
-        """A request of the module is answered or cancelled; False if it is unknown."""
+        """Note that a request of the module is answered or cancelled; return False if it is unknown."""
         # Like the SDK, this takes 7 and "7" for the same id.
         known = str(request) in self._unanswered
         self._unanswered.discard(str(request))
@@ -580,7 +580,7 @@ class Connection:
             await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
 
     async def _listen(self) -> None:
-        """Version 2026-07-28: subscribe to changes. A lost subscription is renewed after a growing pause."""
+        """Subscribe to changes (version 2026-07-28). A lost subscription is renewed after a growing pause."""
         pause = _LISTEN_AGAIN_SECONDS
         while True:
             try:

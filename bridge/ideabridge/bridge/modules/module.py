@@ -389,7 +389,7 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """A copy of the error of the module; if `tried`, with the time of the next attempt."""
+        """Return a copy of the module's error; with `tried`, the copy contains the time of the next attempt."""
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")

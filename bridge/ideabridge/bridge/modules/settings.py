@@ -140,12 +140,12 @@ class ModuleConfiguration(BaseModel):
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
     def tries_of(self, tool: str) -> int:
-        """How often a call of a repeatable tool is sent in all."""
+        """The number of times that a call of a repeatable tool is sent at most."""
         return next((tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES)
 
     @property
     def kind(self) -> ModuleKind:
-        """How the module is reached."""
+        """The way in which the module is reached."""
         if self.type is not None:
             return KINDS[self.type]
         return "stdio" if self.command is not None else "http"
@@ -249,7 +249,7 @@ def expand(
 
     Raises:
         ModuleConfigurationError: a variable without default is not set, is not allowed, or is an editor's
-            (`${workspaceFolder}`), or the result is no address or header.
+            (`${workspaceFolder}`), or the result is not an address or a header.
     """
 
     def fill(text: str, place: str, *, secret: bool) -> str:
@@ -352,7 +352,7 @@ class ModuleStatus:
         notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and output that is not
             a message.
         error: why the module is down or failed.
-        next_try: seconds until the next attempt, 0: now. A call that needs the module makes this sooner.
+        next_try: seconds until the next attempt; 0 means now. It follows sooner if a call needs the module.
         seconds: the duration of connecting.
     """
 
@@ -372,7 +372,7 @@ class ModuleStatus:
 
     @property
     def why(self) -> str:
-        """Why the module is not up, and when it is tried again."""
+        """The reason why the module is not up, and the time of the next attempt."""
         why = self.error or self.state
         if self.next_try is None:
             return why

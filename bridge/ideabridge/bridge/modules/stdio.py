@@ -2,7 +2,7 @@
 
 The transport of the SDK reads lines of any length, fails on bytes that are not UTF-8, hides the exit code, does not
 report the end of the process, and needs four seconds to end a process that ignores signals. This one bounds lines,
-skips and counts lines that are no messages, keeps the last lines of stderr, and ends the process within two seconds.
+skips and counts lines that are not messages, keeps the last lines of stderr, and ends the process within two seconds.
 
 Three classes do the work below it. `Lines` cuts output into bounded lines. `Guard` talks to a small process that ends
 the children if this process dies. `ChildProcess` starts a child in a process group of its own, and ends the group.
@@ -52,7 +52,7 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. Of a line over `limit` bytes only the ends are kept, as a `LongLine`."""
+    """Cuts a stream of bytes into lines. It keeps only both ends of a line over `limit` bytes, as a `LongLine`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -289,7 +289,7 @@ class ChildProcess:
 
     @property
     def how_it_ended(self) -> str:
-        """For a message: 'ended with exit code 3', 'was ended by SIGKILL', 'closed its output'."""
+        """The end of the process in words: 'ended with exit code 3', 'was ended by SIGKILL', 'closed its output'."""
         code = self._process.returncode
         if code is None:
             return "closed its output"
@@ -321,7 +321,7 @@ class ChildProcess:
         await self.exits_within(math.inf, poll=0.2)
 
     async def exits_within(self, seconds: float, *, poll: float = _POLL) -> bool:
-        """Wait until the process itself has ended; False after `seconds`."""
+        """Wait until the process itself has ended; return False if that takes longer than `seconds`."""
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
 
     async def end(self) -> None:

@@ -1,1 +1,1 @@
-"""Making tools of ideas."""
+"""Publishing: ideas become tools."""

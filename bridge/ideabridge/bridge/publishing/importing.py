@@ -58,7 +58,7 @@ def offered_plan(document: Document) -> Plan | None:
 
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
-    """Say through which ideas a plan would call itself once it is published as `name`; None if it would not."""
+    """Return through which ideas a plan would call itself once it is published as `name`; None if it would not."""
     cycle = cycle_through(store, name, next_version(store, name), calls)
     return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
@@ -146,7 +146,7 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
 
 
 def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]) -> list[str]:
-    """Name, in one line each, the tools that imported ideas call and that are not here. Without lines they can run.
+    """Return a line for each missing tool that imported ideas call. Without lines the ideas can run.
 
     Args:
         needs: the tools that the ideas call.

@@ -294,7 +294,7 @@ class Publisher:
         return await self.bridge.patiently(keep)
 
     async def _lifted(self, function: Function, choices: Choices, name: str, caller: str) -> _Lifted | str:
-        """Return the plan with every choice applied, or the reason why it cannot be a plan whatever is accepted."""
+        """Return the plan with every choice applied, or the reason why no choice can make it a plan."""
         try:
             lifted = lift_function(function, self.store, caller, choices.runs)
         except PublicationError as error:
