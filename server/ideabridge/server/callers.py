@@ -78,7 +78,7 @@ class Credentials:
 
     @property
     def are_required(self) -> bool:
-        """Whether requests need a token: one is set, or there is a provider, or there ever was a named user."""
+        """Return whether requests need a token: one is set, or there is a provider, or there ever was a named user."""
         return self._token is not None or self._provider is not None or self._users.exist()
 
     @property

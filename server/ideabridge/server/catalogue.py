@@ -155,7 +155,7 @@ class ToolCatalogue:
         self.refresh()
 
     def is_exposed(self, name: str) -> bool:
-        """Whether an exposed tool has a name."""
+        """Return whether an exposed tool has a name."""
         return name in self._exposed
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
@@ -240,7 +240,7 @@ class ToolCatalogue:
         return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Whether something else has or had the name, which a host may still use for it. A tool keeps its own name."""
+        """Return True if something else has or had the name, which a host may still use. A tool keeps its own name."""
         origin = self._kept_names.get(name)
         if origin is not None:
             return origin != tool.origin
@@ -382,7 +382,7 @@ class ToolCatalogue:
             following = page.next
 
     def _is_served(self, publication: Publication) -> bool:
-        """Whether no own tool and no module's tool has the name of a published idea."""
+        """Return whether no own tool and no module's tool has the name of a published idea."""
         return publication.name not in OWN_NAMES and publication.name not in self._kept_names
 
     def _note_uses(self) -> None:

@@ -69,7 +69,7 @@ class ToolSearch:
         return [tools[number] for _, number in scored[:limit]], len(scored)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
-        """Whether some tool matches every word; false without words."""
+        """Return whether some tool matches every word; false without words."""
         if tools is not self._tools:
             self._index(tools)
         wanted = set(_words(words[:_MOST_CHARACTERS]))

@@ -89,7 +89,7 @@ class Cancellations:
         changed.set()
 
     async def is_deliberate(self, context: Context) -> bool:
-        """Whether the client of a cancelled request sent a reason other than a time-out."""
+        """Return whether the client of a cancelled request sent a reason other than a time-out."""
         key = session_id(context), str(context.request_id)
         with anyio.move_on_after(_REASON_SECONDS):
             while key not in self._reasons:
@@ -275,7 +275,7 @@ class Running:
         return run.status
 
     async def _wait_and_ask(self, run: Run, request: ToolRequest) -> None:
-        """Wait and ask on the back-channel, until nobody is left to ask."""
+        """Wait and ask on the back-channel until no question is left."""
         while True:
             if self.deciding.shows_forms(request, run):
                 await wait_with_forms(run, request, self.deciding)

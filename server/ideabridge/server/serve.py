@@ -1,4 +1,4 @@
-"""Serving over stdio and streamable HTTP: the background tasks, and the end of everything within two seconds."""
+"""Serving over stdio and streamable HTTP: the background tasks, and a shutdown within two seconds."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Deciding:
     # -- forms -------------------------------------------------------------------------------------------------
 
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
-        """Whether the client of a request shows forms about a run to a person.
+        """Return whether the client of a request shows forms about a run to a person.
 
         A client without a session (2026-07-28 over HTTP) that has declined at once counts as one without forms for that
         run only, because it cannot be distinguished from the user's other clients.
@@ -138,7 +138,7 @@ class Deciding:
 
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
-        """While a request waits for a run: if its client shows forms, keep the assistant from deciding about the run.
+        """Keep the assistant from deciding about a run while a request waits for it, if the client shows forms.
 
         This begins when the run asks something, or when the request ends before the run. It applies to all sessions and
         processes, because it is stored; it ends when a form is declined at once.
@@ -187,11 +187,11 @@ class Deciding:
         return kept
 
     def offers(self, request: ToolRequest) -> bool:
-        """Whether `decide_approval` is offered to the client's model."""
+        """Return whether `decide_approval` is offered to the client's model."""
         return not self._only_persons and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
-        """How the person decides, if the assistant may not; None if it may."""
+        """Return how the person decides, if the assistant may not decide; None if it may."""
         if self.shows_forms(request, run):
             return IN_THE_FORM.format(self.commands.decide)
         if self._only_persons or only_persons(run.machine.settings.approval):
@@ -199,7 +199,7 @@ class Deciding:
         return ELSEWHERE.format(self.commands.decide) if self._store.settings.get(_setting(run.root.id)) else None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
-        """Who decides and how, for the text of an answer."""
+        """Return who decides and how, for the text of an answer."""
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands.decide)
 
     def _key(self, request: ToolRequest) -> str:
@@ -223,7 +223,7 @@ def in_form(request: ToolRequest) -> Decider:
 
 
 def by_tool(request: ToolRequest) -> Decider:
-    """The assistant: whoever calls `decide_approval` is a model, even if a person instructed it."""
+    """The assistant: the caller of `decide_approval` is a model, even if a person instructed it."""
     return Decider("assistant", "tool", person_of(request.caller))
 
 

@@ -263,7 +263,7 @@ def _values(request: ApprovalRequest) -> Iterator[tuple[str, JSON]]:
 
 
 def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
-    """A value's JSON in marked lines; `breaks`: also start a new line at each line end in the value."""
+    """Return a value's JSON in marked lines; with `breaks`, each line end in the value also starts a new line."""
     first = f"{_MARK}  "
     if name is not None:
         shown = f"{_name(name)}: "

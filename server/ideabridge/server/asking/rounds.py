@@ -54,7 +54,7 @@ class ToolRequest:
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the client asked for progress notifications."""
+        """Return whether the client asked for progress notifications."""
         meta = self.context.meta
         return meta is not None and "progress_token" in meta
 
@@ -70,31 +70,31 @@ class ToolRequest:
 
     @property
     def has_back_channel(self) -> bool:
-        """Whether questions can be sent while the request waits."""
+        """Return whether questions can be sent while the request waits."""
         return self.context.session.can_send_request
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the request can be answered with questions and come again."""
+        """Return whether the request can be answered with questions and come again."""
         return self.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def samples(self) -> bool:
-        """Whether the client declares sampling and can be asked."""
+        """Return whether the client declares sampling and can be asked."""
         capabilities = self.context.session.client_capabilities
         declared = capabilities is not None and capabilities.sampling is not None
         return declared and (self.has_back_channel or self.has_rounds)
 
     @property
     def samples_with_tools(self) -> bool:
-        """Whether the client supports tools in sampling."""
+        """Return whether the client supports tools in sampling."""
         capabilities = self.context.session.client_capabilities
         sampling = capabilities.sampling if capabilities is not None else None
         return sampling is not None and sampling.tools is not None
 
     @property
     def takes_forms(self) -> bool:
-        """Whether the client declares forms and can be asked; `elicitation` without details includes forms."""
+        """Return whether the client declares forms and can be asked; `elicitation` without details includes forms."""
         capabilities = self.context.session.client_capabilities
         elicitation = capabilities.elicitation if capabilities is not None else None
         declared = elicitation is not None and (elicitation.form is not None or elicitation.url is None)

@@ -63,7 +63,7 @@ class SampleError(IdeabridgeError):
 
 
 def _is_refusal(error: MCPError) -> bool:
-    """Whether the person at the client refused: by the code of the specification, or in words, as hosts use other
+    """True if the person at the client refused: by the code of the specification, or in words, as hosts use other
     codes.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
@@ -267,7 +267,7 @@ class Sampler:
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:
-        """Whether the run (or the rooms of a plan) uses sampling, and this client supports it."""
+        """Return whether the run (or the rooms of a plan) uses sampling, and this client supports it."""
         return run.root.turns.mind == SAMPLING and request.samples
 
     def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
@@ -318,7 +318,7 @@ class Sampler:
         return due[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
-        """Whether this client's model is not asked because other requests wait for the answers of their clients."""
+        """True if this client's model is not asked because other requests wait for the answers of their clients."""
         if request.halted or not self.can_ask(run, request):
             return False
         free, held, _ = self._open(run, request)

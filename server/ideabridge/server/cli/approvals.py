@@ -397,5 +397,5 @@ def _why_not(error: Exception, one: Pending) -> str:
 
 
 def _refused(one: Pending) -> str:
-    """What happens to the call if nobody decides in time."""
+    """Return what happens to the call if nobody decides in time."""
     return "skipped" if one.question.refusal == "skip" else "denied"

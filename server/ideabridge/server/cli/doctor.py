@@ -150,7 +150,7 @@ def _store(found: _Findings, configuration: Configuration) -> None:
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Which runs servers delete, and when they do so next."""
+    """Return which runs servers delete, and when they delete them next."""
     import time
     from datetime import datetime
 
@@ -248,7 +248,7 @@ async def _mind(found: _Findings, configuration: Configuration) -> None:
 
 
 def _listed(name: str, names: list[str] | None) -> str:
-    """Whether a server has the configured model."""
+    """Return whether a server has the configured model."""
     if names is None:
         return "; it answers, and does not list its models"
     if any(one in (name, f"{name}:latest") for one in names):

@@ -77,8 +77,8 @@ class Followed:
         run: the run.
         started, finished: the times of each call, by its index, in seconds of the monotonic clock.
         notes: the last progress message of each running call.
-        stopped: the person stopped the command.
-        pending: the run waits for an approval that nobody here can give.
+        stopped: True if the person stopped the command.
+        pending: True if the run waits for an approval that nobody here can give.
     """
 
     run: Run
@@ -173,7 +173,7 @@ class PlainDisplay:
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Let the person be asked inside the context."""
+        """Make room for questions to the person inside the context."""
         yield
 
     def close(self) -> None:

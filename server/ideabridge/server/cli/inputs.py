@@ -384,7 +384,7 @@ async def _ask_outcome() -> Decision:
 
 
 async def _edit(call: JSON, what: str) -> JSONObject | None:
-    """The call or plan as the person changed it in $VISUAL or $EDITOR, or typed it in one line; None: not changed."""
+    """Return the call or plan that the person edited in $VISUAL or $EDITOR, or typed in one line; None: unchanged."""
     text = json.dumps(call, ensure_ascii=False, indent=2) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:

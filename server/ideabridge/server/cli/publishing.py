@@ -405,7 +405,7 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
 
 
 async def _ask(ask: Ask) -> JSON:
-    """`accept`, the reference or pick to take instead, or None to give up."""
+    """Ask about one value: return `accept`, the reference or pick that replaces it, or None to give up."""
     say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
     for number, origin in enumerate(origins, 1):

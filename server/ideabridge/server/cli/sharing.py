@@ -244,7 +244,7 @@ async def import_ideas(
 
 
 def _files(words: list[str]) -> list[tuple[str, bool]]:
-    """(file, whether a person gave this very path) of files and of the files in folders."""
+    """Return (file, whether a person gave this exact path) for files and for the files in folders."""
     files: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()

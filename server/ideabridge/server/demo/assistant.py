@@ -70,7 +70,7 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
 
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
-    """For each call, the calls that were running when it started, itself included."""
+    """Return, for each call, the calls that were running when it started, itself included."""
     return [[bar.call for bar in bars if bar.started <= one.started < bar.finished] for one in bars]
 
 
@@ -91,7 +91,7 @@ def draw(bars: list[Bar], width: int = 40) -> list[str]:
 
 
 async def visit(address: str, tool: str, arguments: Members) -> Members:
-    """What assistant B does: it lists the tools, calls one, and reports the result."""
+    """Act as assistant B: list the tools, call one, and report the result."""
     async with Client(address) as client:
         tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
         if tool not in tools:

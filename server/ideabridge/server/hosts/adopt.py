@@ -50,7 +50,7 @@ class Adoption:
 
     @property
     def adopted(self) -> bool:
-        """Whether it is written to `ideabridge.json`."""
+        """Return whether it is written to `ideabridge.json`."""
         return self.verdict in ("new", "replaced")
 
 

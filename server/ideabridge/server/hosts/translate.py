@@ -165,7 +165,7 @@ def _public(text: str) -> str:
 
 
 def is_ourselves(entry: JSONObject) -> bool:
-    """Whether an entry starts ideabridge, which cannot be its own module."""
+    """Return whether an entry starts ideabridge, which cannot be its own module."""
     command, arguments = entry.get("command"), entry.get("args")
     words = [command] if isinstance(command, str) else []
     words += [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []

@@ -73,7 +73,7 @@ class Connections:
 
     @property
     def share(self) -> int:
-        """The requests that one caller may have in progress, so that there is room for others."""
+        """The number of requests that one caller may have in progress, which leaves room for others."""
         return self._most // 2
 
     def __len__(self) -> int:

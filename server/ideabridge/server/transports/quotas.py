@@ -1,7 +1,7 @@
 """Quotas: limits for each caller, so that one caller cannot use up the server, and limits for each message.
 
-What a request holds (a place among the requests in progress, a stream, a session) is counted by caller. Over the limit
-the caller gets an error that states it.
+Resources of a request (a place among the requests in progress, a stream, a session) are counted by caller. A caller
+over a limit gets an error that states the limit.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Why a message with an allowed size is refused, found in its bytes before it is parsed; None if it is accepted."""
+    """Return why a message of allowed size is refused, by its bytes before parsing; None if it is accepted."""
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
         return f"the message holds more than {MAX_MESSAGE_VALUES:,} JSON values (numbers, texts, lists, ...)"
     if nests_deeper(message, MAX_MESSAGE_DEPTH):
@@ -140,5 +140,5 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
 
 
 def size_problem(size: int) -> str:
-    """Why a message of `size` bytes is refused."""
+    """Return why a message of `size` bytes is refused."""
     return f"the message has {size:,} bytes; at most {MAX_MESSAGE:,} are taken"
