@@ -24,7 +24,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[ValueSource]]:
-    """By place, the parts of results that nothing in the plan reads and that were the same in every run.
+    """Return, by place, the parts of results that nothing in the plan reads and that were the same in every run.
 
     A part is a member of an object that is not an object itself. If another run made the same calls with another value
     of the part, the part decided nothing.
@@ -38,7 +38,7 @@ def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[ValueSource]]:
 
 
 def unread_input(lifted: Lifted, graph: Graph) -> list[ValueSource]:
-    """The parts of the input that nothing in the plan reads: those of the run, and other parameters of the tool."""
+    """Return the parts of the run's input, and other parameters of the tool, that nothing in the plan reads."""
     read = _reads(lifted, graph)
     given = lifted.function.input or {}
     declared = lifted.function.input_schema.get("properties")
@@ -84,7 +84,7 @@ def _differs(lifted: Lifted, part: ValueSource) -> bool:
 
 
 def named(parts: Iterable[ValueSource]) -> str:
-    """The first parts in one line: `calls.0.level, calls.0.size`."""
+    """Return the first parts in one line: `calls.0.level, calls.0.size`."""
     texts = [".".join(names_of(part.place, part.path)) for part in parts]
     return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
 
@@ -93,12 +93,12 @@ def named(parts: Iterable[ValueSource]) -> str:
 
 
 def unbound_orders(graph: Graph, apart: Mapping[int, set[int]] | None = None) -> list[str]:
-    """The calls of one module and instance that declare effects and that no data and no `_after` put in order.
+    """Return the calls of one module and instance that have effects and that neither data nor `_after` put in order.
 
     Args:
         graph: the graph of the plan.
-        apart: for a plan of several Requests, by call, the calls that it follows only because it did so in the run. A
-            Request waits for the one before it, so every call that may do more than read kept its order.
+        apart: for a plan of several Requests, by call, the calls that it follows only because it followed them in the
+            run. Each Request waits for the previous one, so the run kept the order of all calls with effects.
 
     Returns:
         `calls.0, calls.1 (send, send)` for each module and instance; equal lines of several instances only once.
@@ -195,7 +195,7 @@ class Ask:
 
 
 def asks_of(draft: PlanDraft) -> list[Ask]:
-    """Every question, accepted or not.
+    """Return every question, accepted or not.
 
     Raises:
         PublicationError: the plan cannot run by itself.
@@ -284,7 +284,7 @@ def _later(draft: PlanDraft, graph: Graph, unread: dict[int, list[ValueSource]],
 
 
 def _proposed(draft: PlanDraft, place: int | None) -> set[int]:
-    """The calls that a call would read if its open proposals were taken: until then only these are asked about."""
+    """Return the calls that a call would read if its open proposals were taken: only these are asked about first."""
     return {
         origin.source.place
         for leaf in draft.lifted.leaves
@@ -297,7 +297,7 @@ def _proposed(draft: PlanDraft, place: int | None) -> set[int]:
 def _unread(
     draft: PlanDraft, graph: Graph, later: list[Ask], unread: dict[int, list[ValueSource]], open_: set[int]
 ) -> Iterator[Ask]:
-    """Results that a mind saw and nothing reads. Later calls, or the output, may have been chosen because of them."""
+    """Return questions about results that a mind saw and nothing reads: they may have influenced later calls."""
     kept = draft.lifted.kept
     read = {index for call in graph.calls for index in reads_of(call)} | open_
     for reads in graph.output_reads.values():
@@ -319,7 +319,7 @@ def _unread(
 
 
 def _unread_input(draft: PlanDraft, graph: Graph) -> Iterator[Ask]:
-    """Parts of the input that a mind saw and nothing reads. Its calls may have been chosen because of them."""
+    """Return questions about parts of the input that a mind saw and nothing reads: they may have influenced calls."""
     open_ = {
         origin.source
         for leaf in draft.lifted.leaves
@@ -379,7 +379,7 @@ _MESSAGES: Final[dict[Kind, tuple[str, str]]] = {
 
 
 def demand(draft: PlanDraft) -> None:
-    """Check that every question was accepted, and nothing else.
+    """Check that exactly the existing questions were accepted.
 
     Raises:
         UndecidedError: a question is open.
@@ -416,7 +416,7 @@ def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
 
 
 def counts_of(draft: PlanDraft) -> JSONObject:
-    """How the parameters and the output were written: `{"references", "proposals", "constants", "taken"}`.
+    """Count how the parameters and the output were written: `{"references", "proposals", "constants", "taken"}`.
 
     `references`: written by the mind; `proposals`: literals equal to a value it had seen; `constants`: other literals;
     `taken`: literals that a reference has replaced.

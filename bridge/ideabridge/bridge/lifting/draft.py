@@ -34,13 +34,13 @@ MIND = "mind"
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person draft.
+    """The choices of a person about a draft.
 
     Attributes:
-        accept: paths of what may stay as it is; True: everything that is named.
-        take: by path, what stands there instead of a literal: a reference, `{"pick": JMESPath, "from": reference}`,
-            or `mind` for a written `_output`.
-        runs: other runs of the same task; None: those of the same shape are looked for.
+        accept: the paths of the parts that may stay unchanged; True: all parts that a question names.
+        take: by path, the replacement of a literal: a reference, `{"pick": JMESPath, "from": reference}`, or `mind` for
+            a written `_output`.
+        runs: other runs of the same task; None: runs of the same shape are searched.
     """
 
     accept: bool | tuple[str, ...] = ()
@@ -48,13 +48,13 @@ class Choices:
     runs: tuple[str, ...] | None = None
 
     def accepts(self, path: str) -> bool:
-        """Whether it may stay: a path accepts everything below it."""
+        """Return whether the part at a path may stay unchanged. An accepted path includes everything below it."""
         if isinstance(self.accept, bool):
             return self.accept
         return any(path == one or path.startswith(f"{one}.") for one in self.accept)
 
     def to_json(self) -> JSONObject:
-        """As it was given."""
+        """Return the choices in the form that `read_choices` reads."""
         told: JSONObject = {}
         if self.accept:
             told["accept"] = self.accept if isinstance(self.accept, bool) else list[JSON](self.accept)
@@ -117,7 +117,7 @@ def _check_take(path: str, value: JSON) -> None:
 
 
 def unknown_path(where: str, path: str, known: list[str]) -> PublicationError:
-    """The error for a path without a constant."""
+    """Return the error for a path without a constant."""
     return PublicationError(f"choices.{where}: there is no constant at {path!r}.{did_you_mean(path, known)}")
 
 
@@ -127,15 +127,15 @@ def unknown_path(where: str, path: str, known: list[str]) -> PublicationError:
 def inconsistency(
     run: RecordedRun, plan: Plan, places: Mapping[int, int] | None = None, catalogue: Catalogue | None = None
 ) -> str | None:
-    """Why the plan, with the run's own input and the results its calls gave, does not do what the run did and give what
-    it gave; None where it does. Nothing runs: every call is answered with what it gave in the run.
+    """Return how the plan, with the input and the recorded results of the run, differs from the run in its calls or its
+    output; None if it does not differ. Nothing runs: every call is answered with its recorded result.
 
     Args:
         run: the run.
-        plan: with the run's input.
-        places: the number in the run of each call of the plan; one that is not in it is a `pick`, which is worked
-            out. None: the plan is the run's own.
-        catalogue: the tools; None: as the run knew them.
+        plan: the plan with the run's input.
+        places: the number in the run of each call of the plan. A call without a number is a `pick`, which is computed.
+            None: the plan is the run's own.
+        catalogue: the tools; None: the tools of the run.
     """
     machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
@@ -160,7 +160,7 @@ def inconsistency(
 
 
 def _run(machine: Machine, run: RecordedRun, at: dict[int, int]) -> str | None:
-    """Answer every call as it was answered, in the order they ended."""
+    """Answer every call as in the run, in the order in which the calls ended."""
     ended = run.ends()
     order = {(event.call, event.item): number for number, event in enumerate(ended)}
     added: dict[int, list[MessageAdded]] = {}
@@ -232,14 +232,14 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
 
 @dataclass(slots=True)
 class PlanDraft:
-    """A plan that may be published, once nothing is asked any more.
+    """A plan that may be published when no question is open.
 
     Attributes:
-        lifted: what it was made of.
-        choices: what a person draft.
-        calls: of the plan; picks stand after the others, so that every place stays what the report says.
-        output: of the plan.
-        replaced: by path, the reference that stands there now.
+        lifted: the lifted run.
+        choices: the choices of a person.
+        calls: the calls of the plan. Picks follow the others, so that the places are the same as in the report.
+        output: the output of the plan.
+        replaced: by path, the reference that replaces a literal.
         asks_mind: the places of calls for which a mind is asked each time.
     """
 
@@ -251,7 +251,7 @@ class PlanDraft:
     asks_mind: list[int] = field(default_factory=list[int])
 
     def plan(self) -> JSONObject:
-        """The plan as a publication holds it; see `read_published`. It says whose tools its calls mean."""
+        """Return the plan in the form of a publication, with the modules of its tools; see `read_published`."""
         catalogue = self.lifted.catalogue
         calls = [with_own_module(call, catalogue) for call in self.calls]
         plan: JSONObject = {**self.lifted.function.plan(), "calls": calls, "output": self.output}
@@ -264,7 +264,7 @@ class PlanDraft:
         return read_published(self.plan(), given, function.input_schema, function.output_schema, name="it")
 
     def difference(self) -> str | None:
-        """Why it is not self-consistent; None: it is."""
+        """Return why the plan is not self-consistent; None if it is."""
         function = self.lifted.function
         if function.instances:
             return inconsistency(function.run, self.with_input(function.input or {}))
@@ -276,7 +276,7 @@ class PlanDraft:
         return inconsistency(aligned.function.run, plan, places, self.lifted.catalogue)
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """(runs with other input that it reproduces, why others are not)."""
+        """Return (the runs with other input that it reproduces, why it does not reproduce others)."""
         agree: list[str] = []
         differ: list[str] = []
         for other in self.lifted.others:
@@ -313,7 +313,7 @@ def apply_choices(lifted: Lifted, choices: Choices) -> PlanDraft:
 
 
 def _where(lifted: Lifted, path: str) -> tuple[int | None, Path]:
-    """The place and keys a path of `take` names: a leaf, or what leaves stand below."""
+    """Return the place and the keys that a path of `take` names: a leaf, or a value that contains leaves."""
     for leaf in lifted.leaves:
         if leaf.path.startswith("instances."):
             continue

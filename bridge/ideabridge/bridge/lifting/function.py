@@ -47,15 +47,15 @@ class Function:
     Attributes:
         stored: the idea.
         run: the run that ended with it.
-        input: what `†input` read; None where it takes none.
+        input: the value of `†input`; None if the idea takes no input.
         input_schema: the parameters of the tool.
-        output_schema: schema of what the tool gives; None where nobody said.
-        part_schema: over instances, schema of the output of each; else None.
-        calls: as its plan listed them.
-        output: of its solution, without the wrapping a mind writes.
+        output_schema: the schema of the tool's result; None if none was declared.
+        part_schema: with instances, the schema of the output of each; otherwise None.
+        calls: the calls as the plan of the run listed them.
+        output: the output of the Solution, without the wrapping that a mind writes.
         instances: initial states by instance.
-        tools: of `tool` messages of its context, those it called.
-        faults: why it cannot be a plan, as far as its context and output tell.
+        tools: the tools of `tool` messages in its context that it called.
+        faults: why it cannot be a plan, as far as its context and output show.
     """
 
     stored: StoredIdea
@@ -71,7 +71,7 @@ class Function:
     faults: list[str]
 
     def plan(self) -> JSONObject:
-        """Its plan as a publication holds it; see `read_published`."""
+        """Its plan in the form of a publication; see `read_published`."""
         plan: JSONObject = {"calls": self.calls, "output": self.output}
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
@@ -83,11 +83,11 @@ class Function:
 
 
 def read_function(store: Store, ref: str, caller: str) -> Function:
-    """The idea `ref` names, as a function of this caller's.
+    """Read the idea that `ref` names as a function, from a run of this caller.
 
     Raises:
-        UnknownIdeaError, UnknownRunError: this caller has none of that name.
-        PublicationError: no run of it in this store ended well, or it takes several inputs.
+        UnknownIdeaError, UnknownRunError: this caller has no idea or run of that name.
+        PublicationError: no run of the idea in this store has the status `done`, or it takes several inputs.
     """
     stored, run_id = find_idea(store, ref, caller)
     run = read_run(store, run_id)
@@ -131,7 +131,7 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """(schema of what the run gives, schema of each instance's output), as its user asked for them."""
+    """Return (the schema of the run's result, the schema of each instance's output), as its user requested them."""
     asked = run.machine.output_schema
     if not run.machine.has_output:
         # It gives its state, of which an output's schema says nothing.
@@ -144,7 +144,7 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """The output without the `{"value": ...}` in which a mind writes what may be null, and why that is not possible."""
+    """Return the output without the `{"value": ...}` around a value that may be null, and why that is not possible."""
     machine = run.machine
     output = machine.solution.output
     if machine.mode != "solve" or not wrap_output(machine.output_schema)[1]:
@@ -160,7 +160,7 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
-    """The tools its context defined and its calls used; a later definition stands for an earlier one."""
+    """Return the tools that its context defined and its calls used. A later definition replaces an earlier one."""
     used = {one.call.name for one in run.machine.history}
     found = [message.value for message in run.machine.messages if message.type == "tool"]
     named = {str(value.get("name")): value for value in found if isinstance(value, dict)}
@@ -168,7 +168,7 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """What a context holds that a plan does not carry: without it, the calls would give something else."""
+    """Return the parts of a context that a plan cannot contain and that influence the results of its calls."""
     found: list[str] = []
     states: set[str] = set()
     for number, message in enumerate(run.machine.messages):
@@ -194,7 +194,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """What a run did that the same calls, as a plan, would not: groups, cancelled steps, replaced calls."""
+    """Return what a run did that its calls as a plan would not do: groups, cancelled steps, replaced calls."""
     found: list[str] = []
     steps = 0
     for event in run.events:
@@ -224,7 +224,7 @@ _DEPTH = 40
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Whether two values are equal: numbers by what they are (5 and 5.0), members in any order, true is not 1."""
+    """Return whether two values are equal: 5 equals 5.0, members may have any order, true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, int | float) and isinstance(right, int | float):
@@ -237,12 +237,12 @@ def same(left: JSON, right: JSON) -> bool:
 
 
 def is_distinctive(value: JSON) -> bool:
-    """Whether a value can tell where it came from: not null, true, false, and nothing empty."""
+    """Return whether a value can identify its origin: null, true, false and empty values cannot."""
     return not (value is None or isinstance(value, bool) or value in ("", [], {}))
 
 
 def digest(value: JSON) -> str:
-    """A text that is equal for values that are the same, and for no others."""
+    """Return a text that is equal for two values if and only if the values are the same."""
     if isinstance(value, str):
         return f"s{value}"
     if isinstance(value, bool) or value is None:
@@ -264,7 +264,7 @@ def _hash(kind: str, parts: Iterable[str]) -> str:
 
 
 def walk(document: JSON) -> Iterator[tuple[Path, JSON]]:
-    """Every value in a document, at most 100,000, with its path as references read it; JSON in text is gone into."""
+    """Yield each value in a document, at most 100,000, with its path as in references; also in texts that are JSON."""
     return islice(_walk(document, ()), _NODES)
 
 
@@ -282,16 +282,16 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
 
 
 def index_values(document: JSON, found: dict[str, list[Path]]) -> bool:
-    """Note where in a document each value stands that tells where it came from, by its digest.
+    """Note the path of each value in a document that can identify its origin, by the digest of the value.
 
     Returns:
-        Whether all of it was looked at.
+        True if the whole document was examined.
     """
     return _note(document, (), found, 0)[1] <= _NODES
 
 
 def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> tuple[str, int]:
-    """(its digest, the values noted so far): digests are made from the bottom up, each once."""
+    """Return (its digest, the number of values noted so far). Digests are made from the bottom up, each once."""
     count += 1
     if count > _NODES:
         # Nothing that holds this is noted either.
@@ -331,13 +331,13 @@ _ERRORS: Final = "†data.error."
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A call that ran, or that stood on the branch not taken.
+    """A call that ran, or that belongs to the branch that was not taken.
 
     Attributes:
-        progress: the call and what came of it.
-        step: the Request it ran in.
-        chosen: the Request it was first proposed in: one that failed and was proposed again unchanged counts once.
-        raw: the call as it ran; what a person changed stands in it as literals.
+        progress: the call and its result.
+        step: the Request in which it ran.
+        chosen: the Request in which it was first proposed. A failed call that is proposed again unchanged counts once.
+        raw: the call as it ran; changes by a person are literals in it.
         edited: who changed it; None: nobody.
     """
 
@@ -354,12 +354,12 @@ class Executed:
 
     @property
     def name(self) -> str:
-        """Of its tool."""
+        """The name of its tool."""
         return self.progress.call.name
 
     @property
     def reads_only(self) -> bool:
-        """Whether its tool says that it is read-only, or only a mind is asked."""
+        """True if its tool declares that it is read-only, or if only a mind is asked."""
         call = self.progress.call
         only_a_mind = call.has_latent or call.room == "latent"
         return only_a_mind or (call.tool is not None and call.tool.annotations.read_only is True)
@@ -367,14 +367,14 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A call that a lifted plan does not hold.
+    """A call that a lifted plan does not contain.
 
     Attributes:
         index: its number in the run.
-        name: of its tool.
-        why: `it failed`, `it was denied`.
-        retried: it was proposed again, and that stands in the plan.
-        matters: nobody tried the same again, and it was part of a plan, or ran and failed.
+        name: the name of its tool.
+        why: the reason: `it failed`, `it was denied`.
+        retried: True if it was proposed again, and the plan contains the repetition.
+        matters: True if it was not tried again, and was part of a plan or ran and failed.
     """
 
     index: int
@@ -385,7 +385,7 @@ class LeftOut:
 
     @property
     def shown(self) -> str:
-        """`calls.0 (send): it failed`, numbered as in the run."""
+        """The line of a report, with the call's number in the run: `calls.0 (send): it failed`."""
         return f"calls.{self.index} ({self.name}): {self.why}{', and was proposed again' if self.retried else ''}"
 
 
@@ -411,7 +411,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 
 
 def _same(failed: Progress, later: Progress) -> bool:
-    """Whether a later call is the same one again: written the same, or with the same parameters."""
+    """Return whether a later call repeats an earlier one: with the same text, or with the same parameters."""
     if failed.call.tool is None or later.call.tool is None or failed.call.tool.key != later.call.tool.key:
         return False
     if _parameters(failed.call.raw) == _parameters(later.call.raw):
@@ -433,7 +433,7 @@ def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
 
 
 def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
-    """The call with what a person made of it: literals, but where it was left as it was proposed."""
+    """Return the call as a person edited it: edited parts are literals, unchanged parts are as proposed."""
     raw = one.call.raw
     meta: JSONObject = {key: value for key, value in raw.items() if key in META_PROPERTIES}
     if one.call.has_each:
@@ -455,7 +455,7 @@ def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
 
 
 def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
-    """The call, what it read of failed calls (`†data.error.PLACE`) put in: a plan of calls that work has none."""
+    """Return the call with the values that it read of failed calls (`†data.error.PLACE`): a plan does not have them."""
 
     def put_in(value: JSON) -> JSON:
         if isinstance(value, list):
@@ -480,8 +480,8 @@ UNBOUNDED = 1_000_000
 
 
 def plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """A machine at the beginning of a plan, under the settings of a run. Nobody is asked in it, and no call waits for
-    room: each is due as early as it can be.
+    """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and has no limit on
+    parallel calls, so each call is due as early as possible.
     """
     settings = dataclasses.replace(
         run.machine.settings,
@@ -520,7 +520,7 @@ def graph_of(function: Function, catalogue: Catalogue, calls: list[JSON], output
 
 
 def waits_of(graph: Graph) -> dict[int, set[int]]:
-    """By place, the places a call waits for: by data and by `_after`."""
+    """Return, by place, the places that a call waits for: because of data and of `_after`."""
     return {call.index: graph.depends_on(call) for call in graph.calls}
 
 
@@ -532,7 +532,7 @@ def reads_of(call: Call) -> set[int]:
 
 
 def all_before(steps: Mapping[int, set[int]], start: set[int]) -> set[int]:
-    """What a set of calls leads to, by one step or many, itself included."""
+    """Return the calls that a set of calls leads to, in one step or several, with the set itself."""
     found: set[int] = set()
     open_ = list(start)
     while open_:

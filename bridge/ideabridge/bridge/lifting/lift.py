@@ -88,10 +88,10 @@ def in_data_order(kept: Sequence[Executed]) -> list[Executed]:
 
 
 def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
-    """The calls of the plan, as it lists them, and the output. `†results.N` refers to places in the plan.
+    """Return the calls as the plan lists them, and the output. `†results.N` refers to places in the plan.
 
     Raises:
-        PublicationError: one reads what only a call that is left out could give.
+        PublicationError: a call reads the result of a call that is left out.
     """
     calls = list(kept)
     while True:
@@ -116,7 +116,7 @@ def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], lis
 
 
 class _GoneError(Exception):
-    """Nothing supplies a reference: the call is left out."""
+    """Nothing supplies a reference, because the call that supplied it is left out."""
 
 
 def _renumbered(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
@@ -136,7 +136,7 @@ def _with_dagger(item: JSON) -> JSON:
 
 
 def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
-    """A value as written, its references to results by the places of a plan."""
+    """Return a value as written, with the places of a plan in its references to results."""
     if isinstance(value, list):
         return [renumbered(item, places) for item in value]
     if isinstance(value, dict):
@@ -160,7 +160,7 @@ def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
 
 
 def _place(operand: Reference, places: Mapping[int, int]) -> Path | None:
-    """The place an operand names, () where it is left out; None: it names none."""
+    """Return the place that an operand names; () if the call is left out; None if it names no place."""
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return None
     place = places.get(int(operand.path[0]))
@@ -181,12 +181,12 @@ def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[in
     to `written`, and `_id` if it is needed.
 
     Args:
-        calls: in the places of the plan.
-        written: as the plan lists them.
-        waits: by place, the places each waits for already.
+        calls: the calls in the places of the plan.
+        written: the calls as the plan lists them.
+        waits: by place, the places that each call waits for already.
 
     Returns:
-        By place, the places it now waits for besides.
+        By place, the additional places that the call now waits for.
     """
     ids = _Ids(calls, written)
     before: list[set[int]] = []
@@ -220,7 +220,7 @@ def _matters(first: Executed, then: Executed) -> bool:
 
 
 class _Ids:
-    """Gives each call an id that no other has; `_after` keeps meaning what it did."""
+    """Gives each call a unique id, and keeps the meaning of `_after`."""
 
     def __init__(self, calls: Sequence[Executed], written: list[JSON]) -> None:
         self._written = written
@@ -245,7 +245,7 @@ class _Ids:
         return name
 
     def of(self, place: int) -> str:
-        """The id of the call in a place."""
+        """Return the id of the call in a place."""
         call = self._written[place]
         assert isinstance(call, dict)
         if "_id" not in call:
@@ -263,16 +263,16 @@ _TAKEN: Final = 8
 
 
 class OtherShapeError(PublicationError):
-    """A run that took another course than the lifted run."""
+    """Another run does not have the same course as the lifted run."""
 
 
 def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRun:
-    """Another run, its calls aligned to the places of the plan made of `mine`.
+    """Return another run, with its calls aligned to the places of the plan made of `mine`.
 
     Raises:
-        OtherShapeError: it took another course; the message says where.
-        PublicationError: it had the same input, or cannot be looked at.
-        UnknownRunError, UnknownIdeaError: there is none for this caller.
+        OtherShapeError: it has another course; the message contains the place.
+        PublicationError: it had the same input, or cannot be examined.
+        UnknownRunError, UnknownIdeaError: this caller has no such run.
     """
     function = read_function(store, run_id, caller)
     if mine.function.run.machine.mode == "solve" and function.run.machine.mode != "solve":
@@ -303,7 +303,7 @@ def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRu
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
-    """Where the data flow differs, as far as both were written by reference."""
+    """Return where the data flow differs, as far as both runs were written with references."""
     for place, (one, two) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if _parameters(one.raw) != _parameters(two.raw) or one.progress.call.has_each != two.progress.call.has_each:
             return f"calls.{place} ({one.name}) has other parameters"
@@ -321,12 +321,12 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Sources without the places in lists: these are what is chosen anew in every run."""
+    """Return sources without the places in lists, because every run chooses these places anew."""
     return [ValueSource(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
 
 
 def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> bool:
-    """Whether the other run wrote a literal there that is not what my reference reads in it."""
+    """Return whether the other run has a literal there that differs from the value my reference has in that run."""
     sources = mine.sources_of(parse_reference(text))
     there = other.leaf(place, keys)
     if len(sources) != 1 or isinstance(there, Missing):
@@ -355,8 +355,8 @@ def references_in(raw: dict[str, JSON]) -> Iterator[tuple[Path, str]]:
 
 
 def runs_like(mine: AlignedRun, store: Store, caller: str) -> tuple[list[AlignedRun], list[str]]:
-    """The latest runs of a caller that a mind made in the same shape with other input; and why runs of the same task,
-    in the same words, are of another shape.
+    """Return a caller's latest runs that a mind made in the same shape with other input, and why runs with the same
+    task text have another shape.
     """
     record = store.runs.get(mine.run_id)
     if record is None or record.kind != "solve":
@@ -412,20 +412,20 @@ _MOST_PLACES: Final = 5_000
 
 @dataclass(slots=True)
 class Lifted:
-    """A run as a plan, before anybody has decided anything.
+    """A run as a plan, before any decision of a person.
 
     Attributes:
-        function: the run, as a function.
-        aligned: its calls, in the places of the plan.
-        calls: as the plan lists them.
-        output: of the plan.
-        leaves: every part of both.
-        left_out: what the plan does not hold.
-        kept_order: by place, the calls it now runs after, as it did in the run, though nothing it reads says so.
-        others: runs of the same task with other input, their calls in the same places.
+        function: the run as a function.
+        aligned: its calls in the places of the plan.
+        calls: the calls as the plan lists them.
+        output: the output of the plan.
+        leaves: every part of the calls and the output.
+        left_out: the calls that the plan does not contain.
+        kept_order: by place, the calls that it follows only because it followed them in the run.
+        others: runs of the same task with other input, with their calls in the same places.
         different_shapes: for each other run of the same task with another shape, why it differs.
-        catalogue: the tools, as the run knew them.
-        pick: the tool `pick`; None: this run's is another one.
+        catalogue: the tools of the run.
+        pick: the tool `pick`; None if the tool of that name in this run is another one.
     """
 
     function: Function
@@ -447,12 +447,12 @@ class Lifted:
 
     @property
     def kept(self) -> list[Executed]:
-        """Its calls, as they ran; none over instances, where all is kept as it was listed."""
+        """Its calls as they ran; empty with instances, because these are kept as listed."""
         return list(self.aligned.calls)
 
     @property
     def requests(self) -> int:
-        """How many Requests the run took; 0: it was a plan."""
+        """The number of Requests of the run; 0 if it was a plan."""
         return 0 if self.function.run.machine.mode == "plan" else self.function.run.machine.step + 1
 
 
@@ -460,14 +460,14 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] | None = None)
     """Lift a run, or the run of an idea.
 
     Args:
-        store: holds the runs.
-        ref: what `find_idea` takes.
-        caller: whose runs are looked at.
-        runs: other runs of the same task; None: those of the same shape are looked for.
+        store: contains the runs.
+        ref: a reference that `find_idea` accepts.
+        caller: the owner of the runs.
+        runs: other runs of the same task; None: runs of the same shape are searched.
 
     Raises:
-        PublicationError: it cannot be a plan whatever is accepted; the message says why.
-        UnknownRunError, UnknownIdeaError: there is none for this caller.
+        PublicationError: no choice can make it a plan; the message says why.
+        UnknownRunError, UnknownIdeaError: this caller has no such run or idea.
     """
     return lift_function(read_function(store, ref, caller), store, caller, runs)
 
@@ -572,8 +572,8 @@ def _agrees(origin: Origin, other: AlignedRun, value: JSON) -> bool:
 
 
 def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[AlignedRun, JSON]]) -> bool:
-    """Whether nothing else can explain a leaf in every run: no element of a list, and nothing under a key that is data.
-    Such a one is nowhere offered unless a condition selects it, yet the mind may have chosen it.
+    """Return whether nothing else can explain a leaf in every run: no element of a list, and nothing under a key that
+    is data. Such a source is offered only if a condition selects it, but the mind may have chosen it.
     """
     mine, step = lifted.aligned, _step(lifted, leaf.place)
     runs = [mine, *(other for other, _ in known)]
@@ -591,7 +591,7 @@ def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[AlignedR
 
 
 def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
-    """Whether a reference selects by position, or by a key that is data, from what its writer had seen."""
+    """Note whether a reference selects by position, or by a key that is data, from values that its writer had seen."""
     aligned = lifted.aligned
     value = aligned.leaf(leaf.place, leaf.keys)
     leaf.value = None if isinstance(value, Missing) else value

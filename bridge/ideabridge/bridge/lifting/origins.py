@@ -41,7 +41,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def lists_of(document: JSON) -> Iterator[tuple[Path, list[JSON]]]:
-    """The lists of objects in a document, with their paths; at most 50."""
+    """Return the lists of objects in a document, with their paths; at most 50."""
     return islice(_lists(document), 50)
 
 
@@ -53,12 +53,12 @@ def _lists(document: JSON) -> Iterator[tuple[Path, list[JSON]]]:
 
 
 def explanations(items: list[JSON], chosen: int, rest: Path) -> list[str]:
-    """JMESPath expressions on a list that select one element by what it holds, and of it the value at `rest`.
+    """Return JMESPath expressions on a list that select one element by its content and give its value at `rest`.
 
     Args:
         items: the list.
-        chosen: which element is meant.
-        rest: keys below it.
+        chosen: the index of the element.
+        rest: the keys below it.
     """
     if len(items) < 2 or len(items) > _LONGEST or any(key.isdecimal() for key in rest):
         return []
@@ -82,7 +82,7 @@ def _of_scalars(items: list[JSON], chosen: int) -> list[str]:
 
 
 def _extreme(column: Sequence[JSON | Missing], chosen: int) -> str | None:
-    """`max` or `min`, where the chosen one alone is the largest or smallest of numbers, or of texts."""
+    """Return `max` or `min` if only the chosen value is the largest or smallest of numbers or of texts."""
     numbers = [one for one in column if isinstance(one, int | float) and not isinstance(one, bool)]
     texts = [one for one in column if isinstance(one, str)]
     if len(numbers) == len(column):
@@ -101,15 +101,15 @@ def _side(values: list[_Ordered], chosen: int) -> str | None:
 
 
 def _alone(objects: list[JSONObject], chosen: int) -> Iterator[tuple[str, JSON]]:
-    """The members by which the chosen object is told from all others."""
+    """Return the members that distinguish the chosen object from all others."""
     for key, value in objects[chosen].items():
         if isinstance(value, str | int | float) and sum(same(item.get(key), value) for item in objects) == 1:
             yield key, value
 
 
 def projections(items: list[JSON], wanted: list[JSON]) -> list[str]:
-    """JMESPath expressions on a list of objects that give a list of one member of each, or of those that meet a
-    condition.
+    """Return JMESPath expressions on a list of objects that select one member of each object, or of each object that
+    meets a condition.
     """
     objects = [item for item in items if isinstance(item, dict)]
     if len(objects) != len(items) or not wanted:
@@ -159,8 +159,8 @@ class AlignedRun:
     """One run.
 
     Args:
-        function: the run, as a function.
-        calls: its calls, in the places of the plan.
+        function: the run as a function.
+        calls: its calls in the places of the plan.
     """
 
     def __init__(self, function: Function, calls: Sequence[Executed]) -> None:
@@ -179,7 +179,7 @@ class AlignedRun:
         return {one.index: place for place, one in enumerate(self.calls)}
 
     def document(self, place: int | None) -> JSON | Missing:
-        """The input, or what a call gave; MISSING: it gave nothing."""
+        """Return the input or the result of a call; MISSING if the call has no result."""
         if place is None:
             return self.function.input or {}
         progress = self.calls[place].progress
@@ -200,7 +200,7 @@ class AlignedRun:
 
     @property
     def looked_through(self) -> bool:
-        """Whether `where` knows every value of the run; very large results are indexed in part."""
+        """True if `where` knows every value of the run; very large results are indexed in part."""
         return self._index[1]
 
     @cached_property
@@ -217,7 +217,7 @@ class AlignedRun:
         return found, whole
 
     def leaf(self, place: int | None, keys: Path) -> JSON | Missing:
-        """What stood in a parameter of the call in a place (None: in the output) once references were resolved."""
+        """Return a resolved value in the parameters of the call in a place (None: in the output)."""
         if place is None:
             return read(self.function.run.result, keys)
         one = self.calls[place]
@@ -231,14 +231,14 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """The reference that was written there, with the numbers of the run; None: there is none."""
+        """Return the reference that was written there, with the numbers of the run; None if there is none."""
         found = read(self.calls[place].raw, keys)
         return found if isinstance(found, str) and _refers(found) else None
 
     # -- references --------------------------------------------------------------------------------------------
 
     def reference_to(self, source: ValueSource) -> str | None:
-        """The reference a plan reads a source by; None: no reference surely gives it."""
+        """Return the reference with which a plan reads a source; None if no reference certainly does."""
         if source.place is None:
             return format_reference(("input", *source.path))
         one = self.calls[source.place]
@@ -255,7 +255,7 @@ class AlignedRun:
         return [place for place, one in enumerate(self.calls) if _overlap(one.progress.call.writes, path)]
 
     def source_of(self, operand: Reference) -> ValueSource | None:
-        """What an operand of the run's own reads, where that is the input or the result of one call."""
+        """Return the source that an operand of the run reads, if it is the input or the result of one call."""
         if operand.kind == "input":
             return ValueSource(None, operand.path)
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
@@ -270,14 +270,14 @@ class AlignedRun:
         return ValueSource(writers[0], operand.full[len(call.wrote[0]) :])
 
     def source_in_plan(self, operand: Reference) -> ValueSource | None:
-        """As `source_of`, of an operand that is numbered as the plan is."""
+        """Do the same as `source_of` for an operand with the numbers of the plan."""
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             place = int(operand.path[0])
             return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
         return self.source_of(operand)
 
     def sources_of(self, expression: Expression) -> list[ValueSource]:
-        """Every source an expression may read."""
+        """Return every source that an expression may read."""
         found = [self.source_of(operand) for operand in expression.operands()]
         return [one for one in found if one is not None]
 
@@ -309,13 +309,13 @@ _NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value may come from.
+    """A possible origin of a value.
 
     Attributes:
-        source: what is read.
-        reference: how a plan reads it.
-        pick: JMESPath on what is read (the tool `pick`); None: it is taken as it is.
-        certain: two runs may settle it: it selects nothing by a condition, and by no key that looks like data.
+        source: the source that is read.
+        reference: the reference with which a plan reads it.
+        pick: a JMESPath expression on the source (the tool `pick`); None: the source is used unchanged.
+        certain: True if two runs may settle it, because it selects by no condition and by no key that looks like data.
     """
 
     source: ValueSource
@@ -325,21 +325,21 @@ class Origin:
 
     @property
     def take(self) -> JSON:
-        """What a person writes in `choices.take` to take it."""
+        """The value for `choices.take` that selects this origin."""
         return self.reference if self.pick is None else {"pick": self.pick, "from": self.reference}
 
     @property
     def shown(self) -> str:
-        """For a line of text."""
+        """The origin as text for one line."""
         return self.reference if self.pick is None else f"pick {self.pick} from {self.reference}"
 
     def value(self, aligned: AlignedRun) -> JSON | Missing:
-        """What it gives in a run; MISSING: nothing."""
+        """Return its value in a run; MISSING if it has none."""
         return picked(aligned.value(self.source), self.pick)
 
 
 def picked(value: JSON | Missing, pick: str | None) -> JSON | Missing:
-    """What `pick` gives of a value; MISSING where it fails or selects nothing."""
+    """Return the result of `pick` for a value; MISSING if it fails or selects nothing."""
     if isinstance(value, Missing) or pick is None:
         return value
     # As the tool `pick` does, and with what reading it left in memory.
@@ -352,12 +352,12 @@ def picked(value: JSON | Missing, pick: str | None) -> JSON | Missing:
 
 
 def origins_of(value: JSON, aligned: AlignedRun, step: int, *, picks: bool) -> list[Origin]:
-    """Where a value may come from: the input, and the results that were there before a Request, plain ones first.
+    """Return the possible origins of a value: the input, and results that existed before a Request, plain ones first.
 
     Args:
         value: the literal.
         aligned: the run.
-        step: the Request it was written in; results of that and later ones were not seen then.
+        step: the Request in which it was written. Its author had not seen results of this Request and of later ones.
         picks: whether the tool `pick` can be used.
     """
     if not is_distinctive(value):
@@ -396,7 +396,7 @@ def _origin(aligned: AlignedRun, source: ValueSource, pick: str | None, *, certa
 
 
 def _first_list(aligned: AlignedRun, source: ValueSource) -> int | None:
-    """How deep in a path the first list stands of which one element is meant."""
+    """Return the depth, in a path, of the first list of which one element is meant."""
     for depth, key in enumerate(source.path):
         if key.isdecimal() and isinstance(_holder(aligned, source, depth), list):
             return depth
@@ -404,13 +404,13 @@ def _first_list(aligned: AlignedRun, source: ValueSource) -> int | None:
 
 
 def _holder(aligned: AlignedRun, source: ValueSource, depth: int) -> JSON | Missing:
-    """What a key of a path is looked up in."""
+    """Return the object or list in which a key of a path is looked up."""
     found = aligned.value(ValueSource(source.place, source.path[:depth]))
     return parsed_text(found) if isinstance(found, str) else found
 
 
 def generalized(aligned: AlignedRun, source: ValueSource, others: Sequence[AlignedRun] = ()) -> ValueSource:
-    """A source with `*` for the places in lists, and for the keys that look like data."""
+    """Return a source with `*` for the places in lists and for the keys that look like data."""
     path = list(source.path)
     for depth, key in enumerate(source.path):
         if key.isdecimal() and isinstance(_holder(aligned, source, depth), list):
@@ -441,7 +441,7 @@ def _projected(value: list[JSON], aligned: AlignedRun, place: int | None) -> lis
 
 
 def _printed(value: JSON, aligned: AlignedRun, step: int) -> list[Origin]:
-    """The same printed otherwise: 5 and "5"."""
+    """Return the origins that have the value in another notation: 5 and "5"."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return []
     if isinstance(value, str):
@@ -469,11 +469,11 @@ def _number(text: str) -> int | float | None:
 
 
 def data_key(aligned: AlignedRun, source: ValueSource, others: Sequence[AlignedRun] = ()) -> bool:
-    """Whether a path leads through a key that looks like data and not like the name of a field.
+    """Return whether a path leads through a key that looks like data and not like the name of a field.
 
-    What a schema declares is a field. Else a key that is no name as programmers write them, that some value of the run
-    is equal to, or that stands in an object of nothing but numbers, of objects of one form, or of other keys in another
-    run, may be data.
+    Keys that a schema declares are fields. Any other key may be data if it does not have the form of a name in a
+    program, if it equals a value of the run, or if its object contains only numbers, contains only objects of one
+    form, or has other keys in another run.
     """
     return next(_data_depths(aligned, source, others), None) is not None
 
@@ -524,18 +524,18 @@ class Leaf:
     """A part of a plan.
 
     Attributes:
-        path: where it stands: `calls.0.max_count`, `output.title`, `instances.a.x`.
-        place: the call, by its place; None: the output, or the state of an instance.
-        keys: below the call, or below the output.
-        value: what stood there in the run, references resolved.
-        reference: the reference that stands there; None: a literal.
-        demanded: the tool's schema allows nothing else there, so nobody need accept it.
-        edited: who wrote it in place of what was proposed.
+        path: its path in the plan: `calls.0.max_count`, `output.title`, `instances.a.x`.
+        place: the place of its call; None: it belongs to the output or to the state of an instance.
+        keys: the keys below the call or the output.
+        value: its value in the run, with resolved references.
+        reference: the reference that the plan has there; None: a literal.
+        demanded: True if the tool's schema allows no other value, so that nobody has to accept it.
+        edited: who replaced the proposed value by it.
         selects: why the reference may be a choice that was made because of a result.
-        origins: where a literal may have come from; for a reference that selects, conditions in its place.
+        origins: the possible origins of a literal; for a reference that selects, conditions that can replace it.
         agreed: the runs that agree on `taken`.
-        taken: the origin that stands there now.
-        varies: what another run had there, where nothing explains both.
+        taken: the origin that replaces the literal.
+        varies: the value of another run, if no origin explains both values.
     """
 
     path: str
@@ -553,19 +553,19 @@ class Leaf:
 
     @property
     def shown(self) -> str:
-        """`path = value`, the value cut to a line."""
+        """The text `path = value`, with the value cut to one line."""
         return f"{self.path} = {short(self.value)}"
 
 
 def short(value: JSON, limit: int = 60) -> str:
-    """A value in a line."""
+    """Return a value as one line."""
     text = encode_text(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
-    """What differs between two values, in a line: `NOW instead of BEFORE` where both are short, else the first place
-    where they differ, with its path.
+    """Return the difference of two values in one line: `NOW instead of BEFORE` if both are short, otherwise the first
+    difference with its path.
     """
     if len(encode_text(now)) <= limit and len(encode_text(before)) <= limit:
         return f"{encode_text(now)} instead of {encode_text(before)}"
@@ -654,7 +654,7 @@ def leaves_of(
 
 
 def names_of(place: int | None, keys: Path) -> list[str]:
-    """The parts of a leaf's path, to be joined by dots: a key that holds one stands in quotes."""
+    """Return the parts of a leaf's path, which dots join: a key that contains a dot is quoted."""
     return ["output" if place is None else f"calls.{place}", *map(_name, keys)]
 
 
@@ -691,7 +691,7 @@ def _leaves(value: JSON, place: int | None, keys: Path, schema: JSON, whole: Who
 
 
 def plain(value: JSON) -> bool:
-    """Whether no reference stands in a value."""
+    """Return whether a value contains no reference."""
     if isinstance(value, str):
         return not is_reference(value)
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
