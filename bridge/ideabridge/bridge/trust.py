@@ -41,7 +41,7 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""How many paths that may name files are looked up: each word in each folder that it may be relative to."""
+"""The most possible paths of files that are looked up: each word in each folder that it may be relative to."""
 
 HARMLESS: Final = frozenset(
     {

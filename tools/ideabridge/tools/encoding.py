@@ -30,16 +30,16 @@ ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
 """What a program may pass as a JSON object. The values are checked at run time: type checkers may not know them."""
 
 MAX_DEPTH: Final = 100
-"""How deeply arrays and objects may nest in an external value."""
+"""The deepest nesting of arrays and objects in an external value."""
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""How many bytes of JSON text an external value may have."""
+"""The most bytes of JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
 """Bytes of the allowed size for each value (number, text, list, ...) in a text: in memory a value takes far more."""
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
-"""How many values an external value may contain."""
+"""The most values in an external value."""
 
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1

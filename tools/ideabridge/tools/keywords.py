@@ -60,10 +60,10 @@ NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
 """A key that paths contain without quotes."""
 
 MAX_SCHEMA_DEPTH: Final = 200
-"""How deeply arrays and objects may nest in a schema; jsonschema-rs itself stops at 255."""
+"""The deepest nesting of arrays and objects in a schema; jsonschema-rs itself stops at 255."""
 
 MAX_SCHEMA_NODES: Final = 500_000
-"""How many values a schema may contain. The schema of a Solution contains those of all its tools."""
+"""The most values in a schema. The schema of a Solution contains those of all its tools."""
 
 Place = tuple[str | int, ...]
 """Keys and indexes from the root of a document to a part of it."""
@@ -303,7 +303,7 @@ A_REFERENCE: Final = "a reference such as †state.x"
 """The description of this alternative in messages."""
 
 MOST_LISTED: Final = 12
-"""How many alternatives or names a message lists."""
+"""The most alternatives or names that a message lists."""
 
 _ARTICLES: Final = {
     "array": "an array",

@@ -33,7 +33,7 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
         if isinstance(value, str):
             value = _read_text(value, _WHAT, notes)
     if isinstance(raw, bytes) and notes[:1] == [_AS_TEXT]:
-        del notes[0]  # an answer arrives as bytes, so this is no deviation
+        del notes[0]  # an answer arrives as bytes, so this is not a deviation
     if isinstance(value, list) and value and all(isinstance(item, dict) and "_tool" in item for item in value):
         notes.append('the solution was a bare array of calls; write {"calls": [...], "output": null}')
         value = {"calls": value}

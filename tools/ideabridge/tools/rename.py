@@ -115,7 +115,7 @@ def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], naming: set[in
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Only this use of the target is renamed: others may refer to it for values that are no parameters.
+        # Only this use of the target is renamed: others may refer to it for values that are not parameters.
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, ours, naming, open_now | {id(target)}))

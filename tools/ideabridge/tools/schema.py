@@ -176,7 +176,7 @@ def _loosen(schema: JSONObject, keyword: str) -> None:
 # -- checking values -------------------------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
-"""How many schemas a schema may have with its references written out: `$ref`s to `$ref`s can multiply."""
+"""The most schemas in a schema with its references written out: `$ref`s to `$ref`s can multiply."""
 
 MAX_CHAIN: Final = 500
 """Length of a chain of nested and referenced schemas. Validators follow it recursively."""

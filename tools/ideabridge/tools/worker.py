@@ -29,7 +29,7 @@ SECONDS: Final = 30.0
 """Seconds that one call may compute in a worker."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""How many workers compute at the same time. Further jobs wait."""
+"""The most workers that compute at the same time. Further jobs wait."""
 
 MEMORY: Final = 2 * 1024**3
 """Bytes of address space of a worker. macOS and Windows do not bound it."""

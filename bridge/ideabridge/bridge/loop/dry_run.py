@@ -108,7 +108,7 @@ def _notes(graph: Graph) -> list[str]:
 # -- drawings --------------------------------------------------------------------------------------------------------
 
 Form: TypeAlias = Literal["mermaid", "text"]
-"""How a plan is drawn."""
+"""The form in which a plan is drawn."""
 
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 

@@ -62,13 +62,13 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
 """`person`: a person was shown the question and answered; `assistant`: the model of a client, with `decide_approval`;
-`approver`: the code of a program that embeds ideabridge; `nobody`: a time-out, or the question lapsed.
+`approver`: the code of a program that embeds ideabridge; `nobody`: a time-out, or the question became void.
 """
 
 Via: TypeAlias = Literal["form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"]
 """The way an answer came. `command`: a command line that nobody typed at a prompt, such as a script; `tool`:
 `decide_approval`; `code`: an approver or `Run.decide`; `fork`: it had run before the fork; `bridge`: the process in
-which the call waited has died; `module`: the module took its question back.
+which the call waited has died; `module`: the module withdrew its question.
 """
 
 LOCAL_USER: Final = "local"
@@ -87,7 +87,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the module",
 }
-"""How messages name each."""
+"""The name of each kind of decider in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class QuestionRefused(OfCall):
 # -- the events of a run ---------------------------------------------------------------------------------------------
 
 EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
-"""How a run ended."""
+"""The status of a run that has ended."""
 
 
 Pattern: TypeAlias = Literal["all", "any", "race"]

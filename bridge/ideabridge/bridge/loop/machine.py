@@ -82,7 +82,7 @@ from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer streamed in"
-"""Why an answer broke off if the process of the run ended. This is no fault of the mind."""
+"""Why an answer broke off if the process of the run ended. This is not a fault of the mind."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 

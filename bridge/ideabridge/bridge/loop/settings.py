@@ -12,7 +12,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Order
 
 Planning: TypeAlias = Literal["eager", "lazy"]
-"""When the calls of a Solution run."""
+"""The time at which the calls of a Solution run: when listed, or when the plan is accepted."""
 
 PLANNINGS: Final[tuple[Planning, ...]] = get_args(Planning)
 

@@ -190,7 +190,7 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
             certain=False,
         )
     if not isinstance(error, ModelAPIError):
-        # The libraries do not check what they read: a chunk that is no object raises an AttributeError.
+        # The libraries do not check what they read: a chunk that is not an object raises an AttributeError.
         said = _bounded(f"{type(error).__name__}: {error}")
         return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
     said = _said(error)

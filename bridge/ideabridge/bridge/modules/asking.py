@@ -175,10 +175,10 @@ def _list(value: JSON) -> list[JSON]:
 # -- asking ----------------------------------------------------------------------------------------------------------
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""How often one call may be answered with questions (2026)."""
+"""The most times that one call may be answered with questions (2026)."""
 
 QUESTIONS: Final = 20
-"""How many questions one call may ask a person."""
+"""The most questions that one call may ask a person."""
 
 _MESSAGE: Final = 300
 

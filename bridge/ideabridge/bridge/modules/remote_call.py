@@ -37,14 +37,14 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
 )
 _LOST: Final = ("session not found", "session terminated", "session has been terminated")
 _CUT_OFF: Final = ("sse stream ended", "sse stream failed")
-"""How the SDK's errors about a truncated answer begin."""
+"""The beginning of the SDK's errors about a truncated answer."""
 _STRANGE: Final = (
     "failed to parse json response",
     "failed to parse sse message",
     "server answered a request with 202",
     "unexpected content type",
 )
-"""How the SDK's errors about an answer that is not MCP begin."""
+"""The beginning of the SDK's errors about an answer that is not MCP."""
 _FAULTS: Final = 800
 """Characters of an error about a result that violates the schema."""
 

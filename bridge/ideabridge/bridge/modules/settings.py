@@ -26,7 +26,7 @@ from ideabridge.bridge.trust import Variables
 from ideabridge.tools.encoding import JSONObject
 
 ModuleKind = Literal["stdio", "http", "sse"]
-"""How a module is reached."""
+"""The way in which a module is reached."""
 
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """Text without NUL, which command lines, headers and environments do not allow."""
@@ -34,7 +34,7 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 MAX_SECONDS: Final = 3600
 
 TRIES: Final = 3
-"""How often a call of a repeatable tool is sent in all if its module does not answer."""
+"""The most times that a call of a repeatable tool is sent if its module does not answer."""
 
 MAX_TRIES: Final = 10
 

@@ -37,7 +37,7 @@ from ideabridge.tools.encoding import JSONObject
 T = TypeVar("T")
 
 _LOOKS: Final = 10_000
-"""How many leases are watched at most; beyond that, the watch begins again with none."""
+"""The most leases that are watched; beyond that, the watch begins again without any."""
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
@@ -75,7 +75,7 @@ def own_name() -> str:
 
 
 _retired: set[str] = set()
-"""Drivers of this process that have ended, while the process goes on."""
+"""Drivers of this process that have ended although the process continues."""
 
 
 def retire(name: str) -> None:

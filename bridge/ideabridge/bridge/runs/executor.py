@@ -33,7 +33,7 @@ _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""About how many bytes of memory the results of all runs of one caller may take."""
+"""The approximate bytes of memory that the results of all runs of one caller may take."""
 
 _MEMORY_STEP = 4 * 1024 * 1024
 _SMALL_RESULT = 16 * 1024

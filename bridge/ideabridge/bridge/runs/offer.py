@@ -39,10 +39,10 @@ _AWAY: Final = 600
 """Most characters that an error spends on the names of modules that are not up."""
 
 _LOOK_SECONDS: Final = 3.0
-"""How long a plan waits for failed modules that may have a tool which no other module has."""
+"""Seconds that a plan waits for failed modules that may have a tool which no other module has."""
 
 SETTLE_SECONDS: Final = 30.0
-"""How long a run waits for modules that are connecting before it reports that a tool is unknown."""
+"""Seconds that a run waits for modules that are connecting before it reports that a tool is unknown."""
 
 
 SOLVE: Final = Tool(

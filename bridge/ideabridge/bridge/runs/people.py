@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DecisionName: TypeAlias = Choice
-"""What may be decided on a question; see `Decision.decision`."""
+"""A possible decision on a question; see `Decision.decision`."""
 
 AskedEvent: TypeAlias = events.ApprovalAsked | events.OutcomeAsked | events.PlanAsked | events.QuestionAsked
 """The events that ask a question."""
@@ -67,7 +67,7 @@ DecidedEvent: TypeAlias = events.CallDecided | events.OutcomeDecided | events.Pl
 """The events that settle a question."""
 
 _NAMED: Final = 5
-"""How many pending approvals an error names."""
+"""The most pending approvals that an error names."""
 
 _ANSWER_BYTES: Final = 100_000
 """Most bytes of JSON in the answer to a module's form."""
@@ -76,7 +76,7 @@ _NAP: Final = 60.0
 """Seconds between two looks at the clock: while a computer sleeps its clock runs, but timers do not."""
 
 _AGAIN: Final = 1.0
-"""Seconds until a decision that the store did not take is handed in again."""
+"""Seconds until a decision that the store did not accept is submitted again."""
 
 _REASON_CHARACTERS: Final = 2000
 

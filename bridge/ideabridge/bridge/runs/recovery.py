@@ -27,7 +27,7 @@ from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.store import Store
 
 AT_ONCE: Final = 8
-"""How many runs are taken up concurrently; the next one when one of them has ended or waits for somebody."""
+"""The most runs that are taken up concurrently; the next one follows when one has ended or waits for somebody."""
 
 MOST: Final = 1000
 """Most runs in a sweep, the latest first."""
@@ -36,13 +36,13 @@ SWEEP_SECONDS: Final = 1.0
 """Mean seconds between two sweeps of a server; random, so that several servers do not look at the same moment."""
 
 _HELD_SECONDS: Final = 1.0
-"""Seconds for which a run that was taken up keeps others waiting: a run that ends its process does so at once."""
+"""Seconds for which a run that was taken up delays others: a run that ends its process does so immediately."""
 
 _MOST_DELAY: Final = 60.0
 """Most seconds until a run that could not be taken up is tried again; the delay begins with 1 s, and doubles."""
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""The same if only the store had failed, or another process had the run, which passes and is not reported."""
+"""The same if only the store failed, or another process had the run: such causes pass and are not reported."""
 
 Tell = Callable[[RunRecord, str], None]
 """Called with each run that could not be taken up, and the reason."""

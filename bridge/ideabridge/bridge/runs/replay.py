@@ -140,7 +140,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
     """The names of the ideas through which a plan with these calls, published as this version of `name`, would call
     itself, its own first and last; None if it would not.
     """
-    # A call of another version of the name is no cycle: that version does not change.
+    # A call of another version of the name is not a cycle: that version does not change.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
     left: list[tuple[list[str], Iterable[JSON]]] = [([name], calls)]
     seen: set[tuple[str, int]] = set()

@@ -64,7 +64,7 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import did_you_mean
 
 MOST_TAKEN_UP: Final = 2
-"""How often a run that makes no progress is taken up again, before it is set aside until a person asks for it."""
+"""The number of times that a run without progress is taken up before it is set aside until a person asks for it."""
 
 LISTENS_SECONDS: Final = 0.5
 """Seconds between two looks at the requests of other processes."""
@@ -79,7 +79,7 @@ ANSWERS_SECONDS: Final = 5.0
 """Seconds in which the process that drives a run must cancel it, or take a decision."""
 
 _AT_HAND = 256
-"""How many runs stay in memory before those that have ended or wait are dropped."""
+"""The number of runs in memory above which runs that have ended or wait are dropped."""
 
 
 class RunSummary(TypedDict):
@@ -106,7 +106,7 @@ class RunSummary(TypedDict):
 class _Followed:
     run: Run
     alone: float | None = None
-    """When it was first seen without a driver."""
+    """The time at which it was first seen without a driver."""
 
 
 def is_set_aside(record: RunRecord) -> bool:

@@ -32,7 +32,7 @@ LONGEST: Final = 128
 """The length at which a stretch is cut in any case."""
 
 LAG: Final = 1024
-"""About the largest number of rows that are not in `content_keys` yet."""
+"""The approximate largest number of rows that are not yet in `content_keys`."""
 
 _CACHED: Final = 16_384
 

@@ -297,7 +297,7 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
 Item = TypeVar("Item")
 
 Answer = Literal["recorded", "plan", "solve", "auto"]
-"""How a call of a published idea is answered."""
+"""The way in which a call of a published idea is answered."""
 
 ANSWERS: Final = ("recorded", "plan", "solve", "auto")
 
@@ -409,7 +409,7 @@ class Change:
 
 
 LEASE_SECONDS: Final = 15.0
-"""How long a lease lasts without a heartbeat by default."""
+"""The seconds that a lease lasts without a heartbeat by default."""
 
 
 class Lease(NamedTuple):

@@ -20,7 +20,7 @@ from ideabridge.tools.schema import Validator, check_schema
 
 # -- leaks -----------------------------------------------------------------------------------------------------------
 #
-# Leaks: secrets in what is about to leave the store. They are found by their shape, wherever they stand.
+# Leaks: secrets in documents that leave the store. They are found by their form, in any place.
 #
 # The shapes are those that the makers of the tokens chose so that they can be found; what has no shape is found only
 # where it is configured here.
@@ -117,7 +117,7 @@ _WAYS: Final = {
     "solve": "It asks a model to solve it anew with your input.",
 }
 UNCHECKED: Final = "not here"
-"""How far an imported plan was checked: the member `checked` of its `lifting`."""
+"""The extent to which an imported plan was checked: the member `checked` of its `lifting`."""
 
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
@@ -162,7 +162,7 @@ ids. nothing: it was edited; its ids are computed anew.
 """
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
-"""How large a document may be, as canonical JSON."""
+"""The most bytes of a document, as canonical JSON."""
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OBJECT: Final[JSONObject] = {"type": "object"}

@@ -47,7 +47,7 @@ _LIVE: Final = (
     "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
     "JOIN ideas ON ideas.number = p.idea"
 )
-"""The versions that names stand for now."""
+"""The versions to which names refer now."""
 
 
 RESERVED: Final = frozenset(

@@ -18,7 +18,7 @@ VERSION: Final = 22
 Migration = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: Final[Mapping[int, Migration]] = {}
-"""By the version of a store: what makes the next version of it. Runs in the transaction of `Database`: no commits."""
+"""By version of a store: the step to the next version. It runs in a transaction and must not commit."""
 
 SOLUTION_OF: Final = (
     "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
@@ -287,7 +287,7 @@ _VIEWS: Final = {
         LEFT JOIN names ON names.name = publications.name
     """,
 }
-"""For readers by SQL, by name."""
+"""The views for programs that read the store by SQL, by name."""
 
 
 def create(connection: sqlite3.Connection) -> None:

@@ -21,7 +21,7 @@ MAX_PAGE: Final = 1000
 """The largest number of items on a page."""
 
 OF_RUN: Final = 1
-"""In stored metadata, stands for the fingerprint of the run."""
+"""The text that represents the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
 """Ideas that are indexed in one transaction, which takes about 10 ms."""

@@ -47,7 +47,7 @@ IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
 
 
 _LOCK_WAIT_S: Final = 1.0
-"""How long `checkpoint_locked` waits for the write lock."""
+"""The time for which `checkpoint_locked` waits for the write lock."""
 
 
 def checkpoint_locked(address: str) -> None:

@@ -188,7 +188,7 @@ class Users:
 
     def _find(self, where: str, *values: str) -> User | None:
         row = self._database.execute(
-            f"SELECT name, role, state, created, issuer FROM users WHERE {where}",  # noqa: S608 - conditions of ours
+            f"SELECT name, role, state, created, issuer FROM users WHERE {where}",  # noqa: S608 - constant conditions
             values,
         ).fetchone()
         return None if row is None else User(*row)

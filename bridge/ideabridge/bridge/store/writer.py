@@ -24,7 +24,7 @@ from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
 T = TypeVar("T")
 
 KEEPS_TRYING_SECONDS: Final = 60.0
-"""How long a job is retried while the store cannot be written."""
+"""Seconds for which a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
 """Seconds for which a write outside the writer may block the event loop while another process writes."""
@@ -40,7 +40,7 @@ _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
-"""How long queued jobs are retried when the bridge closes."""
+"""Seconds for which queued jobs are retried when the bridge closes."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class _Queued:
     is_large: bool
     within: float
     since: float = 0.0
-    """When it first failed; 0: never."""
+    """The time of its first failure; 0: it has not failed."""
 
 
 class Writer:

@@ -74,7 +74,7 @@ _AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
 _ONCE: Final = "choices"
 _TRIES: Final = 3
-"""How often a form is shown if its answers are not accepted; each time with the reason."""
+"""The most times that a form is shown if its answers are not accepted, each time with the reason."""
 
 
 class Deciding:

@@ -28,7 +28,7 @@ from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, s
 
 _CHUNK: Final = 64 * 1024
 _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
-"""Bytes that a write to a ready pipe never blocks for (POSIX)."""
+"""Bytes that a write to a ready pipe accepts without blocking (POSIX)."""
 
 
 @contextmanager
