@@ -153,7 +153,10 @@ async def test_an_answer_that_does_not_fit_is_refused_and_asked_for_again(era: s
         wrong: list[tuple[dict[str, Any], str]] = [
             ({"value": {"name": "Ann", "seats": 9}}, r"seats: found 9, expected at most 5"),
             ({"value": {"name": "Ann"}}, r"seats"),
-            ({"value": {"name": "Ann", "seats": 2, "pin": "1"}}, r"'pin' is no field of its form; it has name, seats"),
+            (
+                {"value": {"name": "Ann", "seats": 2, "pin": "1"}},
+                r"'pin' is not a field of its form; it has name, seats",
+            ),
             ({"value": ["Ann", 2]}, r"an object that fits the form"),
             ({}, r"an object that fits the form"),
             ({"value": {"name": "x" * 200_000, "seats": 1}}, r"at most 100,000 are sent"),

@@ -154,7 +154,7 @@ async def test_an_answer_that_comes_whole_though_a_stream_was_asked_for_is_read(
 
 async def test_whole_json_that_is_no_answer_is_told_at_once() -> None:
     async with asked(Raw(b'{"detail": "hello"}', "application/json")) as (bridge, fake, _):
-        assert "no chat completion" in await failed(bridge, "failed")
+        assert "not a chat completion" in await failed(bridge, "failed")
         assert len(fake.bodies) == 1
 
 

@@ -42,7 +42,7 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         assert await modules["raw"].call("garbage", {}) == "after garbage"
         assert await modules["raw"].call("latin", {}) == "caf\ufffd"
         notes = modules["raw"].status().notes
-        assert any("wrote 4 lines to its output that are no messages" in note for note in notes), notes
+        assert any("wrote 4 lines to its output that are not messages" in note for note in notes), notes
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         ("big", LimitExceededError, "answered with 5,002 bytes; at most 1,024"),
         ("long", LimitExceededError, "bytes; at most 16,777,216"),
         ("malformed", ModuleProtocolError, "not a JSON-RPC message"),
-        ("not_a_result", ModuleProtocolError, "no result of a tool call"),
+        ("not_a_result", ModuleProtocolError, "not the result of a tool call"),
         ("refuses", ModuleProtocolError, r"error -32001: no, says \[secret:API_TOKEN\]"),
         ("fails", ModuleToolError, r"cannot open \[secret:API_TOKEN\]: yyy"),
     ],

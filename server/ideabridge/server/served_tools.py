@@ -393,7 +393,7 @@ class DirectContext:
         """Ignore the message: there is no next Request."""
 
     def choose(self, path: str) -> None:
-        """Always an error: there are no output paths."""
+        """Raise an error, because there are no output paths."""
         raise ActivityError(f"cannot choose output path {path!r}: called directly, the call has no _outputPath")
 
 
@@ -476,7 +476,7 @@ class PublishedTool:
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):
                 reason = f": {run.machine.reason}" if run.machine.reason else ""
-                line = f"{self._definition['name']} gave no output: its run {run.id} is {status}{reason}"
+                line = f"{self._definition['name']} has no output: its run {run.id} is {status}{reason}"
                 result = refusal("\n".join([line, *errors]), result["structuredContent"])
         result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id}
         return result

@@ -149,8 +149,8 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
     """The question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     why = (
-        f"module {event.module!r} asks while it runs the call; these are its words, and none of ours. value: what goes"
-        " into its form; deny: it is told no; skip: it is told nothing"
+        f"module {event.module!r} asks this while it runs the call; the text is the module's, not ideabridge's. value:"
+        " the content of its form; deny: the module gets a refusal; skip: it gets no answer"
     )
     return Question("question", event.approval, event.digest, shown, why, event.call, event.item, progress.tool, event)
 

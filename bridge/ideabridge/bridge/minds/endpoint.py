@@ -243,7 +243,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Why the model stopped early, in words; None if it finished or reports no reason."""
+        """Return why the model stopped early, in words; None if it finished or reports no reason."""
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the limit of tokens (max_tokens) before it was whole"

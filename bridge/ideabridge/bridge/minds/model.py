@@ -330,7 +330,7 @@ class ModelAnswer:
 
     def _repair(self, buffer: AnswerBuffer) -> list[JSONObject]:
         """The messages that report an unreadable answer to the model."""
-        broken = buffer.broken or "it is no solution"
+        broken = buffer.broken or "it is not a solution"
         if self._repairs >= self._configuration.repairs:
             times = f" {self._repairs + 1} times in a row" if self._repairs else ""
             raise MalformedAnswerError(f"the model's answer cannot be read{times}: {broken}")

@@ -156,7 +156,7 @@ def _as_stream(body: bytes) -> bytes:
         shown = json.dumps(completion, ensure_ascii=False)[:_SHOWN]
         if completion.get("error"):
             raise ModelUnavailableError(f"the model endpoint answered with an error: {shown}") from None
-        raise ModelRefusalError(f"the model endpoint answered with JSON that is no chat completion: {shown}") from None
+        raise ModelRefusalError(f"the model endpoint answered JSON that is not a chat completion: {shown}") from None
     chunk = {**completion, "object": "chat.completion.chunk", "choices": deltas}
     return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
 

@@ -88,7 +88,7 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
 def _check(schema: JSONObject) -> None:
     fields = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(fields, dict):
-        raise FormError("its form is no object with properties")
+        raise FormError("its form is not an object with properties")
     _known("its form", schema, _TOP)
     if len(fields) > FIELDS:
         raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
@@ -99,7 +99,7 @@ def _check(schema: JSONObject) -> None:
         if not name or len(name) > _NAME or visible(name) != name:
             raise FormError(f"{where}: expected a name of 1 to {_NAME} characters that a person can see")
         if not isinstance(field, dict):
-            raise FormError(f"{where} is no schema")
+            raise FormError(f"{where} is not a schema")
         _check_field(where, field)
 
 
@@ -115,7 +115,7 @@ def _check_field(where: str, field: JSONObject) -> None:
         _check_choices(f"the items of {where}", items)
         return
     if "items" in field:
-        raise FormError(f"{where} has items and is no list")
+        raise FormError(f"{where} has items and is not a list")
     if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
         raise FormError(f"{where}: expected a text, a number, an integer, a boolean or a choice, found type {kind!r}")
     _check_choices(where, field)
@@ -126,14 +126,14 @@ def _check_choices(where: str, field: JSONObject) -> None:
     for key in _CHOICES:
         for one in _list(field.get(key)):
             if not isinstance(one, dict):
-                raise FormError(f"{where}: {key} holds what is no schema")
+                raise FormError(f"{where}: {key} contains something that is not a schema")
             _known(f"a choice of {where}", one, _NOTES | _BOUNDS | {"type"})
             _check_words(f"a choice of {where}", one)
             if "const" not in one and "enum" not in one and not _is_plain(one.get("type")):
-                raise FormError(f"a choice of {where} is no plain value")
+                raise FormError(f"a choice of {where} is not a plain value")
             values += [*_list(one.get("enum")), *([one["const"]] if "const" in one else [])]
     if any(isinstance(value, dict | list) for value in values):
-        raise FormError(f"a choice of {where} is no plain value")
+        raise FormError(f"a choice of {where} is not a plain value")
     if any(isinstance(value, str) and not _is_seen(value) for value in values):
         raise FormError(f"a choice of {where} is too long, or holds characters that a person cannot see")
 

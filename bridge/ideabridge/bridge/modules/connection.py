@@ -97,24 +97,24 @@ class Backchannel:
                     del self._unanswered[request]
 
     def sent(self, message: JSONRPCRequest) -> None:
-        """A request has been sent."""
+        """Note a request that was sent."""
         if message.method == "tools/call":
             self._unanswered[message.id] = _CALLING.get()
         _without_addresses(message)
 
     def answered(self, request: str | int) -> None:
-        """The module has answered a request, so no further question belongs to it."""
+        """Note that the module has answered a request, so that no further question belongs to it."""
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """The module asks a question. The unanswered calls are noted here, where messages arrive in order, because
+        """Note a question of the module. The unanswered calls are noted here, where messages arrive in order, because
         `elicit` runs in another task, and the call may have been answered before it starts.
         """
         if request.method == "elicitation/create":
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def settled(self, request: str) -> None:
-        """A question has been answered, or the module has cancelled it."""
+        """Note that a question was answered, or that the module cancelled it."""
         self._asking.pop(request, None)
 
     async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -451,7 +451,7 @@ class Connection:
         notes = list(self.listing.notes)
         if self._stdio is not None and self._stdio.garbage:
             line = self._secrets.mask(self._stdio.garbage_line)
-            notes.append(f"wrote {self._stdio.garbage} lines to its output that are no messages, such as {line!r}")
+            notes.append(f"wrote {self._stdio.garbage} lines to its output that are not messages, such as {line!r}")
         if self._tap.left_out:
             notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
         return notes

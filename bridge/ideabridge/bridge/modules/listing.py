@@ -229,7 +229,7 @@ def repair_page(result: dict[str, Any], version: str) -> tuple[dict[str, Any], l
     notes: list[str] = []
     for index, tool in enumerate(cast("list[Any]", tools)):
         if not isinstance(tool, dict) or not isinstance(cast("dict[str, Any]", tool).get("name"), str):
-            notes.append(f"tool number {index + 1} is left out: it is no object with a name")
+            notes.append(f"tool number {index + 1} is left out: it is not an object with a name")
             continue
         entry = cast("dict[str, Any]", tool)
         name = _short(entry["name"])

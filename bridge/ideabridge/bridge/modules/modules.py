@@ -188,7 +188,7 @@ class Modules:
         names: Iterable[str] | None = None,
         told: Callable[[ModuleStatus], None] | None = None,
     ) -> bool:
-        """Wait until modules are up, failed or disabled; False after `timeout` seconds.
+        """Wait until modules are up, failed or disabled; return False after `timeout` seconds.
 
         Args:
             timeout: in seconds; None means no limit.
@@ -237,7 +237,7 @@ class Modules:
 async def _all_within(
     timeout: float | None, wait: Callable[[Module], Coroutine[object, object, None]], modules: Iterable[Module]
 ) -> bool:
-    """Wait for all modules at once; False after `timeout` seconds."""
+    """Wait for all modules at once; return False after `timeout` seconds."""
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as group:
             for module in modules:

@@ -115,7 +115,7 @@ async def remote_call(
     except MCPError as error:
         raise _failure(connection, module, tool.name, error, secrets) from None
     except ValidationError:
-        what = f"{name} answered with what is no result of a tool call"
+        what = f"{name} answered with something that is not the result of a tool call"
         raise ModuleProtocolError(module, what, outcome="unknown") from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # The connection was closed after it was found usable.

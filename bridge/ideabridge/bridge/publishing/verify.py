@@ -100,7 +100,7 @@ def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool)
 def drift(run: Run, output: JSON) -> str | None:
     """Compare a run with the recorded output for the same input; None: they are equal."""
     if run.status != "done":
-        return f"it gave no output: its run {run.id} is {run.status}"
+        return f"it has no output: its run {run.id} is {run.status}"
     if run.errors():
         return f"calls failed: {rejection(run.errors())}"
     given = run.given()

@@ -299,7 +299,7 @@ def _answered_form(asked: events.QuestionAsked, decision: Decision, by: Decider)
         strange = [name for name in content if name not in fields]
         if strange:
             names = ", ".join(fields) or "none"
-            raise DecisionError(f"{what}: {strange[0][:60]!r} is no field of its form; it has {names}")
+            raise DecisionError(f"{what}: {strange[0][:60]!r} is not a field of its form; it has {names}")
         Validator(asked.schema, what=what).check(content)
     return events.QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
 

@@ -256,7 +256,7 @@ class Runs:
             UnknownRunError: it belongs to another run.
         """
         if record.parent != parent.id:
-            raise UnknownRunError(f"run {record.id} is no room of {parent.id}")
+            raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
         room = self._reach(record, parent)
         room.parent = parent
         return room
@@ -685,8 +685,8 @@ class Runs:
     ) -> Run:
         """Continue a run that was read from its journal, if it does not wait for somebody and nobody else drives it.
 
-        `events` are those of its journal that `Run.people` has not taken. `anyway`: also a run that was set aside.
-        `end`: end the run for this reason instead.
+        `events` are the events of its journal that `Run.people` has not taken. With `anyway`, a run that was set aside
+        continues, too. With `end`, the run ends for this reason instead.
         """
         driver = run.driver
         if run.machine.ended or not driver.seen:
@@ -770,7 +770,7 @@ class Runs:
         calls = [one.call.label for one, _ in in_flight(run.machine.history)]
         at = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
         why = (
-            f"it is set aside: it was taken up {times} times and came no further; at work was {at}. "
+            f"it is set aside: it was resumed {times} times without progress; {at} was running. "
             f"`ideabridge resume {record.id}` tries again, `ideabridge runs cancel {record.id}` ends it"
         )
         driver.set_status("interrupted", {**noted, "reason": why, "set_aside": True})

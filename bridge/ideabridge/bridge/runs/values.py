@@ -126,7 +126,7 @@ def _adapter(model: type[T]) -> TypeAdapter[T]:
     try:
         return TypeAdapter(model)
     except PydanticUserError as error:
-        raise OutputTypeError(f"{_name(model)} is no type of JSON: {str(error).splitlines()[0]}") from None
+        raise OutputTypeError(f"{_name(model)} is not a type of JSON: {str(error).splitlines()[0]}") from None
 
 
 def _name(model: object) -> str:

@@ -84,7 +84,7 @@ def read_named(ref: str) -> tuple[str, int | None]:
     """
     name, at, version = ref.partition("@")
     if not is_safe_name(name) or (at and not (version.isascii() and version.isdecimal() and len(version) < 10)):
-        raise UnknownPublicationError(f"{ref[:64]!r} is no published name: expected NAME or NAME@VERSION")
+        raise UnknownPublicationError(f"{ref[:64]!r} is not a published name: expected NAME or NAME@VERSION")
     return name, int(version) if at else None
 
 
@@ -294,7 +294,7 @@ class Publications:
             return self._sees(publication.name, publication.owner, caller)
 
     def _sees(self, name: str, owner: str, caller: str) -> bool:
-        """True if a caller sees the versions of a name that this owner published; "": without an owner."""
+        """True if a caller sees the versions of a name that this owner published. An owner "" means no owner."""
         if owner in ("", caller):
             return True
         found = self._database.number(

@@ -173,7 +173,7 @@ class _HostGate:
             host = re.sub(r":\d*\Z", "", host)
             usable = re.fullmatch(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]", host) is not None
             option = f"--allow-host {host}" if usable else "--allow-host NAME"
-            why = f"{what} {name[:100]!r} is no name of this server: start it with `{option}` to allow it"
+            why = f"{what} {name[:100]!r} is not a name of this server: start it with `{option}` to allow it"
             await _refuse(send, status, why)
 
 
