@@ -676,7 +676,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """Merge `expose`: a project adds its own modules and tools. Direct calls of the user's would not ask."""
+    """Merge `expose`: a project adds only its own modules and tools, because direct calls run without a question."""
     expose, unexposed = set(project.expose), frozenset[str]()
     if "modules" in expose and "modules" not in user.expose:
         unexposed = frozenset(user.modules) - frozenset(project.modules)

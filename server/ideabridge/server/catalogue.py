@@ -294,7 +294,7 @@ class ToolCatalogue:
         return self._by_tool.get(self._kept_names[name]) if name in self._kept_names else None
 
     def _how_to_call(self, name: str) -> str:
-        """How to call a tool that is not exposed."""
+        """Return an explanation of how to call a tool that is not exposed."""
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"

@@ -563,7 +563,7 @@ class OwnHandlers:
         return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
 
     async def _chosen_by(self, ref: str, name: str, choices: JSONObject, request: ToolRequest) -> Decider:
-        """Who decides on the choices of an assistant: the person, if its client shows forms.
+        """Return who decides on the choices of an assistant: the person, if its client shows forms.
 
         Raises:
             PublicationError: nobody has accepted the choices; the message states how a person does.

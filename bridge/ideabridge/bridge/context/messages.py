@@ -231,7 +231,7 @@ def _title(text: str, message: Message) -> str:
 
 
 def handle_text(message: Message, draft: Draft) -> None:
-    """Text stays text."""
+    """Keep text as text."""
     draft.say(message.role, message.value if isinstance(message.value, str) else _json(message.value))
 
 
@@ -245,7 +245,7 @@ def handle_value(message: Message, draft: Draft) -> None:
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
-    """A tool is part of the schema and has no text."""
+    """Handle a tool, which is part of the schema and has no text."""
 
 
 def handle_plan(message: Message, draft: Draft) -> None:

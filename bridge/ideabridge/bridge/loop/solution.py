@@ -104,7 +104,7 @@ class Proposal:
         return {"calls": gathered(self.solution.calls, self.solution.places), "output": self.solution.output}
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """The correction that a mind sees if a person replaced the plan by `ran`, or (None) denied it."""
+        """Return the correction that a mind sees after a person replaced the plan by `ran`, or denied it (None)."""
         return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
 
 

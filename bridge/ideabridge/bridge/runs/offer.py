@@ -84,7 +84,7 @@ class Offer:
         self._all: Catalogue | None = None
 
     def forget(self) -> None:
-        """Called when a module came up, went down or changed its tools."""
+        """Forget the compiled tools after a module came up, went down or changed its tools."""
         self._known = self._catalogue = self._all = None
 
     @property

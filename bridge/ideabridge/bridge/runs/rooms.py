@@ -178,7 +178,7 @@ class Rooms:
     # -- events and ends ---------------------------------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
-        """Called with every event of a run or room. If another process drives it, only the watchers here are called."""
+        """Take an event of a run or room. If another process drives it, only the watchers here are called."""
         follows, parent = run.runner.follows, run.parent
         if isinstance(event, CallFinished):
             room = run.rooms.pop((event.call, event.item), None)

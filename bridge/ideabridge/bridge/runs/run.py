@@ -284,7 +284,7 @@ class Run:
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
     def _with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
-        """The run and its rooms, at any depth; `ending`: also those that are ending."""
+        """Return the run and its rooms, at any depth; with `ending`, also the rooms that are ending."""
         yield self
         for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
             yield from room._with_rooms(ending=ending)
@@ -312,7 +312,7 @@ class Run:
         await self._host.open_room(self, effect)
 
     def note_waiting(self) -> None:
-        """Called when somebody begins to wait for a change of the run."""
+        """Note that somebody begins to wait for a change of the run."""
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
@@ -518,7 +518,7 @@ class Run:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Called when no effect is due: return the lease if the run waits for somebody."""
+        """Return the lease if the run waits for somebody. The runner calls this when no effect is due."""
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
                 # If the store cannot be written, the lease lapses.
@@ -533,7 +533,7 @@ class Run:
             self.parent.moved()
 
     def moved(self) -> None:
-        """Called when a room of the run has opened, changed, or come to rest."""
+        """Note that a room of the run has opened, changed, or come to rest."""
         self.rest()
         self.runner.poke()
 
@@ -618,7 +618,7 @@ class Run:
     # -- what callers see --------------------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False) -> dict[str, Any]:
-        """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`; `whole`: without shortened values."""
+        """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`; `whole`: all values in full."""
         machine = self.machine
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}

@@ -242,7 +242,7 @@ class Runner:
         return True
 
     def _written(self, error: Exception | None) -> None:
-        """Called when a queued write was done, or has failed."""
+        """Continue after a queued write was done or has failed."""
         if self._closed:
             self._batch = None
             return
@@ -446,7 +446,7 @@ class Runner:
                     _log(error, self._screen.mask)
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Post the events of pieces; False once the answer or the run has ended."""
+        """Post the events of pieces; return False once the answer or the run has ended."""
         if not self.wanted:
             return False
         events: list[Event] = []
@@ -777,7 +777,7 @@ class CallAsker:
         return self._runner.wanted and progress.status is CallStatus.RUNNING and not item.finished
 
     def _post(self, *events: Event) -> bool:
-        """Post events; False if the run has ended or been given up."""
+        """Post events; return False if the run has ended or been given up."""
         if not self._runner.wanted:
             return False
         try:

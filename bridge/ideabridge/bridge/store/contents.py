@@ -104,7 +104,7 @@ class Contents:
 
     def put(self, schema: Body, messages: list[Body]) -> tuple[int, str]:
         """Store a schema and the messages of a context; returns (the schema's number, the context's entries as text).
-        Inside a transaction.
+        Call this inside a transaction.
         """
         self._look()
         new: list[_Row] = []
@@ -232,7 +232,7 @@ class Contents:
         return numbers
 
     def _catch_up(self) -> None:
-        """Write the keys of the latest rows. Inside a transaction."""
+        """Write the keys of the latest rows. Call this inside a transaction."""
         # Sorted, so that neighbours are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)

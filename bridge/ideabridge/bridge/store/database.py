@@ -339,17 +339,17 @@ class Database:
         return self._data_version
 
     def counter(self, key: str) -> int:
-        """The value of one of the `counters`; 0 if it was never set. Inside a guard or transaction."""
+        """The value of one of the `counters`; 0 if it was never set. Call this inside a guard or transaction."""
         return self.number("SELECT value FROM counters WHERE key = ?", (key,))
 
     def set_counter(self, key: str, value: int) -> None:
-        """Set one of the `counters`. Inside a transaction."""
+        """Set one of the `counters`. Call this inside a transaction."""
         self.execute(
             "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2", (key, value)
         )
 
     def count(self, key: str, more: int) -> None:
-        """Add to one of the `counters`. Inside a transaction."""
+        """Add to one of the `counters`. Call this inside a transaction."""
         self.execute(
             "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = value + ?2",
             (key, more),

@@ -265,7 +265,7 @@ class Ideas:
             return self.read(self.resolve(ref, caller))
 
     def resolve(self, ref: str, caller: str | None = None) -> int:
-        """The row that `get` reads. Inside a guard or transaction."""
+        """The row that `get` reads. Call this inside a guard or transaction."""
         try:
             name, version = read_named(ref)
         except UnknownPublicationError:
@@ -339,7 +339,7 @@ class Ideas:
         )
 
     def read(self, number: int) -> StoredIdea:
-        """The idea in a row. Inside a guard or transaction."""
+        """The idea in a row. Call this inside a guard or transaction."""
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, contents.body, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
             "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
@@ -591,7 +591,7 @@ class Ideas:
         return max(0, self._database.number("SELECT max(number) FROM ideas") - self._database.counter(INDEXED))
 
     def _index_batch(self) -> int:
-        """Index up to `BATCH` ideas; returns their number. Inside a transaction."""
+        """Index up to `BATCH` ideas; returns their number. Call this inside a transaction."""
         mark = self._database.counter(INDEXED)
         count, self._indexed = self._search.index("idea_words", mark, 2**62, BATCH)
         self._calls.index(mark, self._indexed)

@@ -66,7 +66,7 @@ class Journal:
         self._contents = contents
 
     def _number(self, run_id: str) -> int:
-        """The row of a run. Inside a guard or transaction."""
+        """The row of a run. Call this inside a guard or transaction."""
         number = self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
         if number == 0:
             raise UnknownRunError(f"no run {run_id[:64]!r}")
@@ -118,7 +118,7 @@ class Journal:
             return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
 
     def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
-        """Extend the lease to `ttl_s` seconds from `now`; False: the epoch is not the run's current one.
+        """Extend the lease to `ttl_s` seconds from `now`; return False if the epoch is not the run's current one.
 
         Raises:
             UnknownRunError: no such run.
@@ -127,7 +127,7 @@ class Journal:
         return self._change_lease("lease_until = max(?, lease_until + 0.001)", now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
-        """Release the lease: the epoch cannot write any more. False: it was not the current one.
+        """Release the lease: the epoch cannot write any more; return False if it was not the current one.
 
         Raises:
             UnknownRunError: no such run.
@@ -544,11 +544,11 @@ class DriverRequests:
         return found
 
     def begin(self, key: str) -> bool:
-        """Begin to take an event; False: the request was withdrawn."""
+        """Begin to take an event; return False if the request was withdrawn."""
         return self._database.change("UPDATE settings SET value = ? WHERE key = ?", (_BEGUN, key)).rowcount == 1
 
     def withdraw(self, key: str) -> bool:
-        """Delete a request; False: the driver has begun to take the event."""
+        """Delete a request; return False if the driver has begun to take the event."""
         cursor = self._database.change("DELETE FROM settings WHERE key = ? AND value <> ?", (key, _BEGUN))
         return cursor.rowcount == 1
 

@@ -200,7 +200,7 @@ class Reach:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, context: str) -> list[int]:
-        """Add the rows of an idea; returns the rows that are new. Inside a guard or transaction."""
+        """Add the rows of an idea; returns the rows that are new. Call this inside a guard or transaction."""
         return self._add([schema, *(() if solved is None else (solved,)), *cast("list[int]", decode_trusted(context))])
 
     def event(self, parts: str) -> list[int]:
@@ -667,7 +667,7 @@ class Retention:
         self._bounds = bounds
 
     def due(self, now: float) -> Due:
-        """What the next round will do.
+        """Return what the next round will do.
 
         Args:
             now: seconds since 1970.
@@ -765,7 +765,7 @@ class Retention:
 
 
 def told_of(done: tuple[str, int]) -> str:
-    """The log message about a round; "": nothing to report."""
+    """Return the log message about a round; "" if there is nothing to report."""
     what, runs = done
     count = f"{runs:,} old run{'' if runs == 1 else 's'}"
     if what == "found":

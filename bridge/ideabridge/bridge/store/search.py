@@ -201,7 +201,7 @@ class Search:
         self._indexed: dict[str, Entry] = {}
 
     def index(self, table: str, after: int, until: int, most: int) -> tuple[int, int]:
-        """Index the words of the next ideas. Inside a transaction.
+        """Index the words of the next ideas. Call this inside a transaction.
 
         Args:
             table: `idea_words`, or the table that will replace it.

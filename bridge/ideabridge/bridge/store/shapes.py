@@ -201,7 +201,7 @@ class CallIndex:
         self._database = database
 
     def index(self, after: int, until: int) -> None:
-        """Index the ideas in the rows after one, up to another. Inside a transaction."""
+        """Index the ideas in the rows after one, up to another. Call this inside a transaction."""
         rows = self._database.execute(
             f"SELECT number, schema, {SOLUTION_OF}, outcome, run, time FROM ideas "  # noqa: S608
             "WHERE number > ? AND number <= ? ORDER BY number",
@@ -292,7 +292,7 @@ class CallIndex:
         self._drop({*tags, *(self._called([idea]) if of_run is None else of_run)}, place)
 
     def moved(self, idea: int) -> None:
-        """Add the uses of an idea that now belongs to another run, after `remove`. Inside a transaction."""
+        """Add the uses of an idea that now belongs to another run, after `remove`. Call this inside a transaction."""
         place, tags, run = self._read(idea)
         self._add(tags, [place])
         if idea <= self._database.counter(INDEXED):
@@ -306,7 +306,7 @@ class CallIndex:
         return (time, idea), [TAG + tag for tag in cast("dict[str, Any]", decode_trusted(meta)).get("tags", ())], run
 
     def tag(self, place: Place, before: Iterable[str], tags: Iterable[str]) -> None:
-        """Replace the tags of an idea. Inside a transaction."""
+        """Replace the tags of an idea. Call this inside a transaction."""
         self._drop((TAG + tag for tag in before), place)
         self._add((TAG + tag for tag in tags), [place])
 

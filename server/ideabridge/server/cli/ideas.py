@@ -139,7 +139,7 @@ def _idea_json(one: IdeaRecord | IdeaHit) -> JSONObject:
 
 
 def _shared(store: Store, one: Publication) -> list[str]:
-    """The names of the users of a published tool besides its owner; `all`: everybody."""
+    """Return the names of the users of a published tool besides its owner; `all` means everybody."""
     from ideabridge.bridge.store.users import person_of
 
     return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]

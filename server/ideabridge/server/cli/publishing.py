@@ -264,7 +264,7 @@ async def publish_idea(
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Who can use a published name besides its owner."""
+    """Return who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:

@@ -163,7 +163,7 @@ def _row(record: RunRecord, with_caller: bool) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """What a person can do about a run with this status; None: nothing."""
+    """Return what a person can do about a run with this status; None if nothing."""
     match status:
         case "interrupted":
             return f"interrupted: `ideabridge resume {run}` continues it"

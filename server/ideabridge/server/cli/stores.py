@@ -60,7 +60,7 @@ _NAMED: Final = 5
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """The run with this id or beginning of an id; `last`: the newest.
+    """Return the run with this id or beginning of an id; with `last`, the newest run.
 
     Raises:
         UnknownRunError: no run matches.

@@ -198,7 +198,7 @@ class GuardedProtocol(H11Protocol):
         self._all.receive(size)
 
     def whole(self) -> None:
-        """The request has arrived completely."""
+        """Note that the request has arrived completely."""
         self._release()
         self._all.move(self, Rank.WORKING)
 
@@ -216,13 +216,13 @@ class GuardedProtocol(H11Protocol):
     # -- calls by asyncio and uvicorn --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """The socket was accepted."""
+        """Begin after the socket was accepted."""
         super().connection_made(transport)
         self._start()
         self._all.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """End after the socket was closed."""
         self._all.remove(self)
         self._release()
         self._stop()
@@ -231,7 +231,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request."""
+        """Take bytes of a request."""
         before = self.conn.their_state
         super().data_received(data)
         if self.conn.choked:
@@ -247,7 +247,7 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """The answer is sent. The rest of the request gets a last deadline, and the idle time begins."""
+        """Set a last deadline for the rest of the request after the answer was sent, and begin the idle time."""
         self._release()
         stranger = self.rank is Rank.STRANGER
         if not stranger:
@@ -269,12 +269,12 @@ class GuardedProtocol(H11Protocol):
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """The client reads its answer too slowly."""
+        """Note that the client reads its answer too slowly."""
         super().pause_writing()
         self._watch_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """The client has read its answer."""
+        """Note that the client has read its answer."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
