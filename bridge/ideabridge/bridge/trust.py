@@ -139,7 +139,7 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file; None: not at all, or the system has no such modes."""
+    """Return how another user could have written a file; None if nobody could, or the system has no such modes."""
     if sys.platform == "win32":
         return None
     if about.st_mode & stat.S_IWOTH:
@@ -294,7 +294,7 @@ def _shown(path: Path, folder: Path) -> str:
 
 
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
-    """Return the SHA-256, in hex, and the size of a file; None: it does not exist."""
+    """Return the SHA-256, in hex, and the size of a file; None if it does not exist."""
     try:
         with _opened(path) as (file, about):
             if not stat.S_ISREG(about.st_mode):

@@ -108,7 +108,7 @@ class DirectCalls:
         self._process = _hashed(secrets.token_hex(16))
 
     def begin(self, name: str, tool: Tool, arguments: JSONObject, request: ToolRequest) -> Entry:
-        """Begin the record of a direct call under a name; of the arguments only size and digest are kept."""
+        """Begin the record of a direct call under a name. It keeps only the size and the digest of the arguments."""
         data = encode(arguments)
         masked = self._bridge.secrets.redact(arguments)
         digest = hashlib.sha256(data if masked is arguments else encode(masked)).hexdigest()[:_DIGITS]

@@ -91,7 +91,7 @@ class _Inliner:
     Attributes:
         count: the schemas written so far.
         cuts: the references replaced by a schema that accepts anything.
-        embedded: how many schemas with an `$id` enclose the current one. `#` then refers to the innermost of them.
+        embedded: the number of enclosing schemas with an `$id`. `#` then refers to the innermost of them.
     """
 
     def __init__(self, root: JSONObject) -> None:

@@ -16,7 +16,7 @@ from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, To
 
 
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
-    """Return what is published to a caller as NAME, NAME@VERSION, or one of these after `idea:`; None: nothing."""
+    """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None if there is none."""
     try:
         return store.publications.named(ref.removeprefix(IDEA), caller=caller)
     except UnknownPublicationError:

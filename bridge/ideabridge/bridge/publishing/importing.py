@@ -46,7 +46,7 @@ class ImportResult:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls of a document's idea, with its recorded input; None: no plan would."""
+    """Return the plan that would answer calls of a document's idea, with its recorded input; None without one."""
     told = document.publication_members()
     plan: JSON = told["plan"]
     recorded: JSON = told["recorded"]

@@ -515,7 +515,7 @@ def _first(names: list[str]) -> str:
 
 
 def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:
-    """Return the plan of a function as far as it can be lifted without further decisions; None: it cannot be lifted."""
+    """Return the plan of a function as far as it can be lifted without decisions; None if it cannot be lifted."""
     try:
         return apply_choices(lift_function(function, store, caller, choices.runs), choices).plan()
     except PublicationError:

@@ -84,7 +84,7 @@ def _again(publication: Publication, plan: JSONObject, store: Store) -> PlanDraf
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
-    """Return why a plan must not be run only to compare its output; None: it may run."""
+    """Return why a plan must not be run only to compare its output; None if it may run."""
     for place, call in enumerate(calls):
         tool = tools.look_up(call) if isinstance(call, dict) else None
         if tool is None or not isinstance(call, dict):
@@ -98,7 +98,7 @@ def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool)
 
 
 def drift(run: Run, output: JSON) -> str | None:
-    """Compare a run with the recorded output for the same input; None: they are equal."""
+    """Compare a run with the recorded output for the same input; return None if they are equal."""
     if run.status != "done":
         return f"it has no output: its run {run.id} is {run.status}"
     if run.errors():

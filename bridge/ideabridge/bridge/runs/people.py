@@ -117,11 +117,11 @@ class Decision:
     """A decision on one question.
 
     Attributes:
-        decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal. Of an unknown outcome:
-            `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. Of a plan as a whole:
-            `approve`, `deny`, or `edit`: `plan` runs in its place, its references live. Of a module's question:
+        decision: `approve`; `deny`; `edit`: `call` replaces the call, with literal values. For an unknown outcome:
+            `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. For a whole plan:
+            `approve`, `deny`, or `edit`: `plan` replaces it, with live references. For a module's question:
             `value`: `value` fills in its form; `deny`: the module gets the answer `decline`; `skip`: `cancel`.
-        call: for `edit`, the resolved call that is to run.
+        call: for `edit`, the resolved call that replaces the call.
         reason: the reason, which the mind sees.
         by: who decided; a text is the name of an approver. A program that has asked a person passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.

@@ -554,7 +554,7 @@ class Ideas:
         return cast("list[Place]", rows)
 
     def _records(self, numbers: list[int]) -> list[IdeaRecord]:
-        """Lines for rows, in the order given."""
+        """Return the records of rows, in the given order."""
         rows = self._database.execute(
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record ON record.number = part.value "  # noqa: S608
             "ORDER BY part.key",

@@ -557,7 +557,7 @@ class DriverRequests:
         self._database.change("UPDATE settings SET value = ? WHERE key = ?", (encode({"error": error}), key))
 
     def answer_to(self, key: str) -> JSONObject | None:
-        """`{"error": why the event was not taken, or null}`; None: the driver has not answered."""
+        """Return `{"error": why the event was not taken, or null}`; None if the driver has not answered."""
         value = self._settings.get(key)
         answer: JSONObject = {"error": None} if value is None else cast("JSONObject", decode_trusted(value))
         return answer if "error" in answer else None

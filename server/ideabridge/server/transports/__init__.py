@@ -1,1 +1,1 @@
-"""How hosts connect: stdio and HTTP, identities and bounds."""
+"""Transports: stdio and HTTP, the identities of callers, and limits."""
