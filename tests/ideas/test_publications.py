@@ -150,6 +150,11 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
         ({**good, "meta": []}, "meta: found [], expected an object"),
         ({**good, "meta": {"run": 1}}, "meta.run: found 1, expected text"),
         ({**good, "meta": {"step": True}}, "meta.step: found true, expected an integer"),
+        ({**good, "meta": {"step": 1.0}}, "meta.step: found 1.0, expected an integer"),
+        (
+            {**good, "publication": {"name": "a", "answer": "plan", "version": 1.0}},
+            "publication.version: found 1.0, expected an integer",
+        ),
         ({**good, "meta": {"step": 2**70}}, "meta.step: found 1180591620717411303424, expected at most 2147483647"),
         ({**good, "meta": {"tools": ["a", 1]}}, "meta.tools.1: found 1, expected text"),
         ({**good, "meta": {"secret": "x"}}, 'meta.secret: found "x", expected no property'),

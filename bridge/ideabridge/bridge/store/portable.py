@@ -342,6 +342,10 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if meta.get("time"):
         meta["time"] = _moment(str(meta["time"]))
     publication = cast("JSONObject | None", document.get("publication"))
+    for where, number in (("meta.step", meta.get("step")), ("publication.version", (publication or {}).get("version"))):
+        # For JSON Schema 1.0 is an integer, too.
+        if isinstance(number, float):
+            raise IdeaDocumentError(f"{where}: found {show(number)}, expected an integer")
     for key in ("input_schema", "output_schema"):
         schema = (publication or {}).get(key)
         if isinstance(schema, dict):
