@@ -15,7 +15,7 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.portable import sealed
+from ideabridge.bridge.store.portable import read_document, sealed
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from tests.ideas.values import idea_of, publish
@@ -134,6 +134,11 @@ def test_a_published_idea_travels(store: Store) -> None:
     assert "publication" not in store.export_idea(idea)
     with pytest.raises(IdeaDocumentError, match="publication"):
         store.import_idea(store.export_idea(idea), with_publication=True)
+
+
+def test_a_document_may_say_that_it_has_no_publication(store: Store) -> None:
+    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")))
+    assert read_document({**document, "publication": None}, "idea").publication is None
 
 
 def test_documents_that_are_wrong_say_where(store: Store) -> None:

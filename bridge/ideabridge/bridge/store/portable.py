@@ -330,6 +330,9 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []
+    if published is None:
+        # Null means that there is no publication.
+        shape.pop("publication", None)
     try:
         _SHAPE.check(shape)
     except ValueMismatchError as error:
