@@ -631,7 +631,7 @@ def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFix
     words = ["modules", "test", "time", "convert_time", "-i", "source_timezone=UTC", "-i", "target_timezone=UTC"]
     assert main([*words, "-i", 'time="10:30"', "--json"]) == 0
     assert told(capsys)["result"]["time_difference"] == "+0.0h"
-    assert main([*words, "-i", 'time="25:99"']) == 1
+    assert main([*words, "-a", 'time="25:99"']) == 1
     assert "Invalid time" in capsys.readouterr().err
     # What does not fit the tool's schema is named here, in the words of every other command.
     assert main(words) == 2

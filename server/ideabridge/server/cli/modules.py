@@ -109,15 +109,18 @@ async def check_module(
     name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: InputOption = None,  # noqa: A002
+    # The earlier name of --input.
+    arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
 ) -> int:
     """Connect to one module, and list its tools or call one of them."""
     from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.tools.schema import Validator
 
-    if tool is None and input is not None:
+    words = [*(input or ()), *(arguments or ())]
+    if tool is None and words:
         raise UsageError("--input goes with a TOOL")
-    arguments = read_input(input) or {}
+    given = read_input(words or None) or {}
     configuration = options.configuration()
     alone = {key: entry for key, entry in configuration.modules.items() if key == name}
     if alone:
@@ -139,8 +142,8 @@ async def check_module(
                     verdict = direct_policy(configuration.approval_setting, one.name)(one, {})
                     if verdict.verdict == "deny":
                         raise UsageError(f"{tool} is denied by the configuration: {verdict.why}")
-                    Validator(one.parameters, what=f"parameters of {tool}").check(arguments)
-            result = await modules[name].call(tool, arguments)
+                    Validator(one.parameters, what=f"parameters of {tool}").check(given)
+            result = await modules[name].call(tool, given)
             if options.json:
                 print_json({"module": _status_json(status), "tool": tool, "result": result})
             else:
