@@ -226,7 +226,7 @@ class BearerGate:
 
 
 def _bearer(scope: Scope) -> bytes | None:
-    """The bearer token of a request; None if there is none or more than one."""
+    """Return the bearer token of a request; None unless the request has exactly one."""
     values = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
     scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
     return token.strip() if scheme.lower() == b"bearer" and token.strip() else None

@@ -118,7 +118,7 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
 
 
 def _embedded(text: str) -> str | None:
-    """Return the text of the only JSON object or array of objects in prose; None if there is none or several."""
+    """Return the text of the only JSON object or array of objects in prose; None unless there is exactly one."""
     decoder = json.JSONDecoder()
     found: list[str] = []
     position = 0

@@ -231,7 +231,7 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """Return the reference that was written there, with the numbers of the run; None if there is none."""
+        """Return the reference that was written there, with the numbers of the run; None for a literal."""
         found = read(self.calls[place].raw, keys)
         return found if isinstance(found, str) and _refers(found) else None
 

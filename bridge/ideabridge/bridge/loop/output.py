@@ -28,7 +28,7 @@ _EXPLAINED: Final = 20
 
 MOST_RESOLVED: Final = 64 * 1024 * 1024
 """The most bytes of JSON that the parameters of one execution, or an output, may have with the values that they read.
-Values are shared in memory, so many references to a large value would otherwise be noticed only when it is encoded."""
+Values are shared in memory: without this bound, many references to a large value would fill memory when encoded."""
 
 
 class Filling:

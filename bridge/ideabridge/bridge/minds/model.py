@@ -181,7 +181,7 @@ class ModelAnswer:
         self._configuration = configuration
         self._taken = taken
         self._sleep = sleep
-        # The usage of all finished attempts; None if there is none.
+        # The usage of all finished attempts; None before the first one has finished.
         self._spent: Usage | None = None
         self._stream: Stream | None = None
         self._deadline = math.inf

@@ -16,7 +16,7 @@ from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, To
 
 
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
-    """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None if there is none."""
+    """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None if none exists."""
     try:
         return store.publications.named(ref.removeprefix(IDEA), caller=caller)
     except UnknownPublicationError:

@@ -96,7 +96,7 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
     """Return the callers that `me` (only the owner), `all`, or names of users stand for; see `Publications.share`.
 
     Raises:
-        PublicationError: it is none of these.
+        PublicationError: `to` is empty, has too many names, or combines `me` or `all` with other names.
         UnknownUserError: there is no such user.
     """
     words = to.split(",") if isinstance(to, str) else [*to]

@@ -78,7 +78,7 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
         direction: -1 for ages that lie in the past, 1 for the future, 0 if no age is allowed.
 
     Raises:
-        ValueError: the text is none of these.
+        ValueError: the text has another form.
     """
     age = _AGE.fullmatch(text) if direction else None
     try:

@@ -139,7 +139,7 @@ def read_time(text: str, what: str, now: datetime | None = None) -> str:
     """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to a time as the store writes it.
 
     Raises:
-        FilterError: it is none of these.
+        FilterError: the text has another form.
     """
     try:
         moment = database.read_time(text.strip(), now, -1)

@@ -172,8 +172,8 @@ def widen(
 
     Args:
         limit: the maximum number of rows.
-        fetch: returns so many of the best rows. It is called with larger and larger numbers, up to `SCORED`, until
-            enough rows are kept.
+        fetch: returns the given number of best rows. It is called with growing numbers, up to `SCORED`, until enough
+            rows are kept.
         keep: selects rows, or converts them.
         first: the number of rows to fetch first, if not `limit`.
     """

@@ -157,7 +157,7 @@ def _solution_in(result: _Result) -> JSONObject:
     """The solution in an answer: the input of the tool call, or otherwise the JSON in its text, read leniently.
 
     Raises:
-        SampleError: there is none; the message describes the answer, and whether it was cut off.
+        SampleError: the answer has no solution; the message describes the answer, and says whether it was cut off.
     """
     cut = result.stop_reason == "maxTokens"
     try:
