@@ -19,3 +19,7 @@ class StateWriteError(IdeabridgeError):
 
 class ClosedStateError(StateWriteError):
     """The schema of the state does not allow the path or the value of a write."""
+
+
+class ExplanationError(IdeabridgeError):
+    """A malformed explanation of a value; the text contains its place and what was expected."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.context.references import Path, escaped, format_reference, is_reference, parse_reference
 from ideabridge.bridge.context.state import Missing, parsed_text
@@ -221,19 +222,6 @@ _NODES = 100_000
 """How many values of one result are looked through."""
 
 _DEPTH = 40
-
-
-def same(left: JSON, right: JSON) -> bool:
-    """Return whether two values are equal: 5 equals 5.0, members may have any order, true is not 1."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left == right
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(same(one, other) for one, other in zip(left, right, strict=True))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-    return type(left) is type(right) and left == right
 
 
 def is_distinctive(value: JSON) -> bool:

@@ -1,0 +1,182 @@
+"""Explanations of values: their forms, their values, and when a value is determined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import Read, read_explained, read_explanation, settle
+from ideabridge.bridge.context.references import parse_reference
+from ideabridge.bridge.context.seen import grow, unseen
+from ideabridge.bridge.context.state import MISSING, Missing, read
+from ideabridge.tools.encoding import JSON
+
+_ITEMS: JSON = [
+    {"id": 7, "name": "ann", "price": 3, "state": "open", "user": {"login": "a1"}},
+    {"id": 9, "name": "bob", "price": 5, "state": "open", "user": {"login": "b2"}},
+    {"id": 4, "name": "cat", "price": 1, "state": "shut"},
+]
+_DOCUMENT: dict[str, JSON] = {
+    "input": {"city": "Rome", "day": "2026-11-22", "n": 5, "user": "bob", "list": '[{"a": 1}]'},
+    "results": {"0": {"items": _ITEMS}, "1": "Commit made with hash abc123.\n[12] Fix login (open)\nauthor: Ann Lee"},
+}
+
+
+def _read_from(document: dict[str, JSON]) -> Read:
+    def found(text: str) -> JSON | Missing:
+        return read(document, next(parse_reference(text).operands()).full)
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("†results.0.items.0.id", 7),
+        ("†input.list.0.a", 1),
+        ({"item_of": "†results.0.items", "where": {"name": "†input.user"}, "take": ["id"]}, 9),
+        ({"item_of": "†results.0.items", "where": {"user.login": {"constant": "b2"}}, "take": ["name"]}, "bob"),
+        ({"item_of": "†results.0.items", "largest": "price", "take": ["id"]}, 9),
+        ({"item_of": "†results.0.items", "smallest": "name", "take": []}, _ITEMS[0]),
+        ({"all_of": "†results.0.items", "take": ["id"]}, [7, 9, 4]),
+        ({"all_of": "†results.0.items", "take": ["user", "login"]}, ["a1", "b2"]),
+        ({"all_of": "†results.0.items", "take": ["id"], "where": {"state": {"constant": "open"}}}, [7, 9]),
+        ({"convert": "†input.n", "by": ["text"]}, "5"),
+        ({"convert": {"constant": "10.50"}, "by": ["number"]}, 10.5),
+        ({"convert": {"constant": "0x10"}, "by": ["number"]}, MISSING),
+        ({"convert": "†input.city", "by": ["upper"]}, "ROME"),
+        ({"convert": "†input.n", "by": ["add", -2]}, 3),
+        ({"convert": "†input.n", "by": ["multiply", 0.1]}, 0.5),
+        ({"convert": "†input.city", "by": ["add", 1]}, MISSING),
+        ({"convert": "†input.day", "by": ["date", "%Y-%m-%d", "%e %B %Y", 10]}, "2 December 2026"),
+        ({"convert": "†input.city", "by": ["date", "%Y-%m-%d", "%Y", 0]}, MISSING),
+        ({"convert": "†results.1", "by": ["between", "hash ", "."]}, "abc123"),
+        ({"convert": "†results.1", "by": ["between", "author: ", ""]}, "Ann Lee"),
+        ({"convert": "†results.1", "by": ["word", -1]}, "Lee"),
+        ({"convert": "†results.1", "by": ["part", "\n", 1]}, "[12] Fix login (open)"),
+        ({"convert": {"convert": "†results.1", "by": ["between", "[", "]"]}, "by": ["number"]}, 12),
+        ({"convert": "†results.0.items", "by": ["length"]}, 3),
+        ({"join": [{"constant": "Report for "}, "†input.city", {"constant": " #"}, "†input.n"]}, "Report for Rome #5"),
+        ({"join": ["†results.0"]}, MISSING),
+        ({"item_of": "†input.city", "largest": "", "take": []}, MISSING),
+        ("†results.7.x", MISSING),
+    ],
+)
+def test_an_explanation_has_the_value_that_its_form_says(form: JSON, value: Any) -> None:
+    found = read_explanation(form)
+
+    assert found.value(_read_from(_DOCUMENT)) == value
+    assert read_explanation(found.to_json()) == found
+    assert found.shown
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (5, "expected a reference"),
+        ({"constant": 1, "more": 2}, "expected a reference"),
+        ("†item.x", "expected one reference"),
+        ("†input.a || †input.b", "expected one reference"),
+        ("†①.state.x", "expected one reference"),
+        ({"convert": "†input.n", "by": ["add", "x"]}, "add takes int or float"),
+        ({"convert": "†input.n", "by": ["date", "%Z", "%Y", 1]}, "date takes"),
+        ({"convert": "†input.n", "by": ["part", "", 1]}, "part takes"),
+        ({"convert": "†input.n", "by": ["eval", "1"]}, "expected a reference"),
+        ({"join": []}, "expected a reference"),
+        ({"item_of": "†input.x", "where": {}, "take": []}, "an object with one field"),
+        ({"item_of": "†input.x", "largest": "a", "take": [1]}, "an array of keys"),
+    ],
+)
+def test_a_malformed_explanation_is_refused_with_its_place(form: JSON, message: str) -> None:
+    with pytest.raises(ExplanationError, match=message):
+        read_explanation(form)
+
+
+def test_an_explanation_nests_only_so_deep() -> None:
+    form: JSON = "†input.x"
+    for _ in range(10):
+        form = {"convert": form, "by": ["strip"]}
+
+    with pytest.raises(ExplanationError, match="at most"):
+        read_explanation(form)
+
+
+def _settled(by: list[JSON], *, runs: int = 1, **more: Any) -> Any:
+    explained = read_explained({"at": ["calls", "2", "to"], "by": by, "runs": runs, **more})
+    assert read_explained(explained.to_json()) == explained
+    return settle(explained, _read_from(_DOCUMENT))
+
+
+def test_a_value_on_which_all_explanations_agree_is_determined() -> None:
+    settled = _settled(["†results.0.items.1.name", "†input.user", {"constant": "bob"}], runs=3)
+
+    assert settled.value == "bob"
+    assert settled.assumed is None
+
+
+def test_the_cheapest_is_taken_and_the_others_are_named() -> None:
+    by: list[JSON] = ["†input.user", "†results.0.items.0.name", {"constant": "ann"}, "†results.5.name"]
+
+    settled = _settled(by, runs=3)
+
+    assert settled.value == "bob"
+    assert settled.assumed == {
+        "at": "calls.2.to",
+        "taken": "bob",
+        "from": "†input.user",
+        "instead": [{"value": "ann", "from": "†results.0.items.0.name"}, {"from": "†results.5.name"}],
+        "why": "its explanations differ",
+    }
+
+
+@pytest.mark.parametrize(("runs", "determined"), [(1, False), (2, False), (3, True)])
+def test_a_position_is_assumed_until_three_runs_agree(runs: int, determined: bool) -> None:
+    assert (_settled(["†results.0.items.0.id"], runs=runs).assumed is None) is determined
+
+
+def test_a_position_in_a_list_of_one_item_is_no_choice() -> None:
+    assert _settled(["†input.list.0.a"]).assumed is None
+
+
+@pytest.mark.parametrize("reason", [{"cut": True}, {"why": "recorded text"}])
+def test_what_was_cut_or_has_a_reason_is_never_determined(reason: dict[str, JSON]) -> None:
+    assert _settled(["†input.city"], runs=9, **reason).assumed is not None
+
+
+def test_without_any_value_there_is_none() -> None:
+    assert _settled(["†results.5.name"]).value is MISSING
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new"),
+    [
+        ([5], 7, ["7, where runs had 5 to 5"]),
+        ([5], 5.0, []),
+        ([5], -1, ["a negative number"]),
+        ([5, -3], -2, []),
+        ([5], 0, ["zero"]),
+        ([5], None, ["nothing, where runs had a number"]),
+        ([5], "x", ["a text"]),
+        (["x"], "", ["an empty text"]),
+        ([[1]], [], ["an empty list"]),
+        ([[1], []], [], []),
+        ([True], False, ["false, where runs had true"]),
+        ([{"a": 1, "b": None}], {"a": 1, "b": 2}, ['with "b"']),
+        ([{"a": 1, "b": 2}], {"b": 2}, ['without "a"']),
+        ([{"a": 1, "b": 2}, {"b": 2}], {"b": 2}, []),
+        (['{"a": 1}'], '{"a": 2}', []),
+    ],
+)
+def test_what_no_run_had_is_named(before: list[JSON], now: JSON, new: list[str]) -> None:
+    profile: dict[str, JSON] = {}
+    for value in before:
+        profile = grow(profile, value)
+
+    found = unseen(profile, now)
+
+    assert len(found) == len(new)
+    assert all(part in one.text for part, one in zip(new, found, strict=True))
+    assert all(one.mild == ("where runs had 5 to 5" in one.text) for one in found)
+    assert unseen(grow(profile, now), now) == []
