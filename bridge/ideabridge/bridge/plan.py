@@ -48,6 +48,7 @@ class Plan:
         output_schema: JSON Schema of the output.
         name, description: those of the tool, if the plan is published.
         tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
+        explained: what the plan does not know for certain; see `loop/assumptions.py`.
     """
 
     calls: list[JSON]
@@ -59,6 +60,7 @@ class Plan:
     name: str | None = None
     description: str | None = None
     tools: tuple[JSONObject, ...] = ()
+    explained: JSONObject | None = None
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""
@@ -186,14 +188,18 @@ def read_published(
 ) -> Plan:
     """Read the plan of a publication, with new input.
 
-    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "lifting"?}`; `lifting` records how it
-    was made. It has an `output_schema` if the tool's schema differs: with instances the tool returns a map of outputs.
+    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "explained"?, "seen"?, "decisions"?,
+    "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, and `fixed` has members of the input that the
+    caller does not pass. It has an `output_schema` if the tool's schema differs: with instances the tool returns a map
+    of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
-    tools = plan.get("tools")
+    tools, fixed = plan.get("tools"), plan.get("fixed")
+    if isinstance(fixed, dict):
+        arguments = {**arguments, **fixed}
     takes_input = bool(input_schema and input_schema.get("properties"))
     return Plan(
         calls=calls if isinstance(calls, list) else [],
@@ -204,7 +210,14 @@ def read_published(
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
         tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
+        explained=_explained(plan),
     )
+
+
+def _explained(plan: JSONObject) -> JSONObject | None:
+    members = {"explained": "values", "seen": "seen", "decisions": "decisions", "strict": "strict"}
+    found: JSONObject = {name: plan[key] for key, name in members.items() if plan.get(key)}
+    return found or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +269,7 @@ def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Grap
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema))
     calls, places = plan.expanded()
-    errors = machine.check(calls, plan.output, places)
+    errors = machine.check(calls, plan.output, places, explained=plan.explained)
     # Without a graph there are more calls than a run may list, which is an error.
     return machine.checked_graph or Graph(catalogue, {}), errors
 

@@ -55,11 +55,12 @@ class Read:
     """One reference string of a call, and the calls to which its operands are bound.
 
     `bound` has, for each operand of each alternative, the calls whose writes the operand sees; None while the answer
-    streams and no earlier call supplies the operand.
+    streams and no earlier call supplies the operand. A `lenient` read is of an explanation, which may have no value.
     """
 
     expression: Expression
     bound: list[list[tuple[int, ...] | None]] = field(default_factory=list["list[tuple[int, ...] | None]"])
+    lenient: bool = False
 
 
 @dataclass(slots=True)

@@ -267,7 +267,8 @@ class UsageNoted(Journaled):
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(Journaled):
     """A Solution that arrived whole is taken up. `places` as in `CallProposed`. `mind` and `model` say who wrote it, if
-    it was not the caller by turns. With a `pattern` its calls are a group.
+    it was not the caller by turns. With a `pattern` its calls are a group. `explained` is what the plan of an idea does
+    not know for certain; see `loop/assumptions.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -278,6 +279,7 @@ class SolutionProposed(Journaled):
     mind: str | None = None
     model: str | None = None
     pattern: Pattern | None = None
+    explained: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +375,8 @@ class CallFinished(OfCall):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
     The error kind `cancelled` means that its group was decided without it, or that its Solution was cancelled. `chosen`
-    is the output path that an activity chose, `spent` the usage of its room.
+    is the output path that an activity chose, `spent` the usage of its room, `doubts` what the room's run assumed:
+    `{"assumed"?: [...], "unseen"?: [...]}`.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -382,6 +385,7 @@ class CallFinished(OfCall):
     error: JSONObject | None = None
     chosen: str | None = None
     spent: JSONObject | None = None
+    doubts: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from ideabridge.bridge.context.errors import ClosedStateError
+from ideabridge.bridge.context.explanations import references_of
 from ideabridge.bridge.context.references import (
     Hole,
     Path,
@@ -50,9 +51,11 @@ from ideabridge.bridge.context.references import (
     clipped,
     compile_value,
     format_path,
+    parse_reference,
     quoted,
 )
 from ideabridge.bridge.context.state import Missing, StateSchema, describe_missing, read
+from ideabridge.bridge.loop.assumptions import Assumptions
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -92,6 +95,7 @@ class Graph:
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once for every instance, to a map by instance.
         alternatives: the calls are alternatives: none sees data that another adds.
+        explained: see `Assumptions`.
     """
 
     def __init__(
@@ -107,7 +111,10 @@ class Graph:
         schemas: Mapping[str, StateSchema] | None = None,
         output_by_instance: bool = False,
         alternatives: bool = False,
+        explained: JSONObject | None = None,
     ) -> None:
+        self.explained = explained
+        self.assumptions = Assumptions(None, 0)
         self.catalogue = catalogue
         self.base = base
         self.first = first
@@ -152,6 +159,7 @@ class Graph:
         self._malformed += bool(call.problems)
         call.first = self.first
         self.calls.append(call)
+        self._add_explained(call)
         self._check_instance(call)
         self._check_targets(call)
         self._note_id(call)
@@ -171,14 +179,29 @@ class Graph:
             self._adding.setdefault(call.instance, []).append(index)
         return call
 
+    def _add_explained(self, call: Call) -> None:
+        """Let a call read what the explanations of its literals read, as far as it exists."""
+        explained = self.assumptions.of(call.place)
+        for one in explained:
+            if isinstance(read(call.raw, one.at[2:]), Missing):
+                call.problems.append(f"explained: the call has no {'.'.join(one.at[2:])}")
+        if explained:
+            call.constant = False
+            call.reads += [Read(parse_reference(text), lenient=True) for text in references_of(explained)]
+
     def set_output(self, output: JSON) -> None:
         """Read the output; `close` binds its references."""
         faults: list[tuple[Path, str]] = []
         self.output = compile_value(output, self.output_holes, faults)
         self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
         look_for_wrong_references(output, "output", self.output_problems)
+        lenient = list(references_of(self.assumptions.output))
         self.output_reads = {
-            instance: [Read(hole.expression) for hole in self.output_holes] for instance in self.output_instances
+            instance: [
+                *(Read(hole.expression) for hole in self.output_holes),
+                *(Read(parse_reference(text), lenient=True) for text in lenient),
+            ]
+            for instance in self.output_instances
         }
         for hole in self.output_holes:
             if hole.expression.uses_item:
@@ -213,7 +236,7 @@ class Graph:
         for instance, reads in self.output_reads.items():
             for item in reads:
                 item.bound = self._bind(item, instance, end)
-                message = self._missing(item, instance)
+                message = None if item.lenient else self._missing(item, instance)
                 if message is not None:
                     where = f"output{f' of {instance}' if instance else ''}"
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
@@ -226,6 +249,10 @@ class Graph:
 
     def take(self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None) -> None:
         """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
+        if self.explained is not None:
+            spread = [place for place in places or () if isinstance(place, int)]
+            self.assumptions = Assumptions(self.explained, 1 + max(spread) if spread else len(calls))
+            self.output_problems.extend(text for _, text in self.assumptions.problems)
         for number, raw in enumerate(calls):
             place = places[number] if places is not None else None
             self.add(raw, place if isinstance(place, int) else None)
@@ -393,6 +420,8 @@ class Graph:
         return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
 
     def _unsupplied(self, call: Call, item: Read) -> None:
+        if item.lenient:
+            return
         message = self._missing(item, call.instance)
         if message is not None:
             call.problems.append(message)

@@ -60,6 +60,7 @@ from typing import Final, Literal
 
 from ideabridge.bridge.context.messages import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
+from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
 from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
@@ -152,6 +153,7 @@ class Machine:
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
+        self._output_doubts = Doubts()
         # The messages that calls of the current Solution added, with the call.
         self._added: list[tuple[int, Message]] = []
         # How many Solutions in a row had neither calls nor an output.
@@ -253,6 +255,12 @@ class Machine:
         return self._memory.state(instance)
 
     @property
+    def doubts(self) -> Doubts:
+        """What is uncertain about the parameters of the run's calls and about its output."""
+        parts = [*(one.doubts for one in self.history), self._output_doubts]
+        return Doubts([one for part in parts for one in part.assumed], [one for part in parts for one in part.unseen])
+
+    @property
     def documents(self) -> JSONObject:
         """The documents that references read, by instance: `{"state", "results", "input", "data"}`. Read only."""
         return self._memory.documents
@@ -273,10 +281,15 @@ class Machine:
         return any(self._memory.state(one) for one in self._initial.instances or [""])
 
     def check(
-        self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
+        self,
+        calls: list[JSON],
+        output: JSON,
+        places: list[JSON] | None = None,
+        pattern: Pattern | None = None,
+        explained: JSONObject | None = None,
     ) -> list[JSONObject]:
         """The faults of a Solution; see `SolutionReader.check`. The Solution is not taken up."""
-        return self._reader.check(calls, output, places, pattern)
+        return self._reader.check(calls, output, places, pattern, explained)
 
     def check_count(self, calls: int) -> list[JSONObject]:
         """The error if the run may not list that many more calls; otherwise empty."""
@@ -499,7 +512,7 @@ class Machine:
                     self._memory.learn(call, message.instance, message.kind, message.value)
         output = self.solution.output
         if output is not None:
-            value, faults, self.has_output = self._output_schema.settle(tick.graph, tick.judge)
+            value, faults, self.has_output, self._output_doubts = self._output_schema.settle(tick.graph, tick.judge)
             errors.extend(error_message("output", fault) for fault in faults)
             self.output = value if self.has_output else None
         self._go_on(self._end_after(has_calls=bool(self.solution.calls), has_output=output is not None))

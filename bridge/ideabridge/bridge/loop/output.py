@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ideabridge.bridge.context.errors import ClosedStateError
-from ideabridge.bridge.context.references import Expression, fill
+from ideabridge.bridge.context.references import Expression, Path, fill
 from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.loop.assumptions import Doubts, put_in, settled
 from ideabridge.bridge.loop.call import Call, ErrorKind, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
@@ -95,6 +96,7 @@ class Readiness:
         if blocked is not None:
             return blocked
         values: dict[str, JSON] = {}
+        explained: dict[str, JSON] = {}
         by_item: list[Read] = []
         absent: list[Absent] = []
         for read in call.reads:
@@ -105,16 +107,29 @@ class Readiness:
                 found = self._judge.evaluate(read, call.instance)
             if isinstance(found, Wait):
                 return found
-            if isinstance(found, Absent):
+            if read.lenient:
+                if not isinstance(found, Absent):
+                    explained[read.expression.text] = found
+            elif isinstance(found, Absent):
                 absent.append(found)
             else:
                 values[read.expression.text] = found
         if absent:
             order = ("failed", "skipped", "missing")
             return min(absent, key=lambda one: order.index(one.why))
+        parts: dict[Path, JSON] = {}
+        if self._graph.explained is not None:
+            known = {**explained, **values}
+            texts = [read.expression.text for read in call.reads if not read.expression.uses_item]
+            settling = self._graph.assumptions.settle(call.place, lambda text: known.get(text, MISSING), texts)
+            parts, self._progress[call.index].doubts, problem = settling
+            if problem is not None:
+                return Refusal(problem)
         if not call.has_each:
-            return [self._item(call, values, [], MISSING, {})]
+            return [self._item(call, values, [], MISSING, {}, parts)]
         each = fill(call.each, lambda expression: values[expression.text])
+        if parts:
+            each = put_in(each, {keys[1:]: value for keys, value in parts.items() if keys[0] == "_each"})
         if not isinstance(each, list):
             return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
@@ -123,7 +138,7 @@ class Readiness:
         sizes: dict[str, int] = {}
         failed = 0
         for item in each:
-            items.append(self._item(call, values, by_item, item, sizes, briefly=failed >= _EXPLAINED))
+            items.append(self._item(call, values, by_item, item, sizes, parts, briefly=failed >= _EXPLAINED))
             failed += items[-1].error is not None
         return items
 
@@ -145,6 +160,7 @@ class Readiness:
         by_item: list[Read],
         each: JSON | Missing,
         sizes: dict[str, int],
+        parts: Mapping[Path, JSON],
         *,
         briefly: bool = False,
     ) -> Item:
@@ -161,6 +177,9 @@ class Readiness:
                 sizes.pop(read.expression.text, None)
         filling = Filling(known, sizes)
         parameters = fill(call.parameters, filling)
+        if parts:
+            parameters = put_in(parameters, parts)
+            filling.size += sum(len(encode(value)) for value in parts.values())
         latent = fill(call.latent, filling) if call.has_latent else None
         problem = filling.problem("its parameters")
         if problem is not None:
@@ -245,8 +264,8 @@ class OutputSchema:
             # Compiled now, so that an invalid schema is reported before a run begins.
             Validator(self._schema, what="the output").is_valid(None)
 
-    def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool]:
-        """The output without its wrapping, its faults, and whether the run has an output.
+    def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool, Doubts]:
+        """The output without its wrapping, its faults, whether the run has an output, and what it assumes.
 
         A plan's map by instance leaves out instances with faults; the run has an output if one instance is left.
 
@@ -257,17 +276,17 @@ class OutputSchema:
         Raises:
             JournalError: a call has not settled.
         """
-        value, faults = _resolve(graph, judge, by_instance=self._by_instance)
+        value, faults, doubts = _resolve(graph, judge, by_instance=self._by_instance)
         if self._by_instance and isinstance(value, dict):
             parts = {instance: self._checked(part, f" of {instance}", faults) for instance, part in value.items()}
             good: dict[str, JSON] = {one: part for one, part in parts.items() if not isinstance(part, Missing)}
-            return good, faults, not faults or (self._mode == "plan" and bool(good))
+            return good, faults, not faults or (self._mode == "plan" and bool(good)), doubts
         if faults:
-            return None, faults, False
+            return None, faults, False, doubts
         checked = self._checked(value, "", faults)
         if isinstance(checked, Missing):
-            return None, faults, False
-        return (checked["value"] if self._wrapped and isinstance(checked, dict) else checked), [], True
+            return None, faults, False, doubts
+        return (checked["value"] if self._wrapped and isinstance(checked, dict) else checked), [], True, doubts
 
     def _checked(self, value: JSON, where: str, faults: list[str]) -> JSON | Missing:
         try:
@@ -280,9 +299,12 @@ class OutputSchema:
         return value
 
 
-def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str]]:
-    """The output with its references resolved, and the faults; by instance, a map without the instances with faults."""
+def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str], Doubts]:
+    """The output with its references resolved, the faults, and what is assumed; by instance, a map without the
+    instances with faults.
+    """
     faults: list[str] = list(graph.output_problems)
+    doubts = Doubts()
     found: dict[str, JSON] = {}
     size = 0
     for instance, reads in () if faults else graph.output_reads.items():
@@ -293,11 +315,16 @@ def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, li
         if any(isinstance(value, Wait) for value in values.values()):
             raise JournalError("the output was read before every call had settled")
         where = f"output{f' of {instance}' if instance else ''}"
-        absent = [f"{where}: {value.message}" for value in values.values() if isinstance(value, Absent)]
+        needed = {read.expression.text for read in reads if not read.lenient}
+        missing = [(text, one) for text, one in values.items() if isinstance(one, Absent)]
+        absent = [f"{where}: {one.message}" for text, one in missing if text in needed]
         known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
+        parts, more, problem = settled(graph.assumptions.output, 1, lambda text, known=known: known.get(text, MISSING))
+        doubts.assumed += more.assumed
+        absent += [] if problem is None else [f"{where}: {problem}"]
         if not absent:
             filling = Filling(known)
-            filled = fill(graph.output, filling)
+            filled = put_in(fill(graph.output, filling), parts)
             size += filling.size
             problem = filling.problem(where, size)
             if problem is None:
@@ -305,7 +332,7 @@ def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, li
             else:
                 absent.append(problem)
         faults.extend(absent)
-    return (dict(found) if by_instance else found.get("")), faults
+    return (dict(found) if by_instance else found.get("")), faults, doubts
 
 
 def error_message(kind: str, message: str) -> JSONObject:

@@ -14,6 +14,7 @@ from typing import Literal
 from ideabridge.bridge.context.references import Path, Reference, clipped
 from ideabridge.bridge.context.state import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
 from ideabridge.bridge.loop.event import JournalError, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
@@ -96,6 +97,7 @@ class Progress:
         replaced: the tool with which a person replaced the call's own.
         held: True if only the listed order keeps the call from running.
         unasked: the questions of its module that nobody was asked, with the reasons.
+        doubts: what is not certain about its parameters; a person who decides on the call settles it.
     """
 
     call: Call
@@ -111,6 +113,7 @@ class Progress:
     replaced: Tool | None = None
     held: bool = False
     unasked: list[str] = field(default_factory=list[str])
+    doubts: Doubts = field(default_factory=Doubts)
 
     @property
     def tool(self) -> Tool | None:

@@ -163,15 +163,20 @@ def question_form(event: QuestionAsked) -> JSONObject:
 # -- approval --------------------------------------------------------------------------------------------------------
 
 
-def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Refusal | None:
-    """Apply a policy to a call with resolved references; None: the call runs."""
+def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) -> AskApproval | Refusal | None:
+    """Apply a policy to a call with resolved references; None: the call runs.
+
+    Whatever the policy allows, a person is asked about what is uncertain in a call that may change something; `strict`:
+    in every call.
+    """
     call, tool = progress.call, progress.tool
     if call.has_latent or tool is None or (call.room is not None and tool.module is None):
         # A mind writes the result, or a room opens, whose own calls are checked.
         return None
     resolved = resolved_call(progress)
     verdict = policy(tool, resolved)
-    if verdict.verdict == "allow":
+    doubt = progress.doubts.ask if strict or tool.annotations.read_only is not True else None
+    if verdict.verdict == "allow" and doubt is None:
         return None
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
@@ -183,7 +188,8 @@ def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Refusal | 
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
         return Refusal(f"not run: {digest.message}")
-    return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, verdict.why)
+    why = "; ".join(one for one in (verdict.why, doubt) if one)
+    return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, why)
 
 
 def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:

@@ -188,7 +188,7 @@ class SolutionReader:
         self._catalogue = catalogue
         self.checked = None
 
-    def graph(self, pattern: Pattern | None = None) -> Graph:
+    def graph(self, pattern: Pattern | None = None, explained: JSONObject | None = None) -> Graph:
         """An empty graph for the next Solution."""
         opening, settings = self._opening, self._settings
         return Graph(
@@ -203,16 +203,22 @@ class SolutionReader:
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,
             alternatives=pattern in ("any", "race"),
+            explained=explained,
         )
 
     def check(
-        self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
+        self,
+        calls: list[JSON],
+        output: JSON,
+        places: list[JSON] | None = None,
+        pattern: Pattern | None = None,
+        explained: JSONObject | None = None,
     ) -> list[JSONObject]:
         """The errors of a Solution that arrives whole, `{"call", "place", "error"}`; empty if it is well formed."""
         over = self.check_count(len(calls)) or _over_references(calls, output)
         if over:
             return over
-        graph = self.graph(pattern)
+        graph = self.graph(pattern, explained)
         graph.most_bound = MOST_BOUND
         self.checked = Proposal.whole(graph, calls, output, places, pattern)
         return self.checked.graph.errors()
@@ -232,10 +238,11 @@ class SolutionReader:
             and checked.solution.calls is calls
             and checked.solution.output is output
             and checked.pattern == pattern
+            and checked.graph.explained == event.explained
         ):
             proposal = checked
         else:
-            proposal = Proposal.whole(self.graph(pattern), calls, output, event.places, pattern)
+            proposal = Proposal.whole(self.graph(pattern, event.explained), calls, output, event.places, pattern)
         # The idea records the pattern of its calls.
         proposal.solution.extra = {**(event.extra or {}), **({} if pattern is None else {"pattern": pattern})}
         return proposal

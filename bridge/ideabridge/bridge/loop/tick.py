@@ -47,6 +47,7 @@ from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
+from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
 from ideabridge.bridge.loop.effect import Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -241,6 +242,8 @@ class Tick:
             self._running -= 1
         self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
+        if event.doubts is not None:
+            progress.doubts.add_room(f"calls.{progress.call.place}", event.doubts)
 
     def learn(self, call: int, message: Message) -> None:
         """Add data from an activity. Later calls of the Solution read it, unless the calls are alternatives."""
@@ -318,6 +321,9 @@ class Tick:
             self._fail(progress, "denied", f"denied by {event.by}: {reason}")
         else:
             tool = apply_edit(progress, event)
+            if event.by.kind != "assistant":
+                # The person saw what was assumed.
+                progress.doubts = Doubts()
             if tool is not None:
                 self._reorder(progress, tool)
             self._queue_up(progress)
@@ -430,7 +436,7 @@ class Tick:
         if all(item.finished for item in items):
             self._complete(progress, None)
             return
-        verdict = apply_policy(self._policy, progress)
+        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
         if verdict is None:
             self._queue_up(progress)
         elif isinstance(verdict, Refusal):

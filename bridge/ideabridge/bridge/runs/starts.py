@@ -56,10 +56,10 @@ def start_plan(
     calls, places = plan.expanded()
     # Checked before anything is stored: a malformed plan leaves no run behind.
     machine.receive(start)
-    errors = machine.check(calls, plan.output, places)
+    errors = machine.check(calls, plan.output, places, explained=plan.explained)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
-    return Start(machine, (start, SolutionProposed(calls, plan.output, None, places)))
+    return Start(machine, (start, SolutionProposed(calls, plan.output, None, places, explained=plan.explained)))
 
 
 def start_solve(

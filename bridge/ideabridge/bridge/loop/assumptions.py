@@ -1,0 +1,171 @@
+"""Assumptions: what a published plan does not know for certain, and what its run says about it.
+
+A plan made of a run may have literals that the run copied (`context/explanations.py`). Such a plan is proposed with
+`{"values": [Explained...], "seen": {REFERENCE: profile}, "decisions": [place...], "strict": bool}`:
+
+- `values`: before a call is put up, each explained literal gets the value that its explanations have for the new data.
+- `seen`: what earlier runs read at a reference; what is new about a value is named.
+- `decisions`: the places of calls that may have been made because of a result that they do not read.
+- `strict`: ask a person before any value is used that is not determined.
+
+A call that only reads runs with the cheapest value, and the run reports the assumption. Before a call that may change
+something a person is asked, whatever the approval policy allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import Explained, Read, read_explained, settle
+from ideabridge.bridge.context.references import Path
+from ideabridge.bridge.context.seen import unseen
+from ideabridge.bridge.context.state import Missing
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import show
+
+DECISION = "it was called after results had been seen, and may have been called because of them"
+
+
+@dataclass(slots=True)
+class Doubts:
+    """What is uncertain about one call or about an output.
+
+    Attributes:
+        assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have been a decision.
+        unseen: `{"at": reference, "what": text, "mild"?: true}` for each value that is new.
+    """
+
+    assumed: list[JSONObject] = field(default_factory=list[JSONObject])
+    unseen: list[JSONObject] = field(default_factory=list[JSONObject])
+
+    def add_room(self, at: str, doubts: JSONObject) -> None:
+        """Add the doubts of the run that answered a call; `at` is the path of the call."""
+        for name, mine in (("assumed", self.assumed), ("unseen", self.unseen)):
+            listed = doubts.get(name)
+            for one in listed if isinstance(listed, list) else []:
+                if isinstance(one, dict):
+                    mine.append({**one, "at": f"{at}: {one.get('at')}"})
+
+    @property
+    def ask(self) -> str | None:
+        """Why a person should be asked, for people; None if nothing that matters is uncertain."""
+        texts = [_shown(one) for one in self.assumed]
+        texts += [f"{one['at']} is {one['what']}" for one in self.unseen if not one.get("mild")]
+        return "; ".join(texts) or None
+
+
+def _shown(assumed: JSONObject) -> str:
+    at = str(assumed["at"])
+    if "taken" not in assumed:
+        return f"{at}: {assumed['why']}"
+    instead = assumed.get("instead")
+    others = [
+        f"{show(one['value'])} ({one['from']})" if "value" in one else f"nothing ({one['from']})"
+        for one in (instead if isinstance(instead, list) else [])
+        if isinstance(one, dict)
+    ]
+    text = f"{at} is assumed to be {show(assumed['taken'])} ({assumed['from']})"
+    return f"{text}, or {' or '.join(others)}" if others else f"{text}: {assumed['why']}"
+
+
+class Assumptions:
+    """The explained literals of one Solution.
+
+    Args:
+        raw: see the module's docstring; None: there are none.
+        places: the number of calls in the plan.
+
+    Attributes:
+        problems: (place of the call, or None; problem) for each malformed member.
+    """
+
+    def __init__(self, raw: JSONObject | None, places: int) -> None:
+        self.problems: list[tuple[int | None, str]] = []
+        self.output: list[Explained] = []
+        self._calls: dict[int, list[Explained]] = {}
+        raw = raw or {}
+        listed, seen, decisions = raw.get("values"), raw.get("seen"), raw.get("decisions")
+        for number, one in enumerate(listed if isinstance(listed, list) else []):
+            try:
+                self._add(read_explained(one, where=f"explained.{number}"), places)
+            except ExplanationError as error:
+                self.problems.append((None, str(error)))
+        profiles = seen if isinstance(seen, dict) else {}
+        self._seen = {text: profile for text, profile in profiles.items() if isinstance(profile, dict)}
+        self._decisions = {one for one in (decisions if isinstance(decisions, list) else []) if isinstance(one, int)}
+        self.strict = raw.get("strict") is True
+
+    def _add(self, one: Explained, places: int) -> None:
+        if one.at[0] == "output":
+            self.output.append(one)
+        elif int(one.at[1]) < places:
+            self._calls.setdefault(int(one.at[1]), []).append(one)
+        else:
+            self.problems.append((None, f"explained: there is no {'.'.join(one.at)}: the plan has {places} calls"))
+
+    def of(self, place: int) -> list[Explained]:
+        """Return the explained literals of the call in a place."""
+        return self._calls.get(place, [])
+
+    def settle(self, place: int, read: Read, texts: Iterable[str]) -> tuple[dict[Path, JSON], Doubts, str | None]:
+        """Evaluate the explained literals of a call.
+
+        Args:
+            place: the place of the call.
+            read: returns the value of a reference.
+            texts: the references that the call reads.
+
+        Returns:
+            The values by their keys in the call, what is uncertain, and why a literal has no value (or None).
+        """
+        values, doubts, problem = settled(self.of(place), 2, read)
+        doubts.unseen = self._new(read, texts)
+        if place in self._decisions:
+            doubts.assumed.append({"at": f"calls.{place}", "why": DECISION})
+        return values, doubts, problem
+
+    def _new(self, read: Read, texts: Iterable[str]) -> list[JSONObject]:
+        found: list[JSONObject] = []
+        for text in dict.fromkeys(texts):
+            profile = self._seen.get(text)
+            for new in unseen(profile, read(text)) if profile else ():
+                entry: JSONObject = {"at": text, "what": new.text}
+                found.append({**entry, "mild": True} if new.mild else entry)
+        return found
+
+
+def settled(explained: Iterable[Explained], depth: int, read: Read) -> tuple[dict[Path, JSON], Doubts, str | None]:
+    """Evaluate explained literals, and return (values by their keys below `depth`, doubts, why one has no value)."""
+    values: dict[Path, JSON] = {}
+    doubts = Doubts()
+    problem: str | None = None
+    for one in explained:
+        found = settle(one, read)
+        if isinstance(found.value, Missing):
+            tried = "; ".join(each.shown for each in one.by[:3])
+            problem = problem or f"{'.'.join(one.at)} has no value for these data: nothing is at {tried}"
+            continue
+        values[one.at[depth:]] = found.value
+        if found.assumed is not None:
+            doubts.assumed.append(found.assumed)
+    return values, doubts, problem
+
+
+def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
+    """Return a document with other values at some paths. A path that does not exist changes nothing."""
+    for keys, value in values.items():
+        document = _with(document, keys, value)
+    return document
+
+
+def _with(document: JSON, keys: Path, value: JSON) -> JSON:
+    if not keys:
+        return value
+    if isinstance(document, dict) and keys[0] in document:
+        return {**document, keys[0]: _with(document[keys[0]], keys[1:], value)}
+    if isinstance(document, list) and keys[0].isdecimal() and int(keys[0]) < len(document):
+        number = int(keys[0])
+        return [*document[:number], _with(document[number], keys[1:], value), *document[number + 1 :]]
+    return document
