@@ -40,6 +40,15 @@ class Doubts:
     assumed: list[JSONObject] = field(default_factory=list[JSONObject])
     unseen: list[JSONObject] = field(default_factory=list[JSONObject])
 
+    def to_json(self) -> JSONObject | None:
+        """`{"assumed"?: [...], "unseen"?: [...]}`; None if nothing is uncertain."""
+        found: JSONObject = {}
+        if self.assumed:
+            found["assumed"] = list[JSON](self.assumed)
+        if self.unseen:
+            found["unseen"] = list[JSON](self.unseen)
+        return found or None
+
     def add_room(self, at: str, doubts: JSONObject) -> None:
         """Add the doubts of the run that answered a call; `at` is the path of the call."""
         for name, mine in (("assumed", self.assumed), ("unseen", self.unseen)):

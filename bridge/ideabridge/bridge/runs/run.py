@@ -657,7 +657,7 @@ class Run:
                 result["approvals"] = approvals
         if machine.decisions:
             result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]]
-        result.update(self._doubts() or {})
+        result.update(machine.doubts.to_json() or {})
         unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
         if unasked:
             result["notes"] = unasked[:_NOTES]
@@ -695,24 +695,13 @@ class Run:
 
     @property
     def assumed(self) -> list[JSONObject]:
-        """What the run assumed: `{"at", "taken"?, "from"?, "instead"?, "why"}` for each value that was not determined,
-        also in runs of the ideas that it called. Empty: every value was determined, or a person confirmed it.
-        """
+        """What was not determined and confirmed by nobody: `{"at", "taken"?, "from"?, "instead"?, "why"}` each."""
         return self.machine.doubts.assumed
 
     @property
     def unseen(self) -> list[JSONObject]:
         """What the run read that no earlier run of its plan had seen: `{"at": reference, "what", "mild"?: true}`."""
         return self.machine.doubts.unseen
-
-    def _doubts(self) -> JSONObject | None:
-        doubts = self.machine.doubts
-        found: JSONObject = {}
-        if doubts.assumed:
-            found["assumed"] = list[JSON](doubts.assumed)
-        if doubts.unseen:
-            found["unseen"] = list[JSON](doubts.unseen)
-        return found or None
 
     def errors(self) -> list[dict[str, Any]]:
         """The errors of the last Solution: `{"call", "place", "error"}`."""
@@ -857,14 +846,18 @@ class Run:
         index, item = self.key
         spent = self.spent().to_json()
         if machine.has_output or (machine.mode == "plan" and machine.status == "done" and not machine.errors):
-            return CallFinished(index, item, value=values.given_by(machine), spent=spent, doubts=self._doubts())
+            return CallFinished(
+                index, item, value=values.given_by(machine), spent=spent, doubts=machine.doubts.to_json()
+            )
         reason = f": {machine.reason}" if machine.reason else ""
         errors = f"\n{rejection(machine.errors)}" if machine.errors else ""
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[:4000]
         # An uncertain outcome in the room is uncertain outside it, too.
         kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.status is CallStatus.FAILED}
         kind = next((kind for kind in UNCERTAIN if kind in kinds), "runtime")
-        return CallFinished(index, item, error={"kind": kind, "message": message}, spent=spent, doubts=self._doubts())
+        return CallFinished(
+            index, item, error={"kind": kind, "message": message}, spent=spent, doubts=machine.doubts.to_json()
+        )
 
     # -- ideas -------------------------------------------------------------------------------------------------
 
