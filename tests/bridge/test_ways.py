@@ -329,23 +329,70 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
                 assert await gave(await bridge.call_idea("away", {"at": "cog"})) == "I saw cog"
 
 
-async def test_an_input_that_leaves_a_default_out_is_worked_out_by_itself() -> None:
+async def test_an_absent_parameter_has_its_default() -> None:
     @tool(read_only=True)
-    def count(value: dict[str, int]) -> int:
-        """Count members."""
-        return len(value)
+    def repeat(text: str, times: int, ends: list[str] | None = None) -> str:
+        """Repeat a text."""
+        return text * times + "".join(ends or [])
 
     plan: JSONObject = {
-        "calls": [{"_tool": "count", "value": "†input", "_outputPath": "many"}],
-        "input": {"n": 1},
-        "input_schema": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}},
-        "output": "†state.many",
+        "calls": [{"_tool": "repeat", "text": "†input.text", "times": "†input.n", "ends": "†input.ends"}],
+        "input": {"text": "a", "n": 2, "ends": []},
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string"},
+                "n": {"type": "integer", "default": 2, "minimum": 1},
+                "ends": {"type": "array", "default": ["."]},
+            },
+            "required": ["text"],
+        },
+        "output": "†results.0",
     }
-    async with Bridge(toolbox=box(count)) as bridge:
-        await bridge.publish(await looked(bridge, plan), "counts")
-        for given, many in (({"n": 1}, 1), ({}, 0), ({"n": 1}, 1), ({}, 0)):
-            assert await gave(await bridge.call_idea("counts", dict[str, JSON](given))) == many
-        await bridge.publish(await looked(bridge, plan), "counted", answer="recorded")
-        assert await gave(await bridge.call_idea("counted", {"n": 1})) == 1
+    async with Bridge(toolbox=box(repeat)) as bridge:
+        await bridge.publish(await looked(bridge, plan), "again")
+        cases: list[tuple[JSONObject, str]] = [
+            ({}, "bb."),
+            ({"n": 3}, "bbb."),
+            ({"n": 1, "ends": []}, "b"),
+            ({"ends": ["!", "?"]}, "bb!?"),
+        ]
+        for given, said in cases:
+            assert await gave(await bridge.call_idea("again", {"text": "b", **given})) == said
+        with pytest.raises(ValueMismatchError, match=r"n: found 0, expected at least 1"):
+            await bridge.call_idea("again", {"text": "b", "n": 0})
+        with pytest.raises(ValueMismatchError, match="text"):
+            await bridge.call_idea("again", {"n": 2})
+        # In a plan of another idea, too.
+        called: JSONObject = {"_tool": "again", "_module": "idea:again", "text": "c", "_outputPath": "seen"}
+        run = await bridge.run_plan({"calls": [called], "output": "†state.seen"})
+        assert await run.result() == "cc."
+        assert [one.faults for one in await bridge.verify(["again"])] == [[]]
+        # A recorded answer is for exactly the input that it was recorded with.
+        await bridge.publish(await looked(bridge, plan), "once", answer="recorded")
+        assert await gave(await bridge.call_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"
         with pytest.raises(PublicationError, match="answers only for the input it was recorded with"):
-            await bridge.call_idea("counted", {})
+            await bridge.call_idea("once", {"text": "a"})
+
+
+async def test_a_mind_that_solves_anew_sees_the_defaults() -> None:
+    plan: JSONObject = {
+        **LOOKING,
+        "input_schema": {"type": "object", "properties": {"at": {"type": "string", "default": "anvil"}}},
+    }
+    mind = Mind(literally)
+    async with Bridge(toolbox=box(), mind=mind) as bridge:
+        await bridge.publish(await looked(bridge, plan), "see", answer="solve")
+        assert await gave(await bridge.call_idea("see", {})) == "I saw anvil"
+
+
+async def test_a_default_that_its_own_schema_refuses_is_reported() -> None:
+    plan: JSONObject = {
+        **LOOKING,
+        "input_schema": {"type": "object", "properties": {"at": {"type": "string", "default": 7}}},
+    }
+    async with Bridge(toolbox=box()) as bridge:
+        await bridge.publish(await looked(bridge, plan), "see")
+        assert await gave(await bridge.call_idea("see", {"at": "cog"})) == "cog it is"
+        with pytest.raises(ValueMismatchError, match=r"the input of see with its defaults.*at: found 7"):
+            await bridge.call_idea("see", {})

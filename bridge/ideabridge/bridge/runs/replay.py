@@ -52,7 +52,7 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """The input with the keys of its objects sorted, for comparison.
+    """The input with the keys of its objects sorted, for comparison with a recorded one.
 
     Nothing else is normalised: 1.0 is not 1, and a missing member is not its default.
     """
@@ -83,7 +83,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """The published plan with new input.
+    """The published plan with new input, in which defaults stand for absent parameters.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -91,17 +91,38 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
+    given = with_defaults(publication, arguments)
+    return read_published(plan, given, publication.input_schema, publication.output_schema, name=publication.name)
+
+
+def with_defaults(publication: Publication, arguments: JSONObject) -> JSONObject:
+    """The arguments with the `default` of each absent parameter that has one. Members of parameters are not filled in.
+    An absent parameter that is required stays absent.
+    """
+    schema = publication.input_schema or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    needed = required if isinstance(required, list) else []
+    defaults: JSONObject = {
+        name: one["default"]
+        for name, one in (properties.items() if isinstance(properties, dict) else ())
+        if name not in arguments and name not in needed and isinstance(one, dict) and "default" in one
+    }
+    return {**arguments, **defaults} if defaults else arguments
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:
-    """Check the arguments of a call against the tool's parameters.
+    """Check the arguments of a call against the tool's parameters, without and with the defaults of absent ones.
 
     Raises:
         ValueMismatchError: they do not satisfy the parameters; the message has path, found and expected.
     """
-    if publication.input_schema is not None:
-        Validator(publication.input_schema, what=f"the input of {publication.name}").check(arguments)
+    schema = publication.input_schema
+    if schema is None:
+        return
+    Validator(schema, what=f"the input of {publication.name}").check(arguments)
+    filled = arguments if publication.answer == "recorded" else with_defaults(publication, arguments)
+    if filled is not arguments:
+        Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
 
 # -- ideas that a plan calls ----------------------------------------------------------------------------------------
@@ -273,7 +294,7 @@ class Ways:
         guide = publication.guide
         if guide is None:
             raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
-        context = [*before, *context_of(guide, arguments)]
+        context = [*before, *context_of(guide, with_defaults(publication, arguments))]
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in tools_of(guide))
         offered = self._offer.named(tools_of(guide), caller)

@@ -20,6 +20,7 @@ from ideabridge.server.cli.console import (
     print_value,
     read_line,
     say,
+    shortened,
     show,
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
@@ -359,7 +360,8 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
         kind = member.get("type", "any")
         kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
         description = f": {first_line(str(member['description']))}" if member.get("description") else ""
-        optional = "" if key in _required(publication) else ", may be left out"
+        default = f": {shortened(member['default'])}" if "default" in member else ""
+        optional = "" if key in _required(publication) else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
     recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
     if isinstance(recorded, dict) and recorded:
