@@ -783,8 +783,8 @@ class Settled:
     Attributes:
         value: the value; MISSING if no explanation has one.
         assumed: None if the value is determined; otherwise `{"at", "taken", "from", "instead": [{"value"?, "from"}],
-            "why"}`. Long values are cut; `instead` lists at most three other values, and an entry without a value is an
-            explanation that has none.
+            "why"}`. `instead` lists at most three other values, and an entry without a value is an explanation that has
+            none. A long value is cut, and `"shortened": true` stands beside it.
     """
 
     value: JSON | Missing
@@ -809,7 +809,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         elif not same(other, value) and not any(
             isinstance(seen, dict) and "value" in seen and same(seen["value"], _cut(other)) for seen in instead
         ):
-            instead.append({"value": _cut(other), "from": one.shown})
+            instead.append({**_shortened("value", other), "from": one.shown})
     why = explained.why
     if why is None and instead:
         why = "its explanations differ"
@@ -822,7 +822,13 @@ def settle(explained: Explained, read: Read) -> Settled:
     # Other values say more than explanations without one.
     instead.sort(key=lambda one: isinstance(one, dict) and "value" not in one)
     at = ".".join(_name(key) for key in explained.at)
-    return Settled(value, {"at": at, "taken": _cut(value), "from": chosen.shown, "instead": instead[:3], "why": why})
+    taken = _shortened("taken", value)
+    return Settled(value, {"at": at, **taken, "from": chosen.shown, "instead": instead[:3], "why": why})
+
+
+def _shortened(key: str, value: JSON) -> JSONObject:
+    cut = _cut(value)
+    return {key: cut} if cut is value else {key: cut, "shortened": True}
 
 
 def _name(key: str) -> str:

@@ -1,0 +1,172 @@
+"""Assumptions: what a replay took where the explanations of a value differ, as text and as choices for people.
+
+`settle` makes an assumption as JSON; see `Settled.assumed`. It names the value taken and at most three others. A long
+value is shortened there, so it is shown and cannot be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.references import Path, clipped, quoted
+from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
+from ideabridge.tools.names import visible
+
+TEXT_BYTES: Final = 2000
+"""The most bytes of the lines that tell what a run assumed."""
+
+_VALUE: Final = 60
+_SOURCE: Final = 80
+_AT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value that a literal has, or could have.
+
+    Attributes:
+        source: the explanation that gives it.
+        value: the value; MISSING if it is not known here: the explanation has none, or it is shortened in `shown`.
+        shown: the value for people.
+    """
+
+    source: str
+    value: JSON | Missing
+    shown: str
+
+    @property
+    def text(self) -> str:
+        """The value and where it comes from, in one line."""
+        return f"{self.shown} ({clipped(self.source, _SOURCE)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A literal whose value was not determined.
+
+    Attributes:
+        at: its place: `calls.3.max_count`, `output.title`.
+        taken: the value that was taken.
+        instead: what else it could have been.
+        why: why it is not determined.
+    """
+
+    at: str
+    taken: Candidate
+    instead: tuple[Candidate, ...]
+    why: str
+
+    @property
+    def line(self) -> str:
+        """The assumption in one line for people and models."""
+        told = f"{clipped(self.at, _AT)} is {self.taken.text}"
+        if self.instead:
+            told += f"; it could also be {', or '.join(one.text for one in self.instead)}"
+        return visible(f"{told}: {clipped(self.why, _AT)}")
+
+    @property
+    def choices(self) -> tuple[Candidate, ...]:
+        """The values that a person can choose: the one taken, then the others whose value is known."""
+        return (self.taken, *(one for one in self.instead if not isinstance(one.value, Missing)))
+
+
+def read_assumption(raw: JSON) -> Assumption:
+    """Read the form of `Settled.assumed`.
+
+    Raises:
+        ExplanationError: the form is wrong.
+    """
+    match raw:
+        case {"at": str(at), "taken": _, "from": str(_), "instead": [*instead], "why": str(why)}:
+            others = tuple(_candidate(one, "value") for one in instead)
+            return Assumption(at, _candidate(raw, "taken"), others, why)
+        case _:
+            raise ExplanationError(f"assumed: expected an object with at, taken, from, instead, why; found {show(raw)}")
+
+
+def _candidate(raw: JSON, key: str) -> Candidate:
+    form = raw if isinstance(raw, dict) else {}
+    source = str(form.get("from"))
+    if key not in form:
+        return Candidate(source, MISSING, "no value")
+    shown = show(form[key], _VALUE)
+    return Candidate(source, MISSING if form.get("shortened") is True else form[key], shown)
+
+
+def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
+    """The assumptions of a run, one line each, in at most `most` bytes; a last line counts those that do not fit."""
+    return fitting_lines([read_assumption(one).line for one in assumed], most)
+
+
+def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
+    """The first lines that have at most `most` bytes together, and a line with the number of the others."""
+    left = most
+    for number, line in enumerate(lines):
+        left -= len(line.encode("utf-8", "replace")) + 1
+        if left < 0:
+            return [*lines[:number], f"and {len(lines) - number} more"]
+    return lines
+
+
+def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
+    """Return a resolved call with other values for literals of it, by their places.
+
+    In a call with `_each`, a literal has the same value in each of its executions.
+
+    Raises:
+        ExplanationError: a place is not one of a literal of the call.
+    """
+    for at, value in chosen.items():
+        path = _path_of(at)
+        each = call.get("_each")
+        if isinstance(each, list) and path[0] != "_each":
+            call = {**call, "_each": [_replaced(one, path, value, at) for one in each]}
+        else:
+            replaced = _replaced(call, path, value, at)
+            call = replaced if isinstance(replaced, dict) else call
+    return call
+
+
+def _path_of(at: str) -> Path:
+    """The keys below the call."""
+    keys: list[str] = []
+    rest = at
+    while rest:
+        if rest.startswith('"'):
+            end = _end_of_text(rest)
+            try:
+                keys.append(str(decode(rest[:end], what="a key")))
+            except IdeabridgeError as error:
+                raise ExplanationError(f"{quoted(at)}: {error}") from None
+            rest = rest[end + 1 :]
+        else:
+            key, _, rest = rest.partition(".")
+            keys.append(key)
+    if len(keys) < 3 or keys[0] != "calls":
+        raise ExplanationError(f"{quoted(at)}: expected the place of a literal of a call, such as calls.3.limit")
+    return tuple(keys[2:])
+
+
+def _end_of_text(text: str) -> int:
+    """The end of the JSON text at the beginning."""
+    position = 1
+    while position < len(text) and text[position] != '"':
+        position += 2 if text[position] == "\\" else 1
+    return position + 1
+
+
+def _replaced(held: JSON, path: Path, value: JSON, at: str) -> JSON:
+    if not path:
+        return value
+    key, *rest = path
+    if isinstance(held, dict) and key in held:
+        return {**held, key: _replaced(held[key], tuple(rest), value, at)}
+    if isinstance(held, list) and key.isdecimal() and int(key) < len(held):
+        return [_replaced(one, tuple(rest), value, at) if n == int(key) else one for n, one in enumerate(held)]
+    raise ExplanationError(f"{quoted(at)}: the call has no such literal")

@@ -1,0 +1,71 @@
+"""Assumptions: the lines that tell them, and the choices that people have."""
+
+from __future__ import annotations
+
+import pytest
+
+from ideabridge.bridge.context.assumption import assumption_lines, read_assumption, with_choices
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import read_explained, settle
+from ideabridge.bridge.context.state import MISSING
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+def _assumed(at: list[JSON], *constants: JSON) -> JSONObject:
+    by: list[JSON] = [{"constant": value} for value in constants]
+    explained = read_explained({"at": at, "by": [*by, "†input.gone"]})
+    found = settle(explained, lambda _: MISSING).assumed
+    assert found is not None
+    return found
+
+
+def test_an_assumption_is_told_in_one_line() -> None:
+    lines = assumption_lines([_assumed(["calls", "3", "max_count"], 5, 10), _assumed(["output", "a\nb"], "x" * 500)])
+
+    assert lines[0] == (
+        "calls.3.max_count is 5 (always 5); it could also be 10 (always 10), or no value (†input.gone):"
+        " its explanations differ"
+    )
+    assert len(lines[1]) < 400
+    assert "\n" not in lines[1]
+
+
+def test_many_assumptions_are_told_in_two_kilobytes() -> None:
+    many: list[JSON] = [_assumed(["calls", str(place), "name"], "é" * 150, place) for place in range(100)]
+
+    lines = assumption_lines(many)
+
+    assert sum(len(line.encode()) + 1 for line in lines[:-1]) <= 2000
+    assert lines[-1] == f"and {101 - len(lines)} more"
+
+
+def test_a_person_chooses_among_the_values_that_are_known_whole() -> None:
+    assumption = read_assumption(_assumed(["calls", "0", "to"], "ann", "b" * 300, {"a": 1}))
+
+    assert [one.value for one in assumption.choices] == ["ann", {"a": 1}]
+    assert assumption.choices[0].text == '"ann" (always "ann")'
+    # What was taken is always a choice, and it is not needed whole: the call holds it.
+    long = read_assumption(_assumed(["calls", "0", "to"], "a" * 300, "bob"))
+    assert [one.value for one in long.choices] == [MISSING, "bob"]
+
+
+@pytest.mark.parametrize(
+    ("call", "at", "expected"),
+    [
+        ({"_tool": "t", "n": 1}, ["n"], {"_tool": "t", "n": 2}),
+        ({"q": {"a.b": [0, {"c": 1}]}}, ["q", "a.b", "1", "c"], {"q": {"a.b": [0, {"c": 2}]}}),
+        ({'"odd"': {"": 1}}, ['"odd"', ""], {'"odd"': {"": 2}}),
+        ({"_each": [{"n": 1, "x": 1}, {"n": 1}]}, ["n"], {"_each": [{"n": 2, "x": 1}, {"n": 2}]}),
+        ({"_each": [{"n": 1}, {"n": 1}]}, ["_each", "1", "n"], {"_each": [{"n": 1}, {"n": 2}]}),
+    ],
+)
+def test_a_choice_changes_one_literal_of_the_call(call: JSONObject, at: list[JSON], expected: JSONObject) -> None:
+    assumed = _assumed(["calls", "4", *at], 1, 2)
+
+    assert with_choices(call, {str(assumed["at"]): 2}) == expected
+
+
+@pytest.mark.parametrize("at", ["calls.4.gone", "calls.4.n.deeper", "output.n", "calls.4", 'calls.4."n'])
+def test_a_choice_for_another_place_is_refused(at: str) -> None:
+    with pytest.raises(ExplanationError, match=r"calls\.4|output\.n"):
+        with_choices({"_tool": "t", "n": 1}, {at: 2})
