@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ideabridge.bridge.context.assumption import assumption_lines, read_assumption, with_choices
+from ideabridge.bridge.context.assumption import assumption_lines, evidence_sentence, read_assumption, with_choices
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import read_explained, settle
 from ideabridge.bridge.context.state import MISSING
@@ -37,6 +37,39 @@ def test_many_assumptions_are_told_in_two_kilobytes() -> None:
 
     assert sum(len(line.encode()) + 1 for line in lines[:-1]) <= 2000
     assert lines[-1] == f"and {101 - len(lines)} more"
+
+
+def _explained(place: str, *by: JSON, **more: JSON) -> JSONObject:
+    return {"at": ["calls", place, "n"], "by": list(by), **more}
+
+
+@pytest.mark.parametrize(
+    ("explained", "sentence"),
+    [
+        ([], ""),
+        ([_explained("0", "†input.n", runs=2)], "Made from 2 runs, which determine every value."),
+        ([_explained("0", "†results.0.id")], "Made from 1 run, which determines every value."),
+        (
+            [
+                _explained("0", "†input.n", {"constant": 1}),
+                _explained("2", "†input.n", why="recorded text"),
+                _explained("3", "†results.0.items.1", runs=2),
+                _explained("4", "†results.0.items.1", runs=3),
+            ],
+            "Made from 3 runs. Its answers name what they assume. Not certain yet: calls.0.n, calls.2.n, calls.3.n.",
+        ),
+    ],
+)
+def test_a_description_says_what_the_runs_leave_open(explained: list[JSON], sentence: str) -> None:
+    assert evidence_sentence(explained) == sentence
+
+
+def test_a_description_stays_short() -> None:
+    many: list[JSON] = [_explained(str(place), "†input.n", {"constant": 1}) for place in range(1200)]
+
+    for found in (evidence_sentence(many), evidence_sentence([_explained("9" * 400, 1, 2)])):
+        assert len(found) <= 300
+    assert evidence_sentence(many).endswith("calls.15.n, calls.16.n, calls.17.n and 1,182 more.")
 
 
 def test_a_person_chooses_among_the_values_that_are_known_whole() -> None:

@@ -22,6 +22,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
+from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
@@ -41,6 +42,7 @@ from ideabridge.server.answers import (
     value_answer,
 )
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
+from ideabridge.server.assumed import reporting_output
 from ideabridge.server.callers import session_id
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
@@ -410,7 +412,7 @@ class PublishedTool:
 
     def __init__(self, name: str, publication: Publication, running: Running) -> None:
         self.publication = publication
-        output, self._wrapped = object_output(publication.output_schema)
+        output, self._wrapped = reporting_output(publication)
         self._bridge = running.bridge
         self._running = running
         self._input = Validator(publication.input_schema or {"type": "object"}, what=f"the input of {name}")
@@ -488,11 +490,13 @@ class PublishedTool:
 
 
 def described(publication: Publication) -> str:
-    """The description for models, with the input of a recorded answer, and with the user who wrote it."""
+    """The description for models, with the input of a recorded answer or what the runs of a plan leave open, and with
+    the user who wrote it.
+    """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"
     recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
-    description = cut_description(publication.description)
+    description = " ".join(filter(None, (cut_description(publication.description), evidence_of(publication))))
     if publication.answer != "recorded" or recorded is None:
         return f"{description}{whose}"
     text = encode_text(recorded)

@@ -1,5 +1,8 @@
 """Assumptions: what a replay took where the explanations of a value differ, as text and as choices for people.
 
+The description of a tool names the values that are open (`evidence_sentence`), an answer what it assumed
+(`assumption_lines`), and a person who is asked chooses another value (`with_choices`).
+
 `settle` makes an assumption as JSON; see `Settled.assumed`. It names the value taken and at most three others. A long
 value is shortened there, so it is shown and cannot be chosen.
 """
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import RUNS_FOR_POSITION, read_explanation
 from ideabridge.bridge.context.references import Path, clipped, quoted
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -20,6 +24,9 @@ from ideabridge.tools.names import visible
 
 TEXT_BYTES: Final = 2000
 """The most bytes of the lines that tell what a run assumed."""
+
+SENTENCE: Final = 300
+"""The most characters of `evidence_sentence`."""
 
 _VALUE: Final = 60
 _SOURCE: Final = 80
@@ -104,6 +111,12 @@ def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[st
     return fitting_lines([read_assumption(one).line for one in assumed], most)
 
 
+def unseen_lines(unseen: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
+    """What no earlier run had, `{"at", "what"}`, as `assumption_lines` tells assumptions."""
+    told = (one if isinstance(one, dict) else {} for one in unseen)
+    return fitting_lines([visible(f"{clipped(str(one.get('at')), _AT)}: {one.get('what')}") for one in told], most)
+
+
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
     """The first lines that have at most `most` bytes together, and a line with the number of the others."""
     left = most
@@ -112,6 +125,53 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
         if left < 0:
             return [*lines[:number], f"and {len(lines) - number} more"]
     return lines
+
+
+def evidence_sentence(explained: Iterable[JSON]) -> str:
+    """How many runs a plan rests on, and which of its values they leave open, for the description of a tool: at most
+    `SENTENCE` characters. Empty for a plan without explained values.
+
+    Args:
+        explained: the form of `Explained.to_json`, per literal.
+    """
+    literals = [one for one in explained if isinstance(one, dict)]
+    if not literals:
+        return ""
+    runs = max(_runs(one) for one in literals)
+    told = f"Made from {runs} {'run' if runs == 1 else 'runs'}"
+    places = [_place(one.get("at")) for one in literals if _is_open(one)]
+    if not places:
+        return f"{told}, which determine{'s' if runs == 1 else ''} every value."
+    told += ". Its answers name what they assume. Not certain yet: "
+    left = SENTENCE - len(told) - len(" and 9,999 more.")
+    shown: list[str] = []
+    for place in places:
+        left -= len(place) + 2
+        if left < 0:
+            break
+        shown.append(place)
+    more = len(places) - len(shown)
+    named = ", ".join(shown) or "some values"
+    return f"{told}{named}{f' and {more:,} more' if more and shown else ''}."
+
+
+def _runs(explained: JSONObject) -> int:
+    runs = explained.get("runs", 1)
+    return runs if isinstance(runs, int) else 1
+
+
+def _place(at: JSON) -> str:
+    keys = at if isinstance(at, list) else []
+    return visible(clipped(".".join(str(key) for key in keys), _AT))
+
+
+def _is_open(explained: JSONObject) -> bool:
+    """Return whether a value may differ between explanations, or is selected by a position that few runs confirm."""
+    by = explained.get("by")
+    if not isinstance(by, list) or len(by) != 1 or explained.get("cut") is True or explained.get("why") is not None:
+        return True
+    [only] = by
+    return _runs(explained) < RUNS_FOR_POSITION and len(read_explanation(only).references) > 1 and isinstance(only, str)
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:

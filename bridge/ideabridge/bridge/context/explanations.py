@@ -46,9 +46,11 @@ ITEMS: Final = 20_000
 CHARACTERS: Final = 1_000_000
 """The longest text that an explanation takes apart or makes."""
 
+RUNS_FOR_POSITION: Final = 3
+"""The runs that must agree on a position in a list before it is determined."""
+
 _DEPTH: Final = 6
 _PARTS: Final = 64
-_RUNS_FOR_POSITION: Final = 3
 _SHOWN: Final = 200
 
 COSTS: Final[dict[str, int]] = {
@@ -815,7 +817,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         why = "its explanations differ"
     if why is None and explained.cut:
         why = "not every explanation was looked for"
-    if why is None and explained.runs < _RUNS_FOR_POSITION and chosen.positions(read):
+    if why is None and explained.runs < RUNS_FOR_POSITION and chosen.positions(read):
         why = "it is selected by its position in a list"
     if why is None:
         return Settled(value)

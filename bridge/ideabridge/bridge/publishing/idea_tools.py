@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ideabridge.bridge.context.assumption import evidence_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.runs.offer import SOLVE
 from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
@@ -39,7 +40,7 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
         return None
     return Tool(
         found.name,
-        found.description,
+        " ".join(filter(None, (found.description, evidence_of(found)))),
         found.input_schema or {"type": "object", "properties": {}, "additionalProperties": False},
         found.output_schema,
         Annotations.from_json(hints_now(store, found, caller, known)),
@@ -47,6 +48,12 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
         remote_name=f"{found.name}@{found.version}",
         reaches=_reaches(store, found, caller, known, set()),
     )
+
+
+def evidence_of(found: Publication) -> str:
+    """Return how many runs the plan of an idea rests on, and what they leave open; see `evidence_sentence`."""
+    explained = (found.plan or {}).get("explained")
+    return evidence_sentence(explained) if isinstance(explained, list) else ""
 
 
 def hints_now(

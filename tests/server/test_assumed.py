@@ -1,0 +1,117 @@
+"""What an answer assumed: its place in the text, in structured content that satisfies the output schema, in `_meta`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.answers import value_answer
+from ideabridge.server.assumed import may_assume, reporting_output, with_report
+from ideabridge.server.served_tools import described
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.schema import Validator
+
+COUNT: JSONObject = {"count": {"type": "integer"}}
+ASSUMED: JSONObject = {
+    "at": "calls.0.limit",
+    "taken": 5,
+    "from": "†input.n",
+    "instead": [{"value": 7, "from": "always 7"}],
+    "why": "its explanations differ",
+}
+UNSEEN: JSONObject = {"at": "†input.n", "what": "zero, 0, which no run had"}
+UNSEEN_LINE = "†input.n: zero, 0, which no run had"
+LINE = "calls.0.limit is 5 (†input.n); it could also be 7 (always 7): its explanations differ"
+
+
+def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publication:
+    plan: JSONObject = {"calls": [], "output": None, "explained": [{"at": ["output"], "by": [{"constant": 1}]}]}
+    fields: dict[str, Any] = {"plan": plan, "answer": "auto", "recorded": {"input": {}, "output": gave}, **more}
+    return Publication(
+        "n", 1, "i", "D.", fields.pop("answer"), None, output, {}, **fields, owner=None, time="", live=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "recorded", "value", "wrapped"),
+    [
+        ({"type": "object", "properties": COUNT, "additionalProperties": False}, {"count": 1}, {"count": 2}, False),
+        ({"type": "object", "properties": COUNT, "required": ["count"]}, {"count": 1}, {"count": 2}, False),
+        ({"type": "object"}, {}, {"x": [1]}, False),
+        # An open object has a member of this name, which its recorded run had not.
+        ({"type": "object"}, {}, {"assumed": 4, "unseen": {}, "assumed_": 1}, False),
+        ({"type": "object"}, {"assumed": 1}, {"assumed": 2}, True),
+        ({"type": "object", "properties": {"unseen": {}}}, {}, {"unseen": True}, True),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, {}, {"a": 1, "assumed": 2}, True),
+        ({"type": "object", "anyOf": [{"additionalProperties": False}, {"required": ["z"]}]}, {}, {}, True),
+        ({"type": "object", "maxProperties": 1}, {}, {"a": 1}, True),
+        ({"type": "integer"}, 1, 2, True),
+        ({"type": ["object", "null"]}, None, {"assumed": 3}, True),
+        (None, None, {"a": 1}, False),
+        (None, None, {"assumed": 1}, False),
+    ],
+)
+def test_every_place_has_the_assumptions_and_the_schema_admits_them(
+    output: JSONObject | None, recorded: JSON, value: JSON, wrapped: bool
+) -> None:
+    schema, wraps = reporting_output(published(output, recorded))
+    plain = value_answer(value, wrapped=wraps)
+    told = with_report(plain, [ASSUMED], [UNSEEN])
+    assert wraps == wrapped
+    # A determined answer is as it always was.
+    assert with_report(plain, [], []) is plain
+    members = dict(told["structuredContent"])
+    if schema is not None:
+        for one in (plain, told):
+            Validator(schema, what="structured content").check(one["structuredContent"])
+        assert {"assumed", "unseen"} <= set(schema["properties"] if isinstance(schema["properties"], dict) else ())
+    own = plain["structuredContent"]
+    assert {name: members.pop(name) for name in own} == own
+    assert list(members.values()) == [[LINE], [UNSEEN_LINE]]
+    assert all(name.startswith(("assumed", "unseen")) for name in members)
+    text = "\n".join(block["text"] for block in told["content"])
+    assert f"- {LINE}" in text
+    assert f"- {UNSEEN_LINE}" in text
+    assert told["_meta"] == {"ideabridge/assumed": [ASSUMED], "ideabridge/unseen": [UNSEEN]}
+
+
+def test_many_assumptions_take_little_of_an_answer() -> None:
+    told = with_report(value_answer({"a": 1}, wrapped=False), [ASSUMED] * 500, [])
+    [_, block] = told["content"]
+    assert len(block["text"]) < 2200
+    assert "more" in told["structuredContent"]["assumed"][-1]
+    assert len(told["_meta"]["ideabridge/assumed"]) > 100
+
+
+def test_an_error_keeps_its_structured_content() -> None:
+    failed: dict[str, Any] = {"content": [], "structuredContent": {"run": "r"}, "isError": True}
+    told = with_report(failed, [ASSUMED], [])
+    assert told["structuredContent"] == {"run": "r"}
+    assert LINE in told["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("more", "may"),
+    [
+        ({}, True),
+        ({"plan": {"calls": [], "seen": {"†input.n": {"null": {}}}}}, True),
+        ({"plan": {"calls": [{"_tool": "x", "_module": "idea:x"}]}}, True),
+        ({"plan": None, "recorded": {"solve": {"tools": [["idea:x", "x"]]}}}, True),
+        ({"plan": {"calls": [{"_tool": "x", "_module": "git"}], "explained": []}}, False),
+        ({"plan": None, "recorded": {"solve": {"tools": [["git", "git_log"]]}}}, False),
+        ({"answer": "recorded"}, False),
+    ],
+)
+def test_only_a_tool_that_can_assume_declares_it(more: dict[str, Any], may: bool) -> None:
+    publication = published({"type": "object"}, **more)
+    schema, wrapped = reporting_output(publication)
+    assert may_assume(publication) == may
+    assert (schema == {"type": "object"}) == (not may)
+    assert not wrapped
+
+
+def test_the_description_says_what_the_runs_leave_open() -> None:
+    assert described(published(None)) == "D. Made from 1 run, which determines every value."
+    assert described(published(None, plan={"calls": []})) == "D."
