@@ -80,6 +80,14 @@ def test_a_person_chooses_among_the_values_that_are_known_whole() -> None:
     # What was taken is always a choice, and it is not needed whole: the call holds it.
     long = read_assumption(_assumed(["calls", "0", "to"], "a" * 300, "bob"))
     assert [one.value for one in long.choices] == [MISSING, "bob"]
+    assert read_assumption(_assumed(["calls", "0", "to"], "ann", "a" * 300)).choices == ()
+
+
+def test_a_call_that_may_not_belong_into_the_run_has_no_value() -> None:
+    found: JSONObject = {"at": "calls.0: calls.2", "why": "it may have been a decision"}
+
+    assert assumption_lines([found]) == ["calls.0: calls.2: it may have been a decision"]
+    assert read_assumption(found).choices == ()
 
 
 @pytest.mark.parametrize(

@@ -55,46 +55,53 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A literal whose value was not determined.
+    """A literal whose value was not determined, or a call that may not belong into the run.
 
     Attributes:
-        at: its place: `calls.3.max_count`, `output.title`.
-        taken: the value that was taken.
-        instead: what else it could have been.
+        at: its place: `calls.3.max_count`, `output.title`, `calls.2`; in a run of an idea after the place of the call
+            that it answers, `calls.0: calls.3.max_count`.
         why: why it is not determined.
+        taken: the value that was taken; None for a call.
+        instead: what else it could have been.
     """
 
     at: str
-    taken: Candidate
-    instead: tuple[Candidate, ...]
     why: str
+    taken: Candidate | None = None
+    instead: tuple[Candidate, ...] = ()
 
     @property
     def line(self) -> str:
         """The assumption in one line for people and models."""
-        told = f"{clipped(self.at, _AT)} is {self.taken.text}"
+        told = clipped(self.at, _AT)
+        if self.taken is not None:
+            told += f" is {self.taken.text}"
         if self.instead:
             told += f"; it could also be {', or '.join(one.text for one in self.instead)}"
         return visible(f"{told}: {clipped(self.why, _AT)}")
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: the one taken, then the others whose value is known."""
-        return (self.taken, *(one for one in self.instead if not isinstance(one.value, Missing)))
+        """The values that a person can choose: the one taken, then the others whose value is known. Empty if there is
+        only one.
+        """
+        others = [one for one in self.instead if not isinstance(one.value, Missing)]
+        return (self.taken, *others) if self.taken is not None and others else ()
 
 
 def read_assumption(raw: JSON) -> Assumption:
-    """Read the form of `Settled.assumed`.
+    """Read the form of `Settled.assumed`, or `{"at", "why"}`.
 
     Raises:
         ExplanationError: the form is wrong.
     """
     match raw:
-        case {"at": str(at), "taken": _, "from": str(_), "instead": [*instead], "why": str(why)}:
-            others = tuple(_candidate(one, "value") for one in instead)
-            return Assumption(at, _candidate(raw, "taken"), others, why)
+        case {"at": str(at), "why": str(why), "taken": _, "from": str(), "instead": [*instead]}:
+            return Assumption(at, why, _candidate(raw, "taken"), tuple(_candidate(one, "value") for one in instead))
+        case {"at": str(at), "why": str(why)}:
+            return Assumption(at, why)
         case _:
-            raise ExplanationError(f"assumed: expected an object with at, taken, from, instead, why; found {show(raw)}")
+            raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
 
 
 def _candidate(raw: JSON, key: str) -> Candidate:
