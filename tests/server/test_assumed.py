@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,10 @@ from ideabridge.server.assumed import may_assume, reporting_output, with_report
 from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.schema import Validator
+
+from .assuming import ADDING, TOTAL, publish
+from .assuming import ASSUMED as ASSUMED_LINE
+from .serving import ERAS, all_tools, configured, over_stdio, structured, text
 
 COUNT: JSONObject = {"count": {"type": "integer"}}
 ASSUMED: JSONObject = {
@@ -24,6 +30,12 @@ ASSUMED: JSONObject = {
 UNSEEN: JSONObject = {"at": "†input.n", "what": "zero, 0, which no run had"}
 UNSEEN_LINE = "†input.n: zero, 0, which no run had"
 LINE = "calls.0.limit is 5 (†input.n); it could also be 7 (always 7): its explanations differ"
+
+
+@dataclass
+class Ran:
+    assumed: list[JSON]
+    unseen: list[JSON]
 
 
 def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publication:
@@ -58,10 +70,10 @@ def test_every_place_has_the_assumptions_and_the_schema_admits_them(
 ) -> None:
     schema, wraps = reporting_output(published(output, recorded))
     plain = value_answer(value, wrapped=wraps)
-    told = with_report(plain, [ASSUMED], [UNSEEN])
+    told = with_report(plain, Ran([ASSUMED], [UNSEEN]))
     assert wraps == wrapped
     # A determined answer is as it always was.
-    assert with_report(plain, [], []) is plain
+    assert with_report(plain, Ran([], [])) is plain
     members = dict(told["structuredContent"])
     if schema is not None:
         for one in (plain, told):
@@ -78,7 +90,7 @@ def test_every_place_has_the_assumptions_and_the_schema_admits_them(
 
 
 def test_many_assumptions_take_little_of_an_answer() -> None:
-    told = with_report(value_answer({"a": 1}, wrapped=False), [ASSUMED] * 500, [])
+    told = with_report(value_answer({"a": 1}, wrapped=False), Ran([ASSUMED] * 500, []))
     [_, block] = told["content"]
     assert len(block["text"]) < 2200
     assert "more" in told["structuredContent"]["assumed"][-1]
@@ -87,7 +99,7 @@ def test_many_assumptions_take_little_of_an_answer() -> None:
 
 def test_an_error_keeps_its_structured_content() -> None:
     failed: dict[str, Any] = {"content": [], "structuredContent": {"run": "r"}, "isError": True}
-    told = with_report(failed, [ASSUMED], [])
+    told = with_report(failed, Ran([ASSUMED], []))
     assert told["structuredContent"] == {"run": "r"}
     assert LINE in told["content"][0]["text"]
 
@@ -115,3 +127,46 @@ def test_only_a_tool_that_can_assume_declares_it(more: dict[str, Any], may: bool
 def test_the_description_says_what_the_runs_leave_open() -> None:
     assert described(published(None)) == "D. Made from 1 run, which determines every value."
     assert described(published(None, plan={"calls": []})) == "D."
+
+
+# -- over transports -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    publish(store, "sums", ADDING, TOTAL)
+    publish(store, "number", {**ADDING, "output": "†results.0"}, {"type": "integer"})
+    outer: JSONObject = {"_tool": "sums", "_module": "idea:sums", "n": "†input.n", "m": "†input.m"}
+    publish(store, "twice", {"calls": [outer], "output": "†results.0.total"})
+    async with over_stdio(configured(tmp_path), era) as client:
+        listed = await all_tools(client)
+        assert "Not certain yet: calls.0.b." in (listed["sums"].description or "")
+        # The SDK checks structured content against the output schema.
+        determined = await client.call_tool("sums", {"n": 2, "m": 5})
+        assert (structured(determined), text(determined)) == ({"total": 7}, '{"total":7}')
+        assert determined.meta is not None
+        assert "ideabridge/assumed" not in determined.meta
+        assumed = ASSUMED_LINE.format(7)
+        told = await client.call_tool("sums", {"n": 2, "m": 7})
+        assert structured(told) == {"total": 9, "assumed": [assumed]}
+        assert f"- {assumed}" in text(told)
+        assert told.meta is not None
+        assert told.meta["ideabridge/assumed"][0]["instead"] == [{"value": 5, "from": "always 5"}]
+        wrapped = await client.call_tool("number", {"n": -1, "m": 7})
+        assert structured(wrapped) == {
+            "result": 6,
+            "assumed": [assumed],
+            "unseen": ["†input.n: a negative number, -1, which no run had"],
+        }
+        # What an idea inside assumed is added to the answer around it, and shown with the run.
+        room = await client.call_tool("twice", {"n": 2, "m": 7})
+        assert structured(room) == {"result": 9, "assumed": [f"calls.0: {assumed}"]}
+        assert room.meta is not None
+        checked = await client.call_tool("check_run", {"run": room.meta["ideabridge/run"]})
+        assert structured(checked)["assumed"][0]["taken"] == 7
+        assert f"assumed:\n- calls.0: {assumed}" in text(checked)
+        plan = await client.call_tool("run_plan", {"calls": [{**outer, "n": 2, "m": 7}], "output": "†results.0"})
+        assert structured(plan)["output"] == {"total": 9}
+        assert f"- calls.0: {assumed}" in text(plan)

@@ -9,6 +9,7 @@ with Bridge() as bridge:
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial, wraps
@@ -22,11 +23,14 @@ from ideabridge.bridge import ApprovalRequest, Approver, Configuration, Decision
 from ideabridge.bridge import Bridge as AsyncBridge
 from ideabridge.bridge import Session as AsyncSession
 from ideabridge.bridge.arguments import check_approver, check_type
+from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.tools import ObjectLike, Tool, Toolbox
 
 A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
 """Decides on one call: a plain function, which may block, or a coroutine function."""
@@ -157,7 +161,7 @@ class Bridge(_Blocking[AsyncBridge]):
     def call_idea(self, name: str, arguments: ObjectLike, *, version: int | None = None) -> Any:
         """Call a published idea, and return its output; see `ideabridge.bridge.Bridge.call_idea`."""
         replay = self.portal.call(partial(self.underlying.call_idea, name, arguments, version=version))
-        return replay.output if replay.run is None else self.portal.call(replay.run.result)
+        return replay.output if replay.run is None else self._result_of(replay.run)
 
     def session(
         self,
@@ -172,8 +176,16 @@ class Bridge(_Blocking[AsyncBridge]):
         return _session(self.portal.wrap_async_context_manager(opened), self.portal)
 
     def _result(self, start: Callable[[], Awaitable[Run]], output: type[T] | None = None) -> Any:
-        run = self.portal.call(start)
-        return self.portal.call(run.result) if output is None else self.portal.call(run.result, output)
+        return self._result_of(self.portal.call(start), output)
+
+    def _result_of(self, run: Run, output: type[T] | None = None) -> Any:
+        result = self.portal.call(run.result) if output is None else self.portal.call(run.result, output)
+        # The caller gets nothing but the result, so this is logged.
+        for line in assumption_lines(run.assumed):
+            logger.warning("run %s assumed: %s", run.id, line)
+        for line in unseen_lines(run.unseen):
+            logger.warning("run %s read what no earlier run had: %s", run.id, line)
+        return result
 
 
 @contextmanager

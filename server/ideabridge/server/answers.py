@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias, cast
 
+from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.keywords import map_children
@@ -135,6 +136,10 @@ def run_text(result: dict[str, Any]) -> str:
         lines.extend(f"- {error_line(error)}" for error in errors[:_TEXT_ERRORS])
         if len(errors) > _TEXT_ERRORS:
             lines.append(f"- ... and {len(errors) - _TEXT_ERRORS} more")
+    for key, told in (("assumed", assumption_lines), ("unseen", unseen_lines)):
+        if result.get(key):
+            lines += [f"{key}:", *(f"- {line}" for line in told(result[key]))]
+            lines += [f"- and {result[f'more_{key}']} more"] if f"more_{key}" in result else []
     for key in ("missing", "saved", "decided", "notes", "progress"):
         if result.get(key):
             lines.append(f"{key}: {_short(result[key])}")

@@ -10,8 +10,8 @@ members of these names, and one whose schema could refuse more members.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.runs.pins import calls_in
@@ -41,6 +41,20 @@ _EXTENSIBLE: Final = frozenset(
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
 """The keywords at the top of a schema that cannot refuse two more declared members."""
+
+
+class Doubtful(Protocol):
+    """What a run reports about its answer; see `Run`."""
+
+    @property
+    def assumed(self) -> Sequence[JSON]:
+        """What was not determined."""
+        ...
+
+    @property
+    def unseen(self) -> Sequence[JSON]:
+        """What no earlier run had."""
+        ...
 
 
 def may_assume(publication: Publication) -> bool:
@@ -85,11 +99,12 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
     )
 
 
-def with_report(result: ToolAnswer, assumed: list[JSON], unseen: list[JSON]) -> ToolAnswer:
+def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
     """Add what a run assumed, and what was new to it, to its result: to the text, the structured content (unless it is
     an error, which has another one) and `_meta`.
     """
-    lines = {"assumed": assumption_lines(assumed), "unseen": unseen_lines(unseen)}
+    whole: dict[str, list[JSON]] = {"assumed": [*run.assumed], "unseen": [*run.unseen]}
+    lines = {"assumed": assumption_lines(whole["assumed"]), "unseen": unseen_lines(whole["unseen"])}
     told = {name: found for name, found in lines.items() if found}
     if not told:
         return result
@@ -98,12 +113,7 @@ def with_report(result: ToolAnswer, assumed: list[JSON], unseen: list[JSON]) -> 
     structured = result.get("structuredContent")
     if structured is not None and not result.get("isError"):
         changed["structuredContent"] = _with_members(structured, told)
-    meta = {f"ideabridge/{name}": fitting_list(found, _META_BYTES) for name, found in _whole(assumed, unseen)}
-    return {**changed, "_meta": {**result.get("_meta", {}), **meta}}
-
-
-def _whole(assumed: list[JSON], unseen: list[JSON]) -> list[tuple[str, list[JSON]]]:
-    return [(name, found) for name, found in (("assumed", assumed), ("unseen", unseen)) if found]
+    return {**changed, "_meta": {f"ideabridge/{name}": fitting_list(whole[name], _META_BYTES) for name in told}}
 
 
 def _with_members(structured: Mapping[str, Any], told: Mapping[str, list[str]]) -> JSONObject:

@@ -42,7 +42,7 @@ from ideabridge.server.answers import (
     value_answer,
 )
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.assumed import reporting_output
+from ideabridge.server.assumed import reporting_output, with_report
 from ideabridge.server.callers import session_id
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
@@ -469,7 +469,7 @@ class PublishedTool:
         status = await self._running.wait_started(run, request)
         errors = [f"- {error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
-            result = await self._of_value(run.given())
+            result = with_report(await self._of_value(run.given()), run)
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:
@@ -479,8 +479,8 @@ class PublishedTool:
             if status not in ("running", "needs_approval", "needs_solution"):
                 reason = f": {run.machine.reason}" if run.machine.reason else ""
                 line = f"{self._definition['name']} has no output: its run {run.id} is {status}{reason}"
-                result = refusal("\n".join([line, *errors]), result["structuredContent"])
-        result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id}
+                result = with_report(refusal("\n".join([line, *errors]), result["structuredContent"]), run)
+        result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id, **result.get("_meta", {})}
         return result
 
     async def _of_value(self, value: JSON) -> ToolAnswer:

@@ -98,7 +98,7 @@ _WITHOUT_RESULT: Final[dict[str, str]] = {
 """Why a run in this status has no result."""
 
 _NOTES: Final = 20
-"""Most decisions, and most notes, in an answer."""
+"""Most decisions, assumptions, and notes in an answer."""
 
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
@@ -657,7 +657,7 @@ class Run:
                 result["approvals"] = approvals
         if machine.decisions:
             result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]]
-        result.update(machine.doubts.to_json() or {})
+        result.update(values.doubts_of(machine, None if whole else _NOTES))
         unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
         if unasked:
             result["notes"] = unasked[:_NOTES]

@@ -93,6 +93,20 @@ def short_state(machine: Machine) -> JSON:
     return shorten(machine.state_of(), ("state",), small=INLINE)
 
 
+def doubts_of(machine: Machine, most: int | None) -> JSONObject:
+    """What a run assumed, and what is new to it: `{"assumed"?, "unseen"?, "more_assumed"?, "more_unseen"?}`.
+
+    Of each, at most `most` entries; the number of the others is in `more_...`.
+    """
+    found: JSONObject = {}
+    for name, listed in (("assumed", machine.doubts.assumed), ("unseen", machine.doubts.unseen)):
+        if listed:
+            found[name] = list[JSON](listed[:most])
+        if most is not None and len(listed) > most:
+            found[f"more_{name}"] = len(listed) - most
+    return found
+
+
 def value_at(machine: Machine, text: str) -> JSON:
     """The present value at a reference.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.bridge.loop.machine import Machine
@@ -439,6 +440,8 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
                 say(f"state: {encode_text(run.answer().get('state'))}", "dim")
         elif run.status == "done" or answer.get("state") or answer.get("results"):
             print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
+        for line in doubt_lines(run):
+            say(line, "yellow")
         for error in run.errors():
             report(error_line(error))
         idea = f", idea {run.idea[:12]}" if run.idea else ""
@@ -449,6 +452,14 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
         say(f"{run.id}: {run.status}{errors_text(len(run.errors()))}{reason}{idea}", "dim")
     _advise(followed, options)
     return followed.code()
+
+
+def doubt_lines(run: Run) -> Iterator[str]:
+    """What the result of a run rests on without knowing it: its assumptions, and what is new to it."""
+    for line in assumption_lines(run.assumed):
+        yield f"assumed: {line}"
+    for line in unseen_lines(run.unseen):
+        yield f"not seen before: {line}"
 
 
 def _advise(followed: Followed, options: Options) -> None:
