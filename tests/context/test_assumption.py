@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ideabridge.bridge.context.assumption import assumption_lines, evidence_sentence, read_assumption, with_choices
+from ideabridge.bridge.context.assumption import (
+    after_edit,
+    assumption_lines,
+    evidence_sentence,
+    read_assumption,
+    with_choices,
+)
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import read_explained, settle
 from ideabridge.bridge.context.state import MISSING
@@ -110,3 +116,22 @@ def test_a_choice_changes_one_literal_of_the_call(call: JSONObject, at: list[JSO
 def test_a_choice_for_another_place_is_refused(at: str) -> None:
     with pytest.raises(ExplanationError, match=r"calls\.4|output\.n"):
         with_choices({"_tool": "t", "n": 1}, {at: 2})
+
+
+def test_what_an_assistant_chooses_is_assumed_too() -> None:
+    first = _assumed(["calls", "4", "n"], 1, 2)
+    other = _assumed(["calls", "4", "m"], "a" * 300, "b")
+    gone = _assumed(["calls", "4", "gone"], 1, 2)
+
+    found = after_edit([first, other, gone], {"_tool": "t", "n": 2, "m": "a" * 300}, "chosen by the assistant")
+
+    assert found == [
+        {
+            "at": "calls.4.n",
+            "taken": 2,
+            "from": "chosen by the assistant",
+            "instead": [{"value": 1, "from": "always 1"}, {"from": "†input.gone"}],
+            "why": "its explanations differ",
+        },
+        other,
+    ]

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import RUNS_FOR_POSITION, read_explanation
+from ideabridge.bridge.context.explanations import RUNS_FOR_POSITION, read_explanation, same, shortened
 from ideabridge.bridge.context.references import Path, clipped, quoted
-from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -198,6 +198,39 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
             replaced = _replaced(call, path, value, at)
             call = replaced if isinstance(replaced, dict) else call
     return call
+
+
+def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
+    """Return the assumptions about a call after somebody who does not settle them has edited it: a value that was
+    changed is assumed, too.
+
+    Args:
+        assumed: see `Settled.assumed`.
+        call: the resolved call after the edit.
+        who: who chose the values, for people.
+    """
+    found: list[JSONObject] = []
+    for one in assumed:
+        if "taken" not in one:
+            found.append(one)
+            continue
+        each, path, instead = call.get("_each"), _path_of(str(one["at"])), one.get("instead")
+        value = read(each[0] if isinstance(each, list) and each and path[0] != "_each" else call, path)
+        if isinstance(value, Missing):
+            # The call has no such literal any more.
+            continue
+        taken = shortened("taken", value)
+        if same(taken["taken"], one["taken"]):
+            found.append(one)
+            continue
+        others: list[JSON] = [{"value": one["taken"], "from": one["from"]}]
+        others += [
+            other
+            for other in (instead if isinstance(instead, list) else [])
+            if not (isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"]))
+        ]
+        found.append({"at": one["at"], **taken, "from": who, "instead": others[:3], "why": one["why"]})
+    return found
 
 
 def _path_of(at: str) -> Path:

@@ -811,7 +811,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         elif not same(other, value) and not any(
             isinstance(seen, dict) and "value" in seen and same(seen["value"], _cut(other)) for seen in instead
         ):
-            instead.append({**_shortened("value", other), "from": one.shown})
+            instead.append({**shortened("value", other), "from": one.shown})
     why = explained.why
     if why is None and instead:
         why = "its explanations differ"
@@ -824,11 +824,12 @@ def settle(explained: Explained, read: Read) -> Settled:
     # Other values say more than explanations without one.
     instead.sort(key=lambda one: isinstance(one, dict) and "value" not in one)
     at = ".".join(_name(key) for key in explained.at)
-    taken = _shortened("taken", value)
+    taken = shortened("taken", value)
     return Settled(value, {"at": at, **taken, "from": chosen.shown, "instead": instead[:3], "why": why})
 
 
-def _shortened(key: str, value: JSON) -> JSONObject:
+def shortened(key: str, value: JSON) -> JSONObject:
+    """A value for people under a key: a long one is cut, and `"shortened": true` stands beside it."""
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
 

@@ -70,6 +70,7 @@ class Question:
         item: the item of the call's `_each`.
         tool: the tool of the call.
         asked: the question of a module.
+        assumed: what the call rests on; see `Settled.assumed`.
     """
 
     kind: Kind
@@ -81,6 +82,7 @@ class Question:
     item: int | None = None
     tool: Tool | None = None
     asked: QuestionAsked | None = None
+    assumed: tuple[JSONObject, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -98,14 +100,16 @@ class Question:
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
-        """`{"approval", "call" or "plan", "why"}`; for an unknown outcome also `choices` and `item`; for a module's
-        question also `question`: `{"module", "message", "schema"}`.
+        """`{"approval", "call" or "plan", "why"}`; for a call that rests on assumptions also `assumed`; for an unknown
+        outcome also `choices` and `item`; for a module's question also `question`: `{"module", "message", "schema"}`.
         """
         shown: JSONObject = {
             "approval": self.approval,
             "plan" if self.kind == "plan" else "call": self.shown,
             "why": self.why,
         }
+        if self.assumed:
+            shown["assumed"] = list[JSON](self.assumed)
         if self.asked is not None:
             shown["question"] = question_form(self.asked)
         if self.kind in ("outcome", "question"):
@@ -120,7 +124,8 @@ def call_question(progress: Progress) -> Question | None:
     if progress.status is not CallStatus.ASKING or progress.approval is None:
         return None
     approval, digest, resolved, why = progress.approval
-    return Question("call", approval, digest, resolved, why, progress.call.index, tool=progress.tool)
+    index, assumed = progress.call.index, tuple(progress.doubts.assumed)
+    return Question("call", approval, digest, resolved, why, index, tool=progress.tool, assumed=assumed)
 
 
 def unknown(why: str | None, tool: Tool | None) -> str:

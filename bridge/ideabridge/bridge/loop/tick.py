@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
+from ideabridge.bridge.context.assumption import after_edit
 from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.references import Path
@@ -321,9 +322,11 @@ class Tick:
             self._fail(progress, "denied", f"denied by {event.by}: {reason}")
         else:
             tool = apply_edit(progress, event)
-            if event.by.kind != "assistant":
-                # The person saw what was assumed.
+            if event.by.kind in ("person", "approver"):
+                # They saw what was assumed.
                 progress.doubts = Doubts()
+            elif event.edited is not None:
+                progress.doubts.assumed = after_edit(progress.doubts.assumed, event.edited, f"chosen by {event.by}")
             if tool is not None:
                 self._reorder(progress, tool)
             self._queue_up(progress)

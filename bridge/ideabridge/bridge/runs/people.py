@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.context.assumption import Assumption, Candidate, read_assumption, with_choices
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
@@ -97,6 +98,7 @@ class ApprovalRequest:
         choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
         question: `{"module", "message", "schema"}` of a form; the module wrote them, so do not trust them.
+        assumed: the values of the call that are not determined, with what else they could be; `why` tells them, too.
     """
 
     run: str
@@ -110,6 +112,17 @@ class ApprovalRequest:
     choices: tuple[Choice, ...] = CHOICES["call"]
     plan: JSONObject | None = None
     question: JSONObject | None = None
+    assumed: tuple[Assumption, ...] = ()
+
+    def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
+        """Return the call with chosen values of assumptions, by their `at`, for the decision `edit`.
+
+        Raises:
+            ExplanationError: the call has no such literal.
+        """
+        return with_choices(
+            self.call, {at: one.value for at, one in chosen.items() if not isinstance(one.value, Missing)}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +454,7 @@ class People:
             choices=one.choices,
             plan=None if plan is None else plan.to_json(),
             question=None if one.asked is None else question_form(one.asked),
+            assumed=tuple(map(read_assumption, one.assumed)),
         )
 
     def _note(self, event: AskedEvent) -> None:

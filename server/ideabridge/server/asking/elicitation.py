@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.assumption import Candidate
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import ApprovalAsked, Decider, Event, OutcomeAsked, PlanAsked, QuestionAsked
@@ -37,7 +38,7 @@ from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import person_of
-from ideabridge.server.asking.forms import Commands, choices_of, clipped, form_of, message
+from ideabridge.server.asking.forms import Commands, assumed_of, choices_of, clipped, form_of, message
 from ideabridge.server.asking.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -262,12 +263,28 @@ def _decision_of(result: types.ElicitResult, approval: ApprovalRequest, by: Deci
         return f"decision: expected {' or '.join(offered)}, found {chosen[:120]!r}"
     if decision == "value" and not isinstance(value, str):
         return "value: expected the result of the call, as JSON or text"
-    return Decision(
-        decision,
-        reason=reason if isinstance(reason, str) and reason.strip() else None,
-        by=by,
-        value=_read(value) if decision == "value" and isinstance(value, str) else MISSING,
-    )
+    reason = reason if isinstance(reason, str) and reason.strip() else None
+    if decision == "approve":
+        return _approval_of(approval, content, reason, by)
+    given = _read(value) if decision == "value" and isinstance(value, str) else MISSING
+    return Decision(decision, reason=reason, by=by, value=given)
+
+
+def _approval_of(
+    approval: ApprovalRequest, content: Mapping[str, object], reason: str | None, by: Decider
+) -> Decision | str:
+    """The decision to run a call, as it is or with the values that the person chose for what it assumes."""
+    chosen = dict[str, Candidate]()
+    for name, assumption, texts in assumed_of(approval):
+        taken, *_ = texts
+        text = content.get(name, taken)
+        if text not in texts:
+            return f"{name}: expected one of the values for {clipped(assumption.at)}, found {clipped(str(text))}"
+        if text != taken:
+            chosen[assumption.at] = texts[str(text)]
+    if not chosen:
+        return Decision("approve", reason=reason, by=by)
+    return Decision("edit", call=approval.with_choices(chosen), reason=reason, by=by)
 
 
 def _reply(result: types.ElicitResult, by: Decider) -> Decision:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
+from ideabridge.bridge.context.assumption import Assumption, Candidate
 from ideabridge.bridge.loop.question import REFUSALS
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -41,7 +42,7 @@ _NAMED: Final = 12
 """Values that are listed if not all are shown whole."""
 
 _FAULT: Final = 500
-_WHY: Final = 1000
+_WHY: Final = 2000
 _TITLE: Final = 100
 _DESCRIPTION: Final = 500
 
@@ -87,6 +88,15 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
         return _of_module(request.question)
     meanings = _meanings(request)
     fields: dict[str, Any] = {}
+    if "approve" in meanings:
+        for name, assumption, texts in assumed_of(request):
+            fields[name] = {
+                "type": "string",
+                "title": _clipped(assumption.at, _TITLE),
+                "description": _clipped(f"For approve. It is assumed, because {assumption.why}.", _DESCRIPTION),
+                "enum": [*texts],
+                "default": next(iter(texts)),
+            }
     if "value" in meanings:
         fields["value"] = {
             "type": "string",
@@ -105,6 +115,18 @@ def _decision(title: str, meanings: Mapping[str, str], fields: Mapping[str, Any]
     description = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
     decision = {"type": "string", "title": title, "description": description, "enum": [*meanings]}
     return {"type": "object", "properties": {"decision": decision, **fields}, "required": ["decision"]}
+
+
+def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict[str, Candidate]]]:
+    """(name of the field, assumption, its values by their texts) for each literal that has more than one; the value
+    that was taken comes first.
+    """
+    for number, one in enumerate(request.assumed, 1):
+        texts: dict[str, Candidate] = {}
+        for candidate in one.choices:
+            texts.setdefault(_clipped(candidate.text, _DESCRIPTION), candidate)
+        if len(texts) > 1:
+            yield f"assumed_{number}", one, texts
 
 
 def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
@@ -222,8 +244,10 @@ def _headline(request: ApprovalRequest) -> str:
 
 
 def _shown(request: ApprovalRequest) -> tuple[list[str], bool]:
-    """The call or plan in lines, and whether they are complete."""
-    return _lines(_values(request))
+    """The call or plan in lines, and whether all of the form is complete."""
+    lines, whole = _lines(_values(request))
+    # The reason says what the call rests on.
+    return lines, whole and len(visible(request.why)) <= _WHY
 
 
 def _lines(values: Iterable[tuple[str, JSON]]) -> tuple[list[str], bool]:

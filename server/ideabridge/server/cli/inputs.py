@@ -18,6 +18,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible, wrap_visible
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.context.assumption import Candidate
     from ideabridge.bridge.loop.event import Event
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.runs.run import Run
@@ -323,7 +324,16 @@ async def _ask(entry: JSONObject) -> Decision:
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(shown, "plan")
     say(whole(entry.get("call"), width))
-    return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), "call"))
+    return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), "call", _others(entry)))
+
+
+def _others(entry: JSONObject) -> list[tuple[str, Candidate]]:
+    """The values that a person can choose instead of those that a call assumes, each with the place of its literal."""
+    from ideabridge.bridge.context.assumption import read_assumption
+
+    listed = entry.get("assumed")
+    assumed = [read_assumption(one) for one in (listed if isinstance(listed, list) else [])]
+    return [(one.at, candidate) for one in assumed for candidate in one.choices[1:]]
 
 
 def whole(value: JSON, width: int | None) -> str:
@@ -342,17 +352,30 @@ def whole(value: JSON, width: int | None) -> str:
     return "\n".join(lines)
 
 
-async def _ask_whether(shown: JSON, what: Literal["plan", "call"]) -> Decision:
+async def _ask_whether(
+    shown: JSON, what: Literal["plan", "call"], others: list[tuple[str, Candidate]] | None = None
+) -> Decision:
+    from ideabridge.bridge.context.assumption import with_choices
     from ideabridge.bridge.runs.people import Decision
 
+    prompt, words = "run it? y(es), n(o) [reason], e(dit)", ("yes", "no", "edit")
+    hint = f"y runs the {what}, n (and a reason) does not, e lets you change it first"
+    if others:
+        say("what it assumes could also be:")
+        for number, (at, candidate) in enumerate(others, 1):
+            say(f"  {number}: {visible(at)} {visible(candidate.text)}")
+        prompt, words = f"{prompt}, t(ake) NUMBER...", (*words, "take")
+        hint += ", t and numbers runs it with these values instead"
     while True:
-        match await _choose(
-            "run it? y(es), n(o) [reason], e(dit)",
-            ("yes", "no", "edit"),
-            f"y runs the {what}, n (and a reason) does not, e lets you change it first",
-        ):
+        match await _choose(prompt, words, hint):
             case "yes", _:
                 return Decision("approve")
+            case "take", text:
+                chosen = _numbered(others or [], text or "")
+                if chosen is None:
+                    say(f"  t: expected numbers from 1 to {len(others or [])}, at most one for each value")
+                else:
+                    return Decision("edit", call=with_choices(as_object(shown), chosen))
             case "no", reason:
                 return Decision("deny", reason=reason)
             case "edit", _:
@@ -361,6 +384,22 @@ async def _ask_whether(shown: JSON, what: Literal["plan", "call"]) -> Decision:
                     return Decision("edit", plan=edited) if what == "plan" else Decision("edit", call=edited)
             case _:
                 return Decision("deny", reason=_NOBODY)
+
+
+def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | None:
+    """The chosen values by the places of their literals; None: these are not numbers of values, one for each literal.
+
+    `text` has numbers from 1, with spaces or commas between them.
+    """
+    from ideabridge.bridge.context.state import Missing
+
+    chosen: JSONObject = {}
+    for word in text.replace(",", " ").split():
+        at, candidate = others[int(word) - 1] if word.isdecimal() and 0 < int(word) <= len(others) else ("", None)
+        if candidate is None or isinstance(candidate.value, Missing) or at in chosen:
+            return None
+        chosen[at] = candidate.value
+    return chosen or None
 
 
 async def _ask_outcome() -> Decision:

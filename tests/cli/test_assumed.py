@@ -1,0 +1,52 @@
+"""What `ideas call` says about assumptions, and how a person at the terminal chooses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ideabridge.server.main import main
+from tests.server.assuming import ADDING, ASSUMED, WRITING, publish
+from tests.server.serving import TOOLS
+from tests.trusting import write_trusted
+
+from .terminal import Terminal
+
+CALL = ("ideas", "call", "sums", "-i", "n=2", "-i", "m=7")
+
+
+@pytest.fixture
+def here(project: Path) -> Path:
+    """A project with published plans that assume something."""
+    (project / "tools.py").write_text(TOOLS.read_text(encoding="utf-8"), encoding="utf-8")
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
+    publish(project / "store.sqlite", "sums", ADDING)
+    publish(project / "store.sqlite", "noted", WRITING)
+    return project
+
+
+def test_a_call_prints_the_result_and_tells_what_it_assumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*CALL]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"total": 9}
+    assert f"assumed: {ASSUMED.format(7)}" in printed.err
+    assert main([*CALL, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["at"], one["taken"]) for one in told["assumed"]] == [("calls.0.b", 7)]
+    assert main([*CALL[:-1], "m=5"]) == 0
+    assert "assumed" not in capsys.readouterr().err
+
+
+def test_a_person_at_the_terminal_takes_another_value(here: Path) -> None:
+    terminal = Terminal(here, ["ideas", "call", "noted", "-i", "path=note", "-i", "words=bye"], columns=200)
+    terminal.read_until("t(ake) NUMBER...: ")
+    assert '1: calls.0.text "hello" (always "hello")' in terminal.seen
+    terminal.type("t 2")
+    terminal.read_until("expected numbers from 1 to 1")
+    terminal.read_until("t(ake) NUMBER...: ")
+    terminal.type("t 1")
+    assert terminal.end() == (0, "5\n")
+    assert (here / "note").read_text(encoding="utf-8") == "hello"
+    assert "assumed:" not in terminal.seen

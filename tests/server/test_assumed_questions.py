@@ -1,0 +1,79 @@
+"""Questions about what a call assumes: in forms, and to an assistant that decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import types
+
+from ideabridge.bridge.context.assumption import read_assumption
+from ideabridge.bridge.runs.people import ApprovalRequest
+from ideabridge.server.asking.forms import form_of
+from ideabridge.tools.encoding import JSONObject
+
+from .assuming import WRITING, publish
+from .serving import ERAS, configured, over_stdio, structured, text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path: Path) -> None:
+    publish(tmp_path / "ideas.sqlite", "noted", WRITING)
+    forms: list[types.ElicitRequestFormParams] = []
+    taken, other = '"bye" (†input.words)', '"hello" (always "hello")'
+    answers: list[dict[str, Any]] = [{"assumed_1": other}, {}, {"assumed_1": taken}, {"assumed_1": "ciao"}, {}]
+
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        forms.append(params)
+        return types.ElicitResult(action="accept", content={"decision": "approve", **answers[len(forms) - 1]})
+
+    async with over_stdio(configured(tmp_path, approval="allow_all"), era, elicitation_callback=answer) as client:
+        for number, written in enumerate(("hello", "bye", "bye", "bye")):
+            path = tmp_path / str(number)
+            result = await client.call_tool("noted", {"path": str(path), "words": "bye"})
+            # A person has confirmed the value.
+            assert structured(result) == {"result": len(written)}, text(result)
+            assert path.read_text() == written
+        plain = tmp_path / "plain"
+        assert structured(await client.call_tool("noted", {"path": str(plain), "words": "hello"})) == {"result": 5}
+        assert plain.read_text() == "hello"
+    field = forms[0].requested_schema["properties"]["assumed_1"]
+    assert field["title"] == "calls.0.text"
+    assert (field["enum"], field["default"]) == ([taken, other], taken)
+    assert "calls.0.text" in forms[0].message
+    # An answer that is none of the values is asked about again.
+    assert len(forms) == 5
+    assert "expected one of the values for calls.0.text" in forms[4].message
+
+
+@pytest.mark.anyio
+async def test_an_assistant_that_chooses_confirms_nothing(tmp_path: Path) -> None:
+    publish(tmp_path / "ideas.sqlite", "noted", WRITING)
+    path = tmp_path / "note"
+    async with over_stdio(configured(tmp_path), "auto") as client:
+        waiting = await client.call_tool("noted", {"path": str(path), "words": "bye"})
+        [approval] = structured(waiting)["approvals"]
+        assert [one["at"] for one in approval["assumed"]] == ["calls.0.text"]
+        assert '"hello"' in text(waiting)
+        edit = {"approval": approval["approval"], "decision": "edit", "call": {**approval["call"], "text": "hello"}}
+        done = await client.call_tool("decide_approval", {"run": structured(waiting)["run"], "decisions": [edit]})
+        assert path.read_text() == "hello"
+        [assumed] = structured(done)["assumed"]
+        assert (assumed["taken"], assumed["from"]) == ("hello", "chosen by the assistant")
+
+
+def test_an_approval_that_does_not_show_all_that_is_assumed_takes_a_refusal_only() -> None:
+    taken: JSONObject = {
+        "at": "calls.0.n",
+        "why": "w",
+        "taken": 1,
+        "from": "†input.n",
+        "instead": [{"value": 2, "from": "always 2"}],
+    }
+    request = ApprovalRequest("r", "local", "a0-1", None, {"n": 1}, "w", assumed=(read_assumption(taken),))
+    assert "assumed_1" in form_of(request)["properties"]
+    assert form_of(replace(request, why="w" * 2001))["properties"].keys() == {"decision", "reason"}
