@@ -118,10 +118,11 @@ def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[st
     return fitting_lines([read_assumption(one).line for one in assumed], most)
 
 
-def unseen_lines(unseen: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """What no earlier run had, `{"at", "what"}`, as `assumption_lines` tells assumptions."""
+def unseen_lines(unseen: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
+    """What no earlier run had, `{"at", "what"}`, as `assumption_lines` tells assumptions; `most` None: all of it."""
     told = (one if isinstance(one, dict) else {} for one in unseen)
-    return fitting_lines([visible(f"{clipped(str(one.get('at')), _AT)}: {one.get('what')}") for one in told], most)
+    lines = [visible(f"{clipped(str(one.get('at')), _AT)}: {one.get('what')}") for one in told]
+    return lines if most is None else fitting_lines(lines, most)
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:

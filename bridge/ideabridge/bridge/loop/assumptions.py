@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ideabridge.bridge.context.assumption import read_assumption, unseen_lines
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import Explained, Read, read_explained, settle
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.seen import unseen
 from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.keywords import show
 
 DECISION = "it was called after results had been seen, and may have been called because of them"
 
@@ -60,23 +60,9 @@ class Doubts:
     @property
     def ask(self) -> str | None:
         """Why a person should be asked, for people; None if nothing that matters is uncertain."""
-        texts = [_shown(one) for one in self.assumed]
-        texts += [f"{one['at']} is {one['what']}" for one in self.unseen if not one.get("mild")]
+        texts = [read_assumption(one).line for one in self.assumed]
+        texts += unseen_lines((one for one in self.unseen if not one.get("mild")), most=None)
         return "; ".join(texts) or None
-
-
-def _shown(assumed: JSONObject) -> str:
-    at = str(assumed["at"])
-    if "taken" not in assumed:
-        return f"{at}: {assumed['why']}"
-    instead = assumed.get("instead")
-    others = [
-        f"{show(one['value'])} ({one['from']})" if "value" in one else f"nothing ({one['from']})"
-        for one in (instead if isinstance(instead, list) else [])
-        if isinstance(one, dict)
-    ]
-    text = f"{at} is assumed to be {show(assumed['taken'])} ({assumed['from']})"
-    return f"{text}, or {' or '.join(others)}" if others else f"{text}: {assumed['why']}"
 
 
 class Assumptions:
