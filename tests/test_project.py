@@ -125,7 +125,7 @@ LAYERS = (
     ("plan", "screen"),
     ("arguments",),
     ("runs",),
-    ("lifting",),
+    ("lifting", "history"),
     ("publishing",),
     ("bridge",),
     ("sync",),

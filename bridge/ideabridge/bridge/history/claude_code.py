@@ -1,0 +1,212 @@
+"""Claude Code: reads the logs in `~/.claude/projects`.
+
+A line is an object with a `type`. Lines of type `assistant` have the blocks of an answer of the model in
+`message.content`; a call is a block `tool_use` named `mcp__SERVER__TOOL`. Lines of type `user` have what the person
+wrote, or blocks `tool_result` with the `tool_use_id` of their calls; beside them, `mcpMeta` has the structured content.
+One answer may be written as several lines, one for each block. A result that is too large for the model is in a file of
+its own, in the folder `tool-results` beside the log. The calls of a subagent are a conversation of their own: they
+have `isSidechain` and an `agentId`, and newer versions write them to a log of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.history.conversation import (
+    Conversation,
+    Held,
+    HistoryCall,
+    Names,
+    content_value,
+    open_plain,
+    read_lines,
+    seconds_of,
+    shortened_prompt,
+    text_in,
+)
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+
+NAME: Final = "claude-code"
+
+_PREFIX: Final = "mcp__"
+_OTHER: Final = frozenset(
+    {
+        *("system", "summary", "progress", "attachment", "mode", "tag", "result"),
+        *("file-history-snapshot", "file-history-delta", "queue-operation", "last-prompt", "custom-title", "ai-title"),
+        *("agent-name", "agent-color", "agent-setting", "permission-mode", "pr-link", "speculation-accept"),
+        *("worktree-state", "content-replacement", "marble-origami-commit", "marble-origami-snapshot"),
+        *("task-summary", "context-collapse", "bridge-session", "saved-hook-context", "started"),
+    }
+)
+"""The types of lines that have neither calls nor results."""
+
+_NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
+"""The beginnings of texts that Claude Code itself writes into lines of the person."""
+
+_SAVED: Final = re.compile(
+    r"\A(?:Error: result \([^\n]{1,200}?exceeds maximum allowed tokens\. Output has been saved to"
+    r"|<persisted-output>\s+Output too large [^\n]{1,200}?saved to:?) (?P<path>[^\n]{1,1000}?tool-results[/\\]"
+    r"(?P<name>[\w.@ -]{1,200}?))\.?(?:\n|\Z)"
+)
+_CUT: Final = re.compile(
+    r"\[OUTPUT TRUNCATED - exceeded \d+ token limit\]|\[?\.\.\. ?\[?\d+ (?:characters|lines) truncated"
+)
+
+
+def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
+    """The folders with the logs."""
+    own = variables.get("CLAUDE_CONFIG_DIR")
+    return [(Path(own).expanduser() if own else home / ".claude") / "projects"]
+
+
+def read_log(path: Path, names: Names) -> list[Conversation]:
+    """Read the conversations in a log: the main one, and those of subagents in it.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    return _Log(path, names).read()
+
+
+class _Log:
+    def __init__(self, path: Path, names: Names) -> None:
+        self._path, self._names, self._held = path, names, Held()
+        self._main = Conversation(NAME, path.stem, path)
+        self._parts: dict[str, Conversation] = {"": self._main}
+        self._calls: dict[str, HistoryCall] = {}
+        self._prompts: dict[str, str] = {}
+
+    def read(self) -> list[Conversation]:
+        for number, line, size in read_lines(self._main):
+            kind = line.get("type")
+            if kind == "assistant":
+                self._take_answer(number, line, size)
+            elif kind == "user":
+                self._take_user(number, line, size)
+            elif kind not in _OTHER:
+                self._main.skipped["of an unknown kind"] += 1
+        return list(self._parts.values())
+
+    def _part(self, line: JSONObject) -> str:
+        agent = line.get("agentId")
+        if isinstance(agent, str) and agent:
+            # In a log of its own, the file has the name of the agent.
+            return "" if agent in self._path.stem else f"agent-{agent[:100]}"
+        return "sidechain" if line.get("isSidechain") is True else ""
+
+    def _conversation(self, line: JSONObject) -> Conversation:
+        part = self._part(line)
+        if part not in self._parts:
+            self._parts[part] = Conversation(NAME, f"{self._main.id}/{part}", self._path)
+        conversation = self._parts[part]
+        folder = line.get("cwd")
+        if not conversation.folder and isinstance(folder, str):
+            conversation.folder = folder
+        return conversation
+
+    def _take_answer(self, number: int, line: JSONObject, size: int) -> None:
+        for block in _blocks(line):
+            if block.get("type") != "tool_use":
+                continue
+            name, call_id, arguments = block.get("name"), block.get("id"), block.get("input")
+            if not isinstance(name, str) or not name.startswith(_PREFIX):
+                continue
+            if not isinstance(call_id, str) or not isinstance(arguments, dict):
+                self._main.skipped["without id or arguments"] += 1
+                continue
+            conversation = self._conversation(line)
+            server, tool, module = self._names.split(name.removeprefix(_PREFIX))
+            if module is None:
+                conversation.others[server] += 1
+            elif call_id not in self._calls:
+                if not self._held.takes_call(size):
+                    conversation.skipped["beyond the most calls"] += 1
+                    continue
+                prompt = self._prompts.get(self._part(line), "")
+                time = seconds_of(line.get("timestamp"))
+                call = HistoryCall(call_id, module, tool, arguments, number, time, prompt)
+                self._calls[call_id] = call
+                conversation.calls.append(call)
+
+    def _take_user(self, number: int, line: JSONObject, size: int) -> None:
+        results = [block for block in _blocks(line) if block.get("type") == "tool_result"]
+        for block in results:
+            call = self._calls.get(str(block.get("tool_use_id")))
+            if call is None:
+                continue
+            if not self._held.takes_result(size):
+                call.end(number, None, missing="the conversation is too large")
+                continue
+            self._end(call, number, block, _structured(line) if len(results) == 1 else None)
+        if results or line.get("isMeta") is True or line.get("isCompactSummary") is True:
+            return
+        message = line.get("message")
+        text = text_in(message.get("content") if isinstance(message, dict) else None).strip()
+        if text and not text.startswith(_NO_PROMPT):
+            self._prompts[self._part(line)] = shortened_prompt(text)
+
+    def _end(self, call: HistoryCall, number: int, block: JSONObject, structured: JSON) -> None:
+        content = block.get("content")
+        text = text_in(content)
+        saved = _SAVED.match(text)
+        if saved is not None:
+            value = self._saved(saved["name"])
+            call.end(number, value, missing=None if value is not None else "the host cut it, and its file is gone")
+        elif block.get("is_error") is True:
+            call.end(number, None, error=text[:4000] or "the log says no more")
+        else:
+            cut = structured is None and _CUT.search(text) is not None
+            value = content_value(_as_mcp(content), structured)
+            call.end(number, value, missing="the host cut it" if cut else None)
+
+    def _saved(self, name: str) -> JSON:
+        """The result in a file beside the log; None if it cannot be read."""
+        try:
+            # A log of a subagent is in the folder of its conversation.
+            beside = next((one for one in self._path.parents if one.name == "subagents"), None)
+            folder = beside.parent if beside is not None else self._path.with_suffix("")
+            results = folder / "tool-results"
+            if folder.is_symlink() or results.is_symlink():
+                return None
+            with os.fdopen(open_plain(results / name), "rb") as file:
+                data = file.read(MAX_BYTES + 1)
+            text = data.decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        if len(data) > MAX_BYTES:
+            return None
+        try:
+            value = decode(text)
+        except IdeabridgeError:
+            return text
+        blocks = isinstance(value, list) and value and all(isinstance(one, dict) and "type" in one for one in value)
+        return content_value(_as_mcp(value)) if blocks else text
+
+
+def _blocks(line: JSONObject) -> list[JSONObject]:
+    message = line.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _structured(line: JSONObject) -> JSON:
+    meta = line.get("mcpMeta")
+    return meta.get("structuredContent") if isinstance(meta, dict) else None
+
+
+def _as_mcp(content: JSON) -> JSON:
+    """Content as MCP writes it: Claude Code writes pictures as the model's API has them."""
+    if not isinstance(content, list):
+        return content
+    blocks: list[JSON] = []
+    for block in content:
+        source = block.get("source") if isinstance(block, dict) else None
+        if isinstance(block, dict) and block.get("type") == "image" and isinstance(source, dict):
+            block = {"type": "image", "data": source.get("data"), "mimeType": source.get("media_type")}
+        blocks.append(block)
+    return blocks

@@ -1,0 +1,288 @@
+"""Codex: reads the logs in `~/.codex/sessions`.
+
+A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event `mcp_tool_call_end` with the
+invocation and the whole result; newer versions write an event `item_completed` with an item `McpToolCall` instead. What
+the model saw is written as `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
+`mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events have the whole result and the true
+names, so they count; the items give the order, and stand for calls of older versions, which have no events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.history.conversation import (
+    Conversation,
+    Held,
+    HistoryCall,
+    Names,
+    content_value,
+    read_lines,
+    seconds_of,
+    shortened_prompt,
+    text_in,
+)
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+
+NAME: Final = "codex"
+BEGINNING: Final = "rollout-"
+"""The beginning of the names of logs."""
+
+_KINDS: Final = frozenset(
+    {
+        *("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "tool_manifest"),
+        *("sampling_boundary", "inter_agent_communication", "inter_agent_communication_metadata"),
+    }
+)
+_PREFIX: Final = "mcp__"
+_HEADER: Final = re.compile(r"\AWall time: [0-9.]+ seconds\nOutput:(?:\n|\Z)")
+_CUT: Final = re.compile(
+    r"…\s?\d+ (?:tokens|chars|characters|bytes|lines) truncated\s?…|\[\.\.\. omitted \d+ of \d+ lines"
+)
+_FAILED: Final = re.compile(
+    r"\A(?:tool call error: |err: |failed to parse function arguments: |user (?:rejected|cancelled) MCP)"
+)
+_NO_PROMPT: Final = ("<", "# AGENTS.md")
+"""The beginnings of texts that Codex itself writes into messages of the person."""
+
+
+def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
+    """The folders with the logs."""
+    own = variables.get("CODEX_HOME")
+    base = Path(own).expanduser() if own else home / ".codex"
+    return [base / "sessions", base / "archived_sessions"]
+
+
+def read_log(path: Path, names: Names) -> list[Conversation]:
+    """Read the conversation in a log.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    return [_Log(path, names).read()]
+
+
+class _Log:
+    def __init__(self, path: Path, names: Names) -> None:
+        self._names, self._held = names, Held()
+        self._conversation = Conversation(NAME, path.stem.removeprefix(BEGINNING), path)
+        self._calls: dict[str, HistoryCall] = {}
+        self._whole: set[str] = set()
+        # Calls of other servers: call -> server.
+        self._others: dict[str, str] = {}
+        self._began = False
+        self._prompt = ""
+
+    def read(self) -> Conversation:
+        conversation = self._conversation
+        for number, line, size in read_lines(conversation):
+            kind, payload = line.get("type"), line.get("payload")
+            if kind not in _KINDS or not isinstance(payload, dict):
+                conversation.skipped["of an unknown kind"] += 1
+            elif kind == "session_meta":
+                self._begin(payload)
+            elif kind == "event_msg":
+                self._take_event(number, seconds_of(line.get("timestamp")), payload, size)
+            elif kind == "response_item":
+                self._take_item(number, seconds_of(line.get("timestamp")), payload, size)
+        conversation.others = Counter(self._others.values())
+        return conversation
+
+    def _begin(self, payload: JSONObject) -> None:
+        if self._began:
+            # A fork begins with a copy of the log that it was made from.
+            return
+        self._began = True
+        own, folder = payload.get("id"), payload.get("cwd")
+        if isinstance(own, str) and own:
+            self._conversation.id = own[:200]
+        if isinstance(folder, str):
+            self._conversation.folder = folder
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def _take_event(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
+        kind, item = payload.get("type"), payload.get("item")
+        if kind == "user_message":
+            self._ask(text_in(payload.get("message")))
+        elif kind == "mcp_tool_call_end":
+            invocation = payload.get("invocation")
+            if isinstance(invocation, dict):
+                self._take_end(number, time, payload.get("call_id"), invocation, payload.get("result"), size)
+            else:
+                self._conversation.skipped["without id or arguments"] += 1
+        elif kind == "item_completed" and isinstance(item, dict):
+            if item.get("type") == "UserMessage":
+                self._ask(text_in(item.get("content")))
+            elif item.get("type") == "McpToolCall":
+                self._take_end(number, time, item.get("id"), item, _result_of(item), size)
+
+    def _ask(self, text: str) -> None:
+        if text.strip() and not text.lstrip().startswith(_NO_PROMPT):
+            self._prompt = shortened_prompt(text)
+
+    def _take_end(
+        self, number: int, time: float | None, call_id: JSON, invocation: JSONObject, result: JSON, size: int
+    ) -> None:
+        server, tool, arguments = invocation.get("server"), invocation.get("tool"), invocation.get("arguments")
+        if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
+            self._conversation.skipped["without id or arguments"] += 1
+            return
+        call = self._call(call_id, number, time, self._names.of(server), server, tool, arguments, size)
+        if call is None or call_id in self._whole:
+            return
+        # The event has the names and the result as they were; the model's item may have them changed or cut.
+        self._whole.add(call_id)
+        call.tool, call.arguments = tool, arguments if isinstance(arguments, dict) else {}
+        ended, call.ended = call.ended, None
+        _end(call, ended or number, result, self._held.takes_result(size))
+
+    def _call(
+        self,
+        call_id: str,
+        number: int,
+        time: float | None,
+        module: str | None,
+        server: str,
+        tool: str,
+        arguments: JSON,
+        size: int,
+    ) -> HistoryCall | None:
+        """The call of this id; None if it is not taken."""
+        if call_id in self._calls:
+            return self._calls[call_id]
+        if module is None:
+            self._others[call_id] = server
+            return None
+        # The name in an item may be cut, so that only the event tells the server.
+        self._others.pop(call_id, None)
+        if not self._held.takes_call(size):
+            self._conversation.skipped["beyond the most calls"] += 1
+            return None
+        given = arguments if isinstance(arguments, dict) else {}
+        call = HistoryCall(call_id, module, tool, given, number, time, self._prompt)
+        self._calls[call_id] = call
+        self._conversation.calls.append(call)
+        return call
+
+    # -- what the model saw --------------------------------------------------------------------------------------
+
+    def _take_item(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
+        kind, call_id = payload.get("type"), payload.get("call_id")
+        if kind == "message" and payload.get("role") == "user" and not self._prompt:
+            self._ask(text_in(payload.get("content")))
+        elif kind == "function_call" and isinstance(call_id, str):
+            named = self._named(payload)
+            if named is not None:
+                server, tool, module = named
+                self._call(call_id, number, time, module, server, tool, _arguments(payload.get("arguments")), size)
+        elif kind == "function_call_output" and isinstance(call_id, str):
+            call = self._calls.get(call_id)
+            if call is not None and call_id not in self._whole:
+                _end_from_output(call, number, payload.get("output"), self._held.takes_result(size))
+
+    def _named(self, payload: JSONObject) -> tuple[str, str, str | None] | None:
+        """(server, tool, module or None) of a function call; None if it is not a call of an MCP server."""
+        name, namespace = payload.get("name"), payload.get("namespace")
+        if not isinstance(name, str):
+            return None
+        if isinstance(namespace, str) and namespace:
+            if not namespace.startswith(_PREFIX):
+                return None
+            name = f"{namespace.removesuffix('__')}__{name}"
+        if name.startswith(_PREFIX):
+            return self._names.split(name.removeprefix(_PREFIX))
+        # Versions of 2025 wrote SERVER__TOOL. Tools of Codex itself have no such names.
+        return self._names.split(name) if "__" in name else None
+
+
+def _result_of(item: JSONObject) -> JSON:
+    """The result of an item in the form of an event: `{"Ok": result}` or `{"Err": text}`."""
+    error = item.get("error")
+    if isinstance(error, dict):
+        return {"Err": error.get("message")}
+    return {"Ok": item["result"]} if isinstance(item.get("result"), dict) else None
+
+
+def _arguments(text: JSON) -> JSON:
+    if not isinstance(text, str):
+        return text
+    try:
+        return decode(text or "{}")
+    except IdeabridgeError:
+        return None
+
+
+def _end(call: HistoryCall, number: int, result: JSON, fits: bool) -> None:
+    whole = result.get("Ok") if isinstance(result, dict) else None
+    if isinstance(whole, dict):
+        content = whole.get("content")
+        structured = whole.get("structuredContent", whole.get("structured_content"))
+        if whole.get("isError", whole.get("is_error")) is True:
+            call.end(number, None, error=text_in(content)[:4000] or "the log says no more")
+        elif not fits:
+            call.end(number, None, missing="the conversation is too large")
+        else:
+            call.end(number, content_value(content, structured))
+    elif isinstance(result, dict) and "Err" in result:
+        call.end(number, None, error=str(result["Err"])[:4000])
+
+
+def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -> None:
+    if isinstance(output, dict):
+        # Versions of 2025 wrote `{"content", "success"}`.
+        if output.get("success") is False:
+            call.end(number, None, error=text_in(output.get("content"))[:4000] or "the log says no more")
+            return
+        output = output.get("content")
+    if isinstance(output, list) and output and _HEADER.match(text_in([output[0]])):
+        output = output[1:]
+    value = content_value(_from_model(output))
+    if isinstance(value, str):
+        value = _HEADER.sub("", value, count=1)
+        if _FAILED.match(value):
+            call.end(number, None, error=value[:4000])
+            return
+        if _CUT.search(value):
+            call.end(number, value, missing="the host cut it")
+            return
+        value = _unpacked(value)
+    if fits:
+        call.end(number, value)
+    else:
+        call.end(number, None, missing="the conversation is too large")
+
+
+def _from_model(output: JSON) -> JSON:
+    """Content as MCP writes it: Codex writes pictures as the model's API has them, as an address with the data."""
+    if not isinstance(output, list):
+        return output
+    return [_mcp_block(block) if isinstance(block, dict) else block for block in output]
+
+
+def _mcp_block(block: JSONObject) -> JSONObject:
+    address = block.get("image_url")
+    if isinstance(address, str) and address.startswith("data:") and ";base64," in address:
+        kind, _, data = address.removeprefix("data:").partition(";base64,")
+        return {"type": "image", "data": data, "mimeType": kind}
+    return {**block, "type": "text"} if block.get("type") == "input_text" else block
+
+
+def _unpacked(text: str) -> JSON:
+    """Codex gives the model the blocks of a result as JSON text, if they are not all texts."""
+    if not text.startswith("[{"):
+        return text
+    try:
+        blocks = decode(text)
+    except IdeabridgeError:
+        return text
+    mcp = isinstance(blocks, list) and all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks)
+    return content_value(blocks) if mcp else text
+
+
+_BLOCKS: Final = ("text", "image", "audio", "resource", "resource_link")

@@ -1,0 +1,332 @@
+"""Conversation: the MCP calls of one conversation with a host, and how the lines of its log are read.
+
+Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification and change often.
+So a line that is not understood is counted, and never stops the import.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, cast
+
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_DEPTH,
+    JSONObject,
+    count_values,
+    decode_trusted,
+    nests_deeper,
+)
+from ideabridge.tools.errors import IdeabridgeError
+
+MAX_LINE: Final = 32 * 1024 * 1024
+"""The longest line in bytes that is read. Hosts write pictures into lines."""
+
+MAX_CALLS: Final = 2000
+"""The most calls of one conversation that are taken."""
+
+MAX_HELD: Final = 64 * 1024 * 1024
+"""The most bytes of the lines whose calls and results of one conversation are held at once."""
+
+MAX_FILES: Final = 20_000
+"""The most logs of one host that are read, the newest."""
+
+_MAX_VALUES: Final = 1_000_000
+_DEEPEST: Final = 8
+_BLOCK: Final = 1024 * 1024
+_PROMPT: Final = 2000
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class HistoryError(IdeabridgeError):
+    """A host's logs cannot be read; the message names the folder or the option."""
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class HistoryCall:
+    """One MCP call in a log.
+
+    Attributes:
+        id: the host's id of the call.
+        module: the configured module.
+        tool: the tool, as the log names it.
+        arguments: the arguments.
+        line: the line of the log with the call, from 1.
+        time: when it was made, in seconds since 1970; None: the log does not say.
+        prompt: what the person had asked for before.
+        ended: the line with the result; None: the log has none.
+        result: the value, as a module's result has it (`remote_call`).
+        error: why the call failed; None: it did not.
+        missing: why the result is not what the tool returned (absent, cut by the host); None: it is.
+    """
+
+    id: str
+    module: str
+    tool: str
+    arguments: JSONObject
+    line: int
+    time: float | None = None
+    prompt: str = ""
+    ended: int | None = None
+    result: JSON = None
+    error: str | None = None
+    missing: str | None = "the log has no result"
+
+    def end(self, line: int, value: JSON, *, error: str | None = None, missing: str | None = None) -> None:
+        """Note the result; the first one counts."""
+        if self.ended is None:
+            self.ended, self.result, self.error, self.missing = line, value, error, missing
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The MCP calls of configured modules in one conversation.
+
+    Attributes:
+        host: the host's name on the command line.
+        id: the host's id of the conversation.
+        path: its log.
+        folder: the folder in which the host worked; "": the log does not say.
+        calls: the calls, in the order of the log.
+        others: the number of MCP calls of other servers, by server.
+        lines: the number of lines read.
+        skipped: the number of lines that were not understood, by reason.
+    """
+
+    host: str
+    id: str
+    path: Path
+    folder: str = ""
+    calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
+    others: Counter[str] = field(default_factory=Counter[str])
+    lines: int = 0
+    skipped: Counter[str] = field(default_factory=Counter[str])
+
+
+class Names:
+    """The servers of a host's log that are configured modules.
+
+    Args:
+        modules: the names of the configured modules.
+        given: log name -> module, as a person gave them.
+
+    Raises:
+        HistoryError: a given module is not configured.
+    """
+
+    def __init__(self, modules: Iterator[str] | list[str], given: Mapping[str, str] | None = None) -> None:
+        known = list(modules)
+        for name, module in (given or {}).items():
+            if module not in known:
+                raise HistoryError(f"--module {name}={module}: there is no module {module!r}; {_listed(known)}")
+        self._modules = {_plain(name): name for name in known} | {
+            _plain(name): module for name, module in (given or {}).items()
+        }
+
+    def of(self, server: str) -> str | None:
+        """The module of a server; None if it is not a configured one."""
+        return self._modules.get(_plain(server))
+
+    def split(self, name: str) -> tuple[str, str, str | None]:
+        """(server, tool, module or None) of `SERVER__TOOL`. Names of servers may contain `__`; the longest one of a
+        configured module counts.
+        """
+        ends = [at.start() for at in re.finditer("__", name)]
+        for end in reversed(ends):
+            module = self.of(name[:end])
+            if module is not None and name[end + 2 :]:
+                return name[:end], name[end + 2 :], module
+        server, _, tool = name.partition("__")
+        return server, tool, None
+
+
+def _plain(name: str) -> str:
+    """The name of a server as hosts write it in the names of tools."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _listed(known: list[str]) -> str:
+    return f"there are {', '.join(sorted(known)[:20])}" if known else "no module is configured"
+
+
+def content_value(content: JSON, structured: JSON = None) -> JSON:
+    """The value of an MCP result, as a module's call gives it: its structured content, else its text, else the list of
+    its blocks; null without content.
+    """
+    if structured is not None:
+        return structured
+    if not isinstance(content, list):
+        return content
+    texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") in _TEXTS]
+    if content and len(texts) == len(content):
+        return "\n".join(map(str, texts))
+    return content or None
+
+
+_TEXTS: Final = ("text", "input_text", "output_text")
+
+
+def text_in(value: JSON) -> str:
+    """The text in a message or a result: the text itself, or all of its text blocks; "" without text."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    texts = (one.get("text") for one in value if isinstance(one, dict) and one.get("type") in _TEXTS)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def shortened_prompt(text: str) -> str:
+    """What a person asked for, bounded."""
+    return text.strip()[:_PROMPT]
+
+
+def seconds_of(value: JSON) -> float | None:
+    """The seconds since 1970 of an ISO 8601 time; None if it is not one."""
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The logs in a host's folders.
+
+    Attributes:
+        files: the plain files, the oldest first.
+        links: the number of links, which are not followed.
+        compressed: the number of compressed logs, which are not read.
+        left_off: the number of older logs beyond the most that are read.
+    """
+
+    files: list[Path]
+    links: int = 0
+    compressed: int = 0
+    left_off: int = 0
+
+
+def find_logs(roots: list[Path], beginning: str = "") -> Logs:
+    """Find the logs (`*.jsonl` whose name has this beginning) in folders and the folders in them. A root may be a
+    link; nothing below is followed.
+    """
+    found: list[tuple[float, Path]] = []
+    links = compressed = 0
+    open_ = [(root, 0) for root in roots]
+    while open_:
+        folder, depth = open_.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            # It does not exist, or belongs to somebody else.
+            continue
+        for entry in entries:
+            is_log = entry.name.startswith(beginning) and entry.name.endswith((".jsonl", ".jsonl.zst"))
+            if entry.is_symlink():
+                links += is_log or entry.is_dir()
+            elif entry.is_dir(follow_symlinks=False):
+                if depth < _DEEPEST:
+                    open_.append((Path(entry.path), depth + 1))
+            elif is_log and entry.is_file(follow_symlinks=False):
+                if entry.name.endswith(".zst"):
+                    compressed += 1
+                else:
+                    found.append((_modified(entry), Path(entry.path)))
+    found.sort()
+    return Logs([path for _, path in found[-MAX_FILES:]], links, compressed, max(0, len(found) - MAX_FILES))
+
+
+def _modified(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0
+
+
+def open_plain(path: Path) -> int:
+    """Open a file for reading, if it is a plain one and not a link; returns the descriptor.
+
+    Raises:
+        OSError: it is not.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is not a plain file")
+    return handle
+
+
+def read_lines(conversation: Conversation) -> Iterator[tuple[int, JSONObject, int]]:
+    """(number from 1, content, bytes) of each line of a log that is a JSON object. Others are counted in `skipped`.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    number = 0
+    with os.fdopen(open_plain(conversation.path), "rb", buffering=_BLOCK) as file:
+        while data := file.readline(MAX_LINE + 1):
+            number += 1
+            conversation.lines = number
+            if len(data) > MAX_LINE and not data.endswith(b"\n"):
+                conversation.skipped["too long"] += 1
+                while (rest := file.readline(_BLOCK)) and not rest.endswith(b"\n"):
+                    pass
+                continue
+            value = _decoded(data)
+            if isinstance(value, dict):
+                yield number, value, len(data)
+            elif data.strip() and data.endswith(b"\n"):
+                # The host may be writing the last line now.
+                conversation.skipped["unreadable"] += 1
+
+
+def _decoded(data: bytes) -> JSON:
+    """The value of a line; None if it has none."""
+    if nests_deeper(data, MAX_DEPTH) or count_values(data, _MAX_VALUES) > _MAX_VALUES:
+        return None
+    try:
+        if _SURROGATE.search(data):
+            # A host that cuts a text may leave half of a pair.
+            value = cast("JSON", json.loads(data))
+            data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return decode_trusted(data)
+    except (IdeabridgeError, ValueError, RecursionError):
+        return None
+
+
+class Held:
+    """Bounds what one conversation keeps in memory."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._calls = 0
+
+    def takes_call(self, size: int) -> bool:
+        """Count a call; False if it is one too many."""
+        self._calls += 1
+        self._bytes += size
+        return self._calls <= MAX_CALLS and self._bytes <= MAX_HELD
+
+    def takes_result(self, size: int) -> bool:
+        """Count a result; False if it is too large to be kept with the others."""
+        if self._bytes + size > MAX_HELD:
+            return False
+        self._bytes += size
+        return True
