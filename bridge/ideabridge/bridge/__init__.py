@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from ideabridge.bridge.errors import UnknownOutcomeError as UnknownOutcomeError
     from ideabridge.bridge.errors import UnknownPathError as UnknownPathError
     from ideabridge.bridge.errors import UnwrittenRunError as UnwrittenRunError
+    from ideabridge.bridge.history.conversation import HistoryError as HistoryError
+    from ideabridge.bridge.history.importer import HistoryImport as HistoryImport
+    from ideabridge.bridge.history.importer import HistoryReport as HistoryReport
+    from ideabridge.bridge.history.importer import HistoryRun as HistoryRun
     from ideabridge.bridge.lifting.asking import report_lines as report_lines
     from ideabridge.bridge.lifting.asking import report_of as report_of
     from ideabridge.bridge.lifting.draft import PlanDraft as PlanDraft
@@ -169,6 +173,12 @@ _HOMES: Final = {
         "UnknownOutcomeError",
         "UnknownPathError",
         "UnwrittenRunError",
+    ),
+    "history.conversation": ("HistoryError",),
+    "history.importer": (
+        "HistoryImport",
+        "HistoryReport",
+        "HistoryRun",
     ),
     "lifting.asking": (
         "report_lines",

@@ -33,6 +33,7 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.draft import PlanDraft, apply_choices, read_choices
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.loop.catalogue import chosen_tools
@@ -450,6 +451,32 @@ class Bridge:
             by: who accepts.
         """
         self._publisher.accept(changed, by=by)
+
+    # -- histories ---------------------------------------------------------------------------------------------
+
+    def history(self, host: str, *, modules: Mapping[str, str] | None = None, caller: str = LOCAL) -> HistoryImport:
+        """Find the logs that a host keeps on this machine. Nothing of them is read before `HistoryImport.survey` or
+        `HistoryImport.take`.
+
+        Args:
+            host: `claude-code` or `codex`.
+            modules: log name -> module, for servers that have another name in the host.
+            caller: the owner of the runs.
+
+        Raises:
+            HistoryError: there is no such host or module.
+        """
+        self._learn_secrets()
+        return HistoryImport(
+            host,
+            self.store,
+            self.configuration,
+            self.secrets,
+            self.offer,
+            fingerprint=self.fingerprint,
+            caller=caller,
+            modules=modules,
+        )
 
     # -- runs --------------------------------------------------------------------------------------------------
 

@@ -257,6 +257,40 @@ class Journal:
                 self.append(run_id, epoch, events)
                 self.release(run_id, epoch)
 
+    def create_ended(
+        self,
+        run_id: str,
+        events: Sequence[JSONObject],
+        *,
+        kind: str,
+        caller: str,
+        title: str,
+        fingerprint: str,
+        status: str,
+        summary: JSONObject,
+    ) -> None:
+        """Create a run that has ended already, elsewhere, with its whole journal. Call this inside a transaction.
+
+        Raises:
+            RunExistsError: the id is taken.
+        """
+        self.create(run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint)
+        epoch = self.acquire(run_id, "import", 1.0, 0.0)
+        if epoch is not None:
+            self.append(run_id, epoch, events)
+            self.set_status(run_id, epoch, status, summary)
+            self.release(run_id, epoch)
+
+    def origins(self, caller: str, host: str) -> list[JSONObject]:
+        """The member `origin` of the summary of every run of a caller that was imported from a host's logs."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT json_extract(summary, '$.origin') FROM runs WHERE caller = ? AND kind = 'session' "
+                "AND json_extract(summary, '$.origin.host') = ?",
+                (caller, host),
+            ).fetchall()
+        return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
+
     def forks(self, run_id: str) -> list[tuple[str, int]]:
         """(run, after which event) of every run forked from this one, oldest first."""
         with self._database.guard:

@@ -16,8 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 from ideabridge.bridge.secrets import clean_logs, everywhere_masked
 from ideabridge.server.cli import (
     approvals,
-    demo,
     doctor,
+    history,
     ideas,
     modules,
     publishing,
@@ -31,6 +31,7 @@ from ideabridge.server.cli import (
 )
 from ideabridge.server.cli.console import ExitCode, echo, report
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
+from ideabridge.server.demo.command import demo
 from ideabridge.tools.names import printable
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
@@ -85,6 +86,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "ideas export --published --folder shared",
     ),
     "ideas import": ("ideas import weekly_report.json", "ideas import shared --publish"),
+    "history": ("history import claude-code", "history import codex --dry-run"),
+    "history import": ("history import claude-code --dry-run", "history import codex --module github=gh --yes"),
     "users": ("users add alice", "users token add alice --expires 90d"),
     "users add": ("users add alice", "users add bob --role admin --expires 90d"),
     "users list": ("users list", "users list --json"),
@@ -275,6 +278,7 @@ app.command("resume")(runs.resume)
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(ideas.app, name="ideas")
+app.add_typer(history.app, name="history")
 app.add_typer(stores.app, name="store")
 app.add_typer(users.app, name="users")
 app.add_typer(modules.app, name="modules")
@@ -282,7 +286,7 @@ app.add_typer(modules.tools_app, name="tools")
 app.command("install")(serve.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+app.command("demo")(demo)
 _use_plain_help(app)
 
 

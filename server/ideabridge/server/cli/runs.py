@@ -305,6 +305,17 @@ def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[
     return events
 
 
+def _origin_lines(record: RunRecord) -> list[str]:
+    """Where an imported run was made, and which of its results are incomplete."""
+    origin = (record.summary or {}).get("origin")
+    if not isinstance(origin, dict):
+        return []
+    incomplete = origin.get("incomplete")
+    marked = [one for one in incomplete if isinstance(one, dict)] if isinstance(incomplete, list) else []
+    lines = [f"imported from {origin.get('host')}, conversation {origin.get('conversation')}, {origin.get('time')}"]
+    return [*lines, *(f"call {one.get('call')}: the result is incomplete: {one.get('why')}" for one in marked)]
+
+
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
     from collections import Counter
 
@@ -315,7 +326,7 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     reason = machine.reason or why
     show(f"run {record.id}: {status}{errors_text(len(machine.errors))}{f' ({reason})' if reason else ''}", "bold")
     show(fit(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}", 4))
-    for line in _lineage_lines(lineage):
+    for line in [*_lineage_lines(lineage), *_origin_lines(record)]:
         show(fit(f"  {line}", 4))
     show("events (number, seconds, what)", "bold")
     begun = next((one.at for one in history.entries if one.at is not None), 0.0)

@@ -1,0 +1,331 @@
+"""Import: takes the conversations in a host's logs into the store, each stretch of calls as a run that has ended.
+
+What was taken before is not taken again: the summary of an imported run has the digests of its calls. A stretch whose
+last call is younger than the pause that ends it may go on, so it is left for the next import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from anyio import to_thread
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.errors import SecretGivenError
+from ideabridge.bridge.history import claude_code, codex
+from ideabridge.bridge.history.conversation import Conversation, HistoryError, Logs, Names, find_logs
+from ideabridge.bridge.history.recording import PAUSE, Recording, Stretch, digest_of, record, stretches
+from ideabridge.bridge.runs.offer import Offer
+from ideabridge.bridge.runs.starts import settings_under
+from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    title: str
+    beginning: str
+    folders: Callable[[Path, Mapping[str, str]], list[Path]]
+    read: Callable[[Path, Names], list[Conversation]]
+
+
+HISTORIES: Final[Mapping[str, _Host]] = {
+    claude_code.NAME: _Host("Claude Code", "", claude_code.folders, claude_code.read_log),
+    codex.NAME: _Host("Codex", codex.BEGINNING, codex.folders, codex.read_log),
+}
+"""The hosts whose logs can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """A stretch of a conversation, and the run that it became or would become.
+
+    Attributes:
+        conversation: the host's id of the conversation.
+        time: when it began, ISO 8601 in UTC; "" if the log does not say.
+        calls: the number of its calls that are taken.
+        modules: the modules that they call.
+        title: what the person had asked for, on one line; "" if the log does not say, or if it contains a secret.
+        unread: the number of lines of the log that were not understood.
+        run: the run; None: it was not taken.
+        why: why it was not taken; "" if it was, or would be.
+        left: the number of calls that were not taken, by reason.
+        incomplete: the number of results that are not what the tools returned.
+    """
+
+    conversation: str
+    time: str
+    calls: int
+    modules: tuple[str, ...]
+    title: str
+    unread: int
+    run: str | None = None
+    why: str = ""
+    left: Counter[str] = field(default_factory=Counter[str])
+    incomplete: int = 0
+
+    def to_json(self) -> JSONObject:
+        """The attributes as JSON."""
+        return {
+            "conversation": self.conversation,
+            "time": self.time,
+            "calls": self.calls,
+            "modules": [*self.modules],
+            "title": self.title,
+            "unread_lines": self.unread,
+            "run": self.run,
+            "why": self.why,
+            "left": {**self.left},
+            "incomplete": self.incomplete,
+        }
+
+
+@dataclass(slots=True)
+class HistoryReport:
+    """What an import took, or would take.
+
+    Attributes:
+        runs: the stretches that are new, the oldest log first.
+        logs: the number of logs that were read.
+        known: the number of calls that an earlier import took.
+        unread: the number of lines that were not understood, in all logs.
+        others: the number of MCP calls of servers that are not modules, by server.
+        failed: the logs that could not be read, with the reason.
+    """
+
+    runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
+    logs: int = 0
+    known: int = 0
+    unread: int = 0
+    others: Counter[str] = field(default_factory=Counter[str])
+    failed: list[str] = field(default_factory=list[str])
+
+    def to_json(self) -> JSONObject:
+        """The attributes as JSON."""
+        return {
+            "runs": [one.to_json() for one in self.runs],
+            "logs": self.logs,
+            "known_calls": self.known,
+            "unread_lines": self.unread,
+            "other_servers": {**self.others},
+            "failed": [*self.failed],
+        }
+
+
+_GOES_ON: Final = "its last call is younger than 10 minutes; it may still go on"
+
+
+class HistoryImport:
+    """One import of a host's logs.
+
+    Args:
+        host: `claude-code` or `codex`.
+        store: receives the runs.
+        configuration: its modules are taken.
+        secrets: refused in calls, removed from results.
+        offer: has the tools of the modules.
+        fingerprint: the fingerprint of the configuration.
+        caller: the owner of the runs.
+        modules: log name -> module, for servers that have another name in the host.
+        home: the home folder; None: the user's.
+
+    Attributes:
+        folders: where the host keeps them.
+        logs: the logs. Nothing of them has been read.
+        modules: the names of the configured modules.
+        now: the present time in seconds since 1970.
+
+    Raises:
+        HistoryError: there is no such host or module.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        store: Store,
+        configuration: Configuration,
+        secrets: Secrets,
+        offer: Offer,
+        *,
+        fingerprint: str,
+        caller: str,
+        modules: Mapping[str, str] | None = None,
+        home: Path | None = None,
+    ) -> None:
+        found = HISTORIES.get(host)
+        if found is None:
+            there = ", ".join(HISTORIES)
+            raise HistoryError(f"unknown host {host[:100]!r}; there are {there}.{did_you_mean(host, HISTORIES)}")
+        self._name, self._host = host, found
+        self._store, self._configuration, self._secrets, self._offer = store, configuration, secrets, offer
+        self._screen = Screen(secrets)
+        self._fingerprint, self._caller = fingerprint, caller
+        self.modules = list(configuration.modules)
+        self.now = time.time()
+        self._names = Names(self.modules, modules)
+        self.folders = found.folders(home or Path.home(), os.environ)
+        self.logs: Logs = find_logs(self.folders, found.beginning)
+        self._known = {
+            str(digest) for origin in store.runs.origins(caller, host) for digest in _list(origin.get("calls"))
+        }
+
+    @property
+    def title(self) -> str:
+        """The host's name for people."""
+        return self._host.title
+
+    async def survey(self) -> HistoryReport:
+        """Read the logs, and return what `take` would take, as far as the logs tell. Nothing is stored, and no module
+        is needed.
+        """
+        report = HistoryReport()
+        for log in self.logs.files:
+            for conversation in await self._read(log, report):
+                for stretch in self._new(conversation):
+                    report.runs.append(self._entry(stretch, why=self._unfinished(stretch)))
+        return report
+
+    async def take(self) -> HistoryReport:
+        """Read the logs, and store their new calls as runs. The bridge must be open. A stretch that calls a module
+        which does not come up is left for the next import.
+
+        Raises:
+            StoreError: the store cannot be written. What was stored before stays.
+        """
+        report = HistoryReport()
+        for log in self.logs.files:
+            for conversation in await self._read(log, report):
+                for stretch in self._new(conversation):
+                    away = await self._offer.listed(stretch.modules)
+                    why = self._unfinished(stretch) or "; ".join(f"module {one.name!r} is {one.why}" for one in away)
+                    report.runs.append(self._entry(stretch, why=why) if why else self._take(stretch))
+        return report
+
+    async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
+        """Read a log in a thread, and count what is not taken."""
+        try:
+            found = await to_thread.run_sync(self._host.read, log, self._names)
+        except OSError as error:
+            report.failed.append(f"{log}: {error.strerror or error}")
+            return []
+        report.logs += 1
+        for conversation in found:
+            report.known += sum(digest_of(call) in self._known for call in conversation.calls)
+            report.unread += sum(conversation.skipped.values())
+            report.others += conversation.others
+        return found
+
+    def _new(self, conversation: Conversation) -> list[Stretch]:
+        return stretches(conversation, self._known)
+
+    def _unfinished(self, stretch: Stretch) -> str:
+        last = stretch.last
+        return _GOES_ON if last is not None and self.now - last < PAUSE else ""
+
+    def _entry(self, stretch: Stretch, *, why: str = "") -> HistoryRun:
+        title = " ".join(self._prompt(stretch).split())[:200]
+        unread = sum(stretch.conversation.skipped.values())
+        modules = tuple(stretch.modules)
+        return HistoryRun(
+            stretch.conversation.id, _iso(stretch.time), len(stretch.calls), modules, title, unread, why=why
+        )
+
+    def _prompt(self, stretch: Stretch) -> str:
+        """What the person had asked for; "" if it contains a secret."""
+        try:
+            self._screen.check({"prompt": stretch.prompt})
+        except SecretGivenError:
+            return ""
+        return stretch.prompt
+
+    def _take(self, stretch: Stretch) -> HistoryRun:
+        limits = self._configuration.limits
+        settings = dataclasses.replace(
+            settings_under(self._configuration),
+            approval="allow_all",
+            planning="eager",
+            calls=len(stretch.calls) + 1,
+            requests=len(stretch.calls) + 1,
+        )
+        made = record(
+            stretch,
+            self._offer.catalogue,
+            settings,
+            self._secrets,
+            prompt=self._prompt(stretch),
+            result_bytes=limits.result_bytes,
+            run_bytes=limits.run_bytes,
+        )
+        entry = dataclasses.replace(self._entry(stretch), calls=len(made.calls), left=made.left)
+        if not made.events:
+            return dataclasses.replace(entry, why="none of its calls can be taken")
+        try:
+            events = [event.to_json() for event in self._screen.admit(made.events)]
+        except SecretGivenError as error:
+            return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
+        run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
+        title = entry.title or ", ".join(made.tools)[:200]
+        idea = Idea(made.context, {}, made.solution)
+        meta = IdeaMeta(
+            run=run_id, step=1, fingerprint=self._fingerprint, title=title, tools=made.tools, outcome="done"
+        )
+        with self._store.transaction():
+            summary = self._summary(stretch, made, idea.id)
+            self._store.runs.create_ended(
+                run_id,
+                events,
+                kind="session",
+                caller=self._caller,
+                title=title,
+                fingerprint=self._fingerprint,
+                status="done",
+                summary=summary,
+            )
+            self._store.ideas.save(idea, meta)
+        self._known.update(digest_of(call) for call in stretch.calls)
+        return dataclasses.replace(entry, run=run_id, incomplete=len(made.incomplete))
+
+    def _summary(self, stretch: Stretch, made: Recording, idea: str) -> JSONObject:
+        conversation = stretch.conversation
+        origin: JSONObject = {
+            "host": conversation.host,
+            "conversation": conversation.id,
+            "log": str(conversation.path),
+            "time": _iso(stretch.time),
+            "lines": [call.line for call in made.calls],
+            # Also those that were not taken: they are not new the next time.
+            "calls": [digest_of(call) for call in stretch.calls],
+        }
+        if conversation.folder:
+            origin["folder"] = conversation.folder
+        if made.incomplete:
+            incomplete: list[JSON] = [{"call": call, "why": why} for call, why in sorted(made.incomplete.items())]
+            origin["incomplete"] = incomplete
+        return {"idea": idea, "origin": origin}
+
+
+def _list(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
+
+
+def _iso(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _id_of(stretch: Stretch, host: str, caller: str) -> str:
+    """16 hex digits: two imports at once cannot store a stretch twice."""
+    text = f"{host}\0{caller}\0{stretch.calls[0].id}"
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,282 @@
+"""Recording: the calls of a conversation as the journal of a run, as if they had been made through ideabridge.
+
+A conversation is cut into stretches at pauses of ten minutes. Each stretch becomes a run by turns: calls that were
+listed before any of their results had been seen are one Solution. Its output is the value of its last call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.history.conversation import Conversation, HistoryCall
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import Execute, Finish
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    CallStarted,
+    Event,
+    JournalError,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    SolutionProposed,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import Tool
+
+PAUSE: Final = 600.0
+"""Seconds between two calls that end a stretch."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Calls of a conversation without a long pause.
+
+    Attributes:
+        conversation: the conversation.
+        calls: the calls, at least one.
+    """
+
+    conversation: Conversation
+    calls: list[HistoryCall]
+
+    @property
+    def time(self) -> float | None:
+        """When it began, in seconds since 1970."""
+        return next((call.time for call in self.calls if call.time is not None), None)
+
+    @property
+    def last(self) -> float | None:
+        """When its last call was made."""
+        return next((call.time for call in reversed(self.calls) if call.time is not None), None)
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules that it calls, each once."""
+        return list(dict.fromkeys(call.module for call in self.calls))
+
+    @property
+    def prompt(self) -> str:
+        """What the person had asked for."""
+        return next((call.prompt for call in self.calls if call.prompt), "")
+
+
+def stretches(conversation: Conversation, known: frozenset[str] | set[str] = frozenset()) -> list[Stretch]:
+    """Cut a conversation at its pauses, without the calls whose digests are known."""
+    found: list[Stretch] = []
+    last: float | None = None
+    for call in conversation.calls:
+        if digest_of(call) in known:
+            last = call.time if call.time is not None else last
+            continue
+        pause = call.time is not None and last is not None and call.time - last >= PAUSE
+        if not found or pause:
+            found.append(Stretch(conversation, []))
+        found[-1].calls.append(call)
+        last = call.time if call.time is not None else last
+    return found
+
+
+def digest_of(call: HistoryCall) -> str:
+    """16 digits that tell a call of a host from all others."""
+    return sha256(call.id.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+class Tools:
+    """The tools of modules under the names of logs, in which hosts replace some characters.
+
+    Args:
+        catalogue: the present tools.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._found: dict[tuple[str, str], Tool] = {}
+        for tool in catalogue.tools:
+            if tool.module is not None:
+                self._found[tool.module, tool.origin[1]] = tool
+                self._found.setdefault((tool.module, _plain(tool.origin[1])), tool)
+
+    def of(self, call: HistoryCall) -> Tool | None:
+        """The tool of a call; None if its module does not have it now."""
+        return self._found.get((call.module, call.tool)) or self._found.get((call.module, _plain(call.tool)))
+
+
+def _plain(name: str) -> str:
+    return "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "_" for one in name)
+
+
+@dataclass(slots=True)
+class Recording:
+    """The run of a stretch.
+
+    Attributes:
+        events: its journal.
+        solution: all of its calls with its output, as one Solution.
+        context: the messages with which it began.
+        tools: the names of the tools that it calls.
+        errors: the number of calls that failed.
+        calls: the calls that it contains.
+        left: the number of calls that it does not contain, by reason.
+        incomplete: why results are not what the tools returned, by the call's number in the run.
+    """
+
+    events: list[Event] = field(default_factory=list[Event])
+    solution: JSONObject = field(default_factory=dict[str, JSON])
+    context: list[JSON] = field(default_factory=list[JSON])
+    tools: tuple[str, ...] = ()
+    errors: int = 0
+    calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
+    left: Counter[str] = field(default_factory=Counter[str])
+    incomplete: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def record(
+    stretch: Stretch,
+    catalogue: Catalogue,
+    settings: Settings,
+    secrets: Secrets,
+    *,
+    prompt: str,
+    result_bytes: int,
+    run_bytes: int,
+) -> Recording:
+    """Make the run of a stretch. Without any call that can be kept it has no events.
+
+    Args:
+        stretch: the calls.
+        catalogue: the present tools.
+        settings: the settings of the run; they admit every call.
+        secrets: removed from results.
+        prompt: the task.
+        result_bytes: the most bytes of a result.
+        run_bytes: the most bytes of all results.
+    """
+    made = Recording()
+    tools, found = Tools(catalogue), list[tuple[HistoryCall, Tool, JSONObject]]()
+    for call in stretch.calls:
+        tool = tools.of(call)
+        if tool is None:
+            made.left["of a tool that its module does not have now"] += 1
+            continue
+        parameters = _parameters(call, tool)
+        if parameters is None or not catalogue.exact(tool).is_valid(parameters):
+            made.left["with arguments that do not fit the tool now"] += 1
+            continue
+        found.append((call, tool, parameters))
+    if not found:
+        return made
+    listed = [_listed(tool, parameters) for _, tool, parameters in found]
+    made.calls = [call for call, _, _ in found]
+    made.tools = tuple(dict.fromkeys(tool.name for _, tool, _ in found))
+    made.context = [{"role": "user", "content": prompt}] if prompt else []
+    machine, used = Machine(), catalogue.used_by(listed)
+    why = f"imported from a log of {stretch.conversation.host}"
+
+    def take(event: Event) -> None:
+        machine.receive(event)
+        made.events.append(event)
+
+    take(RunStarted("solve", made.context, *used.to_json(), settings.to_json(), {}, None, why))
+    ends = _Ends(secrets, result_bytes, run_bytes)
+    for start, stop in _steps(made.calls):
+        take(_request(machine, stretch))
+        take(SolutionProposed([*listed[start:stop]]))
+        while due := [effect for effect in machine.due() if isinstance(effect, Execute)]:
+            for effect in due:
+                index = effect.call.index
+                end = ends.of(made.calls[index], found[index][1])
+                take(CallStarted(index))
+                take(CallFinished(index, value=end.value, error=end.error))
+                if end.error is not None:
+                    made.errors += 1
+                elif end.missing is not None:
+                    made.incomplete[index] = end.missing
+    done = [one.call.index for one in machine.history if one.error is None and one.settled]
+    output: JSON = f"†results.{done[-1]}" if done else None
+    if output is not None:
+        take(_request(machine, stretch))
+        take(SolutionProposed([], {"value": output}))
+    finish = next((effect for effect in machine.due() if isinstance(effect, Finish)), None)
+    take(RunEnded("done", None if finish is None else finish.reason))
+    if machine.status != "done" or (output is not None and not machine.has_output):
+        raise JournalError(f"conversation {stretch.conversation.id[:100]!r} does not make a run: {machine.errors[:1]}")
+    made.solution = {"calls": [*listed], "output": output}
+    return made
+
+
+def _request(machine: Machine, stretch: Stretch) -> RequestMade:
+    # Nobody was asked: the id only has to be another one for each step.
+    return RequestMade(machine.step, content_hash([stretch.conversation.id, stretch.calls[0].id, machine.step]))
+
+
+def _steps(calls: Sequence[HistoryCall]) -> list[tuple[int, int]]:
+    """(first, end) of the calls that were listed before a result of any of them was there."""
+    steps: list[tuple[int, int]] = []
+    start, seen = 0, calls[0].ended
+    for place, call in enumerate(calls[1:], 1):
+        if seen is not None and call.line >= seen:
+            steps.append((start, place))
+            start, seen = place, call.ended
+        elif call.ended is not None:
+            seen = call.ended if seen is None else min(seen, call.ended)
+    return [*steps, (start, len(calls))]
+
+
+def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
+    """The arguments under the names that the tool's parameters have here; None if they are not JSON."""
+    try:
+        given = normalise(call.arguments, what="the arguments")
+    except IdeabridgeError:
+        return None
+    ours = {theirs: mine for mine, theirs in tool.renamed.items()}
+    return {ours.get(name, name): value for name, value in given.items()} if isinstance(given, dict) else None
+
+
+def _listed(tool: Tool, parameters: Mapping[str, JSON]) -> JSONObject:
+    """The call as a Solution lists it."""
+    module, name = tool.origin
+    own: JSONObject = {"_tool": name} if module is None else {"_tool": name, "_module": module}
+    return {**own, **{name: escaped(value) for name, value in parameters.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    value: JSON = None
+    error: JSONObject | None = None
+    missing: str | None = None
+
+
+class _Ends:
+    """The ends of calls, as a run has them: without secrets, and within the bounds of a run."""
+
+    def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:
+        self._secrets, self._most, self._left = secrets, result_bytes, run_bytes
+
+    def of(self, call: HistoryCall, tool: Tool) -> _End:
+        """The end of a call."""
+        if call.error is not None:
+            return _End(error={"kind": "runtime", "message": self._secrets.mask(call.error)})
+        if call.ended is None:
+            return _End(error={"kind": "unknown", "message": "the log has no result; it may have run"})
+        value, missing = call.result, call.missing
+        try:
+            if tool.output is not None and isinstance(value, str) and missing is None:
+                # The host kept the text of a structured result.
+                value = decode(value, what="the text")
+            value = self._secrets.redact(normalise(value, what="the result"))
+            size = len(encode(value))
+        except IdeabridgeError as error:
+            return _End(missing=f"it cannot be read: {error}")
+        if size > min(self._most, self._left):
+            return _End(missing=f"it has {size:,} bytes, more than a run takes")
+        self._left -= size
+        return _End(value, missing=missing)

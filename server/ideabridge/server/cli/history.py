@@ -1,0 +1,162 @@
+"""`ideabridge history`: the conversations that hosts keep on this machine, as runs."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.console import (
+    UsageError,
+    at_terminal,
+    counted,
+    fit,
+    print_json,
+    print_table,
+    report,
+    say,
+    show,
+)
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import open_store
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.history.importer import HistoryImport, HistoryReport, HistoryRun
+
+app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
+
+_SHOWN_ID = 13
+"""The characters of a conversation's id in the table; ids are UUIDs, some with the time in front."""
+
+_SERVERS = 8
+
+
+@app.callback()
+def history() -> None:
+    """Keep `import` a subcommand: Typer runs a single command without its name."""
+
+
+@app.command("import")
+@command("config", "project", "store", "json")
+async def import_history(
+    options: Options,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="claude-code or codex.")],
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module",
+            metavar="LOGNAME=MODULE",
+            help="The module that a server in the logs is, if the host has another name for it; may be repeated.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Read the logs without asking.")] = False,
+) -> int:
+    """Save the calls of configured modules in a host's logs as runs, from which tools can be published.
+
+    You are asked before the logs are read. Only calls of modules and their results are saved, and what the person had
+    asked for. What was imported before is not imported again. Exit code 1 if a log could not be read.
+    """
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import show_connecting
+
+    names = _names(module or [])
+    if not yes and (options.json or not at_terminal()):
+        raise UsageError("nobody can be asked whether the logs may be read: add --yes")
+    async with AsyncExitStack() as stack:
+        store = stack.enter_context(open_store(options, create=True))
+        bridge = Bridge(options.configuration(), store=store)
+        found = bridge.history(host, modules=names)
+        if not found.logs.files:
+            folders = ", ".join(map(str, found.folders))
+            raise UsageError(f"{found.title} has no logs here: there are none in {folders}")
+        if not yes and not _may_read(found):
+            say("nothing was read")
+            return 0
+        taken = await found.survey()
+        if not dry_run and any(not one.why for one in taken.runs):
+            # The modules are started only if there is something to take.
+            await stack.enter_async_context(bridge)
+            async with show_connecting(bridge, quiet=options.json):
+                taken = await found.take()
+    if options.json:
+        print_json({"dry_run": dry_run, **taken.to_json()})
+    else:
+        _print(found, taken, dry_run=dry_run)
+    return 1 if taken.failed else 0
+
+
+def _names(words: list[str]) -> dict[str, str]:
+    """Log name -> module."""
+    names: dict[str, str] = {}
+    for word in words:
+        name, equals, module = word.rpartition("=")
+        if not equals or not name or not module:
+            raise UsageError(f"--module: expected LOGNAME=MODULE, found {word[:100]!r}")
+        names[name] = module
+    return names
+
+
+def _may_read(found: HistoryImport) -> bool:
+    folders = [str(folder) for folder in found.folders if any(log.is_relative_to(folder) for log in found.logs.files)]
+    modules = ", ".join(found.modules) or "no module, because none is configured"
+    say(f"{counted(len(found.logs.files), 'log')} of {found.title} in {', '.join(folders)}", "bold")
+    say(f"taken are calls of {modules}, their results, and what you had asked for; they stay in your store")
+    return typer.confirm("Read the logs?", err=True)
+
+
+def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None:
+    if taken.runs:
+        titles = ["conversation", "time (UTC)", "calls", "modules", "unread", "run"]
+        print_table(titles, [_row(one, dry_run=dry_run) for one in taken.runs])
+    for one in taken.runs:
+        for why, count in one.left.items():
+            say(f"  {_shown_id(one)}: {counted(count, 'call')} {why} left out", "yellow")
+        if one.incomplete:
+            say(f"  {_shown_id(one)}: {counted(one.incomplete, 'result')} not as the tool returned it", "yellow")
+    for line in taken.failed:
+        report(line)
+    for line in _counts(found, taken):
+        say(line, "dim")
+    new = [one for one in taken.runs if not one.why]
+    calls = counted(sum(one.calls for one in new), "call")
+    if not new:
+        say("nothing is new" if taken.known else "there are no calls of configured modules")
+    elif dry_run:
+        say(f"would be saved: {counted(len(new), 'run')} with {calls}")
+    else:
+        say(f"saved: {counted(len(new), 'run')} with {calls}", "green")
+        show(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
+
+
+def _row(one: HistoryRun, *, dry_run: bool) -> list[str]:
+    state = one.run or one.why or ("would be saved" if dry_run else "")
+    time = one.time[:16].replace("T", " ")
+    return [_shown_id(one), time, str(one.calls), ", ".join(one.modules), str(one.unread), state]
+
+
+def _shown_id(one: HistoryRun) -> str:
+    """The beginning of a conversation's id, and the part of it that a subagent is."""
+    own, slash, part = one.conversation.partition("/")
+    return f"{own[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
+
+
+def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
+    """What was not taken, in sentences."""
+    lines = [f"{counted(taken.logs, 'log')} read, {counted(taken.unread, 'line')} not understood"]
+    if taken.known:
+        lines.append(f"{counted(taken.known, 'call')} imported before")
+    if taken.others:
+        most = ", ".join(f"{name} ({count:,})" for name, count in taken.others.most_common(_SERVERS))
+        more = f" and {len(taken.others) - _SERVERS} more" if len(taken.others) > _SERVERS else ""
+        lines.append(f"not taken: calls of {most}{more}, which are not modules here (--module LOGNAME=MODULE)")
+    for count, what in (
+        (found.logs.links, "link not followed"),
+        (found.logs.compressed, "compressed log not read"),
+        (found.logs.left_off, "older log not read"),
+    ):
+        if count:
+            noun, _, rest = what.partition(" not ")
+            lines.append(f"{counted(count, noun)} not {rest}")
+    return lines

@@ -1,0 +1,89 @@
+"""`ideabridge history import`: asks before it reads, shows what it takes, and saves it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ideabridge.server.main import main
+from tests import preloaded
+from tests.history.logs import ClaudeCode, write
+from tests.trusting import write_trusted
+
+from .terminal import Terminal, at_terminal
+
+SHOP = Path(__file__).parent.parent / "history" / "shop.py"
+
+
+@pytest.fixture
+def here(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a module, and a conversation that called it, with a line of a kind that nobody knows."""
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    write_trusted(project, {"mcpServers": {"shop": preloaded.module(SHOP)}, "store": "store.sqlite"})
+    log = ClaudeCode("3a1c7e02-55d1-4a0e-9a07-8f6de7a0b11c")
+    log.asks("What is o-17?")
+    log.calls("1", "mcp__shop__describe", {"order": "o-17"}, "Order o-17: 12 EUR")
+    log.calls("2", "mcp__github__get_me", {}, "ann")
+    log.lines.append({"type": "brand-new"})
+    write(home / f".claude/projects/-p/{log.session}.jsonl", log.lines)
+    return project
+
+
+def test_nothing_is_read_without_asking(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "import", "claude-code"]) == 2
+    assert "nobody can be asked whether the logs may be read: add --yes" in capsys.readouterr().err
+
+
+def test_a_person_is_asked(here: Path, home: Path) -> None:
+    terminal = Terminal(here, ["history", "import", "claude-code"], columns=200)
+    terminal.read_until("Read the logs?")
+    assert f"1 log of Claude Code in {home / '.claude/projects'}" in terminal.seen
+    assert "taken are calls of shop, their results, and what you had asked for" in terminal.seen
+    terminal.type("n")
+    assert terminal.end()[0] == 0
+    assert "nothing was read" in terminal.seen
+
+
+def test_a_dry_run_shows_what_would_be_taken(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "import", "claude-code", "--yes", "--dry-run"]) == 0
+    told = capsys.readouterr()
+    assert [line.split() for line in told.out.splitlines()] == [
+        ["conversation", "time", "(UTC)", "calls", "modules", "unread", "run"],
+        ["3a1c7e02-55d1", "2026-11-20", "09:00", "1", "shop", "1", "would", "be", "saved"],
+    ]
+    assert "would be saved: 1 run with 1 call" in told.err
+    assert "not taken: calls of github (1), which are not modules here" in told.err
+    assert main(["runs", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == []
+    seen = at_terminal(here, "history", "import", "claude-code", "--yes", "--dry-run")
+    assert max(map(len, seen.splitlines())) <= 80
+
+
+def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "import", "claude-code", "--yes", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (one,) = told["runs"]
+    assert (one["calls"], one["modules"], one["unread_lines"], one["why"]) == (1, ["shop"], 1, "")
+    assert (told["dry_run"], told["logs"], told["other_servers"]) == (False, 1, {"github": 1})
+    assert main(["history", "import", "claude-code", "--yes"]) == 0
+    assert "nothing is new" in capsys.readouterr().err
+    assert main(["runs", "show", one["run"]]) == 0
+    shown = capsys.readouterr().out
+    assert "session of local" in shown
+    assert "imported from claude-code, conversation 3a1c7e02-55d1-4a0e-9a07-8f6de7a0b11c" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["cursor"], "unknown host 'cursor'; there are claude-code, codex."),
+        (["codex"], "Codex has no logs here"),
+        (["claude-code", "--module", "github"], "--module: expected LOGNAME=MODULE, found 'github'"),
+        (["claude-code", "--module", "github=gh"], "--module github=gh: there is no module 'gh'; there are shop"),
+    ],
+)
+def test_wrong_words_are_explained(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
+    assert main(["history", "import", *words, "--yes"]) == 2
+    assert why in capsys.readouterr().err

@@ -1,0 +1,217 @@
+"""Imports: conversations become runs, once, which can be published and called with other arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration, parse_configuration
+from ideabridge.bridge.history.importer import HistoryReport
+from ideabridge.bridge.lifting.function import read_function
+from tests import preloaded
+
+from .logs import START, ClaudeCode, Codex, text, write
+
+pytestmark = pytest.mark.anyio
+
+SHOP = Path(__file__).with_name("shop.py")
+
+
+def configured(**top: Any) -> Configuration:
+    return parse_configuration({"mcpServers": {"shop": preloaded.module(SHOP)}, **top}, project=SHOP.parent)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+async def bridge(home: Path) -> AsyncIterator[Bridge]:
+    async with Bridge(configured(), store=home / "store.sqlite") as opened:
+        yield opened
+
+
+def told(customer: str, order: str, log: ClaudeCode | None = None) -> ClaudeCode:
+    """A conversation: the first order of a customer is looked up, described, and a message about it sent."""
+    log = log or ClaudeCode(f"about-{customer}")
+    found = json.dumps({"result": [order, "o-99"]})
+    log.asks(f"Tell {customer} about the first order")
+    log.calls(f"{customer}-1", "mcp__shop__find_orders", {"customer": customer}, text(found))
+    log.calls(f"{customer}-2", "mcp__shop__describe", {"order": order}, f"Order {order}: 12 EUR")
+    note = {"to": customer, "text": f"Order {order}: 12 EUR"}
+    log.calls(f"{customer}-3", "mcp__shop__send", note, f"sent to {customer}: Order {order}: 12 EUR")
+    return log
+
+
+def put(home: Path, log: ClaudeCode) -> Path:
+    path = home / f".claude/projects/-home-ann-shop/{log.session}.jsonl"
+    path.unlink(missing_ok=True)
+    return write(path, log.lines)
+
+
+async def taken(bridge: Bridge, host: str = "claude-code") -> HistoryReport:
+    return await bridge.history(host).take()
+
+
+async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(bridge: Bridge, home: Path) -> None:
+    put(home, told("ann", "o-17"))
+    report = await taken(bridge)
+    (one,) = report.runs
+    assert one.run is not None
+    assert (one.conversation, one.calls, one.modules) == ("about-ann", 3, ("shop",))
+    assert (one.title, one.why, one.time) == ("Tell ann about the first order", "", "2026-11-20T09:00:02+00:00")
+    record = bridge.store.runs.get(one.run)
+    assert record is not None
+    assert (record.kind, record.status, record.title) == ("session", "done", one.title)
+    origin = (record.summary or {})["origin"]
+    assert isinstance(origin, dict)
+    assert (origin["host"], origin["conversation"], origin["lines"]) == ("claude-code", "about-ann", [2, 4, 6])
+    function = read_function(bridge.store, one.run, "local")
+    assert [(one.call.name, one.value) for one in function.run.machine.history] == [
+        ("find_orders", {"result": ["o-17", "o-99"]}),
+        ("describe", "Order o-17: 12 EUR"),
+        ("send", "sent to ann: Order o-17: 12 EUR"),
+    ]
+    assert function.run.result == "sent to ann: Order o-17: 12 EUR"
+    assert function.run.steps == (0, 1, 2)
+    ideas = bridge.store.ideas.of_run(record.id)
+    assert [(idea.meta.title, idea.meta.tools) for idea in ideas] == [
+        ("Tell ann about the first order", ("find_orders", "describe", "send"))
+    ]
+
+
+async def test_importing_twice_adds_nothing_and_new_calls_are_added(bridge: Bridge, home: Path) -> None:
+    log = told("ann", "o-17")
+    put(home, log)
+    first = await taken(bridge)
+    again = await taken(bridge)
+    assert (len(first.runs), first.known, again.runs, again.known) == (1, 0, [], 3)
+    log.clock.tick(3600)
+    put(home, told("bob", "o-31", log))
+    grown = await taken(bridge)
+    (new,) = grown.runs
+    assert (new.calls, new.title, grown.known) == (3, "Tell bob about the first order", 3)
+    # The host writes a copy of a conversation that is continued elsewhere.
+    log.session = "copy"
+    put(home, log)
+    assert (await taken(bridge)).runs == []
+    assert len(bridge.store.runs.newest(limit=10)) == 2
+
+
+async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
+    put(home, told("ann", "o-17"))
+    last = START + timedelta(seconds=6)
+    async with Bridge(configured(), store=home / "store.sqlite") as bridge:
+        history = bridge.history("claude-code")
+        history.now = last.timestamp() + 599
+        (one,) = (await history.take()).runs
+        assert (one.run, one.why) == (None, "its last call is younger than 10 minutes; it may still go on")
+        history.now = last.timestamp() + 601
+        (one,) = (await history.take()).runs
+        assert one.run is not None
+
+
+async def test_a_survey_stores_nothing_and_starts_no_module(home: Path) -> None:
+    put(home, told("ann", "o-17"))
+    closed = Bridge(configured())
+    async with Bridge(store=home / "store.sqlite") as other:
+        closed = Bridge(configured(), store=other.store)
+        report = await closed.history("claude-code").survey()
+        assert [(one.calls, one.modules, one.run, one.why) for one in report.runs] == [(3, ("shop",), None, "")]
+        assert other.store.runs.newest(limit=5) == []
+
+
+async def test_calls_that_a_run_cannot_have_are_left_and_counted(bridge: Bridge, home: Path) -> None:
+    log = ClaudeCode()
+    log.calls("1", "mcp__shop__gone", {"x": 1}, "x")
+    log.calls("2", "mcp__shop__describe", {"orders": 1}, "not as the tool is now")
+    log.calls("3", "mcp__shop__describe", {"order": "†results.0"}, "text that looks like a reference")
+    log.calls("4", "mcp__shop__find_orders", {"customer": "x"}, "KeyError", is_error=True)
+    log.uses("5", "mcp__shop__send", {"to": "ann", "text": "hi"})
+    log.calls("6", "mcp__shop__find_orders", {"customer": "ann"}, "Orders: o-17", mcpMeta={"_meta": {}})
+    put(home, log)
+    (one,) = (await taken(bridge)).runs
+    assert one.run is not None
+    assert one.left == {
+        "of a tool that its module does not have now": 1,
+        "with arguments that do not fit the tool now": 1,
+    }
+    assert (one.calls, one.incomplete) == (4, 1)
+    history = read_function(bridge.store, one.run, "local").run.machine.history
+    assert [(call.value, (call.error or {}).get("kind")) for call in history] == [
+        ("text that looks like a reference", None),
+        (None, "runtime"),
+        (None, "unknown"),
+        (None, None),
+    ]
+    assert history[0].items[0].parameters == {"order": "†results.0"}
+
+
+async def test_calls_listed_together_are_one_step(bridge: Bridge, home: Path) -> None:
+    log = ClaudeCode()
+    log.uses("1", "mcp__shop__describe", {"order": "a"})
+    log.uses("2", "mcp__shop__describe", {"order": "b"})
+    log.returns("2", "B")
+    log.returns("1", "A")
+    log.calls("3", "mcp__shop__send", {"to": "ann", "text": "B"}, "sent")
+    put(home, log)
+    (one,) = (await taken(bridge)).runs
+    assert one.run is not None
+    run = read_function(bridge.store, one.run, "local").run
+    assert run.steps == (0, 0, 1)
+    assert [call.value for call in run.machine.history] == ["A", "B", "sent"]
+
+
+async def test_secrets_are_not_stored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "tok-4711-4711-4711")
+    module = {**preloaded.module(SHOP), "env": {"SHOP_TOKEN": "${SHOP_TOKEN}"}}
+    configuration = parse_configuration({"mcpServers": {"shop": module}}, project=SHOP.parent)
+    log = ClaudeCode("asks")
+    log.asks("My token is tok-4711-4711-4711")
+    log.calls("1", "mcp__shop__describe", {"order": "a"}, "Order a of tok-4711-4711-4711")
+    log.clock.tick(3600)
+    log.calls("2", "mcp__shop__describe", {"order": "tok-4711-4711-4711"}, "x")
+    put(home, log)
+    async with Bridge(configuration, store=home / "store.sqlite") as bridge:
+        kept, refused = (await taken(bridge)).runs
+        assert kept.run is not None
+        assert kept.title == ""
+        assert read_function(bridge.store, kept.run, "local").run.result == "Order a of [secret:SHOP_TOKEN]"
+        assert refused.run is None
+        assert "holds the secret SHOP_TOKEN" in refused.why
+    assert b"tok-4711" not in (home / "store.sqlite").read_bytes()
+
+
+async def test_a_module_that_is_down_leaves_its_calls_for_later(home: Path) -> None:
+    put(home, told("ann", "o-17"))
+    down = parse_configuration({"mcpServers": {"shop": {"command": "/nonexistent/shop"}}}, project=SHOP.parent)
+    async with Bridge(down, store=home / "store.sqlite") as bridge:
+        (one,) = (await taken(bridge)).runs
+        assert one.run is None
+        assert one.why.startswith("module 'shop' is ")
+    async with Bridge(configured(), store=home / "store.sqlite") as bridge:
+        (one,) = (await taken(bridge)).runs
+        assert one.run is not None
+
+
+async def test_a_conversation_of_codex_is_taken_under_the_name_of_another_module(bridge: Bridge, home: Path) -> None:
+    log = Codex()
+    log.asks("What is o-17?")
+    log.calls("c1", "Shop Prod", "describe", {"order": "o-17"}, {"Ok": {"content": text("Order o-17: 12 EUR")}})
+    write(home / ".codex/sessions/2026/11/20/rollout-2026-11-20T09-00-00-019f.jsonl", log.lines)
+    report = await bridge.history("codex").take()
+    assert (report.runs, dict(report.others)) == ([], {"Shop Prod": 1})
+    (one,) = (await bridge.history("codex", modules={"Shop Prod": "shop"}).take()).runs
+    assert one.run is not None
+    assert (one.conversation, one.title) == ("019f-77aa", "What is o-17?")
+    assert read_function(bridge.store, one.run, "local").run.result == "Order o-17: 12 EUR"
