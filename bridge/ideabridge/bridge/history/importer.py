@@ -26,9 +26,9 @@ from ideabridge.bridge.history.conversation import Conversation, HistoryError, L
 from ideabridge.bridge.history.recording import PAUSE, Recording, Stretch, digest_of, record, stretches
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.starts import settings_under
+from ideabridge.bridge.runs.stretch import ended_run, keep_ended
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
@@ -101,7 +101,7 @@ class HistoryReport:
         runs: the stretches that are new, the oldest log first.
         logs: the number of logs that were read.
         known: the number of calls that an earlier import took.
-        unread: the number of lines that were not understood, in all logs.
+        unread: the number of lines of all logs that were not taken because of what they are, by reason.
         others: the number of MCP calls of servers that are not modules, by server.
         failed: the logs that could not be read, with the reason.
     """
@@ -109,7 +109,7 @@ class HistoryReport:
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
     logs: int = 0
     known: int = 0
-    unread: int = 0
+    unread: Counter[str] = field(default_factory=Counter[str])
     others: Counter[str] = field(default_factory=Counter[str])
     failed: list[str] = field(default_factory=list[str])
 
@@ -119,7 +119,7 @@ class HistoryReport:
             "runs": [one.to_json() for one in self.runs],
             "logs": self.logs,
             "known_calls": self.known,
-            "unread_lines": self.unread,
+            "unread_lines": {**self.unread},
             "other_servers": {**self.others},
             "failed": [*self.failed],
         }
@@ -224,7 +224,7 @@ class HistoryImport:
         report.logs += 1
         for conversation in found:
             report.known += sum(digest_of(call) in self._known for call in conversation.calls)
-            report.unread += sum(conversation.skipped.values())
+            report.unread += conversation.skipped
             report.others += conversation.others
         return found
 
@@ -253,52 +253,38 @@ class HistoryImport:
 
     def _take(self, stretch: Stretch) -> HistoryRun:
         limits = self._configuration.limits
-        settings = dataclasses.replace(
-            settings_under(self._configuration),
-            approval="allow_all",
-            planning="eager",
-            calls=len(stretch.calls) + 1,
-            requests=len(stretch.calls) + 1,
-        )
         made = record(
             stretch,
             self._offer.catalogue,
-            settings,
             self._secrets,
-            prompt=self._prompt(stretch),
             result_bytes=limits.result_bytes,
             run_bytes=limits.run_bytes,
         )
-        entry = dataclasses.replace(self._entry(stretch), calls=len(made.calls), left=made.left)
-        if not made.events:
+        entry = dataclasses.replace(
+            self._entry(stretch), calls=len(made.calls), left=made.left, incomplete=len(made.incomplete)
+        )
+        if not made.calls:
             return dataclasses.replace(entry, why="none of its calls can be taken")
+        run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
+        settings = settings_under(self._configuration)
+        run = ended_run(made.ended, settings, self._prompt(stretch), f"imported from a log of {self._host.title}")
         try:
-            events = [event.to_json() for event in self._screen.admit(made.events)]
+            keep_ended(
+                self._store,
+                self._screen,
+                run_id,
+                run,
+                caller=self._caller,
+                title=entry.title,
+                fingerprint=self._fingerprint,
+                origin=self._origin(stretch, made),
+            )
         except SecretGivenError as error:
             return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
-        run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
-        title = entry.title or ", ".join(made.tools)[:200]
-        idea = Idea(made.context, {}, made.solution)
-        meta = IdeaMeta(
-            run=run_id, step=1, fingerprint=self._fingerprint, title=title, tools=made.tools, outcome="done"
-        )
-        with self._store.transaction():
-            summary = self._summary(stretch, made, idea.id)
-            self._store.runs.create_ended(
-                run_id,
-                events,
-                kind="session",
-                caller=self._caller,
-                title=title,
-                fingerprint=self._fingerprint,
-                status="done",
-                summary=summary,
-            )
-            self._store.ideas.save(idea, meta)
         self._known.update(digest_of(call) for call in stretch.calls)
-        return dataclasses.replace(entry, run=run_id, incomplete=len(made.incomplete))
+        return dataclasses.replace(entry, run=run_id)
 
-    def _summary(self, stretch: Stretch, made: Recording, idea: str) -> JSONObject:
+    def _origin(self, stretch: Stretch, made: Recording) -> JSONObject:
         conversation = stretch.conversation
         origin: JSONObject = {
             "host": conversation.host,
@@ -314,7 +300,7 @@ class HistoryImport:
         if made.incomplete:
             incomplete: list[JSON] = [{"call": call, "why": why} for call, why in sorted(made.incomplete.items())]
             origin["incomplete"] = incomplete
-        return {"idea": idea, "origin": origin}
+        return origin
 
 
 def _list(value: JSON) -> list[JSON]:

@@ -1,35 +1,21 @@
-"""Recording: the calls of a conversation as the journal of a run, as if they had been made through ideabridge.
+"""Recording: the calls of a conversation as calls of a run, as if they had been made through ideabridge.
 
-A conversation is cut into stretches at pauses of ten minutes. Each stretch becomes a run by turns: calls that were
-listed before any of their results had been seen are one Solution. Its output is the value of its last call.
+A conversation is cut into stretches at pauses of ten minutes. Each stretch becomes a run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.history.conversation import Conversation, HistoryCall
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import Execute, Finish
-from ideabridge.bridge.loop.event import (
-    CallFinished,
-    CallStarted,
-    Event,
-    JournalError,
-    RequestMade,
-    RunEnded,
-    RunStarted,
-    SolutionProposed,
-)
-from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.runs.stretch import EndedCall
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
 
@@ -116,52 +102,33 @@ def _plain(name: str) -> str:
 
 @dataclass(slots=True)
 class Recording:
-    """The run of a stretch.
+    """The calls of a stretch that a run can have.
 
     Attributes:
-        events: its journal.
-        solution: all of its calls with its output, as one Solution.
-        context: the messages with which it began.
-        tools: the names of the tools that it calls.
-        errors: the number of calls that failed.
-        calls: the calls that it contains.
-        left: the number of calls that it does not contain, by reason.
+        calls: the calls in the log.
+        ended: the same calls, as calls of a run.
+        left: the number of calls that no run can have, by reason.
         incomplete: why results are not what the tools returned, by the call's number in the run.
     """
 
-    events: list[Event] = field(default_factory=list[Event])
-    solution: JSONObject = field(default_factory=dict[str, JSON])
-    context: list[JSON] = field(default_factory=list[JSON])
-    tools: tuple[str, ...] = ()
-    errors: int = 0
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
+    ended: list[EndedCall] = field(default_factory=list[EndedCall])
     left: Counter[str] = field(default_factory=Counter[str])
     incomplete: dict[int, str] = field(default_factory=dict[int, str])
 
 
-def record(
-    stretch: Stretch,
-    catalogue: Catalogue,
-    settings: Settings,
-    secrets: Secrets,
-    *,
-    prompt: str,
-    result_bytes: int,
-    run_bytes: int,
-) -> Recording:
-    """Make the run of a stretch. Without any call that can be kept it has no events.
+def record(stretch: Stretch, catalogue: Catalogue, secrets: Secrets, *, result_bytes: int, run_bytes: int) -> Recording:
+    """Translate the calls of a stretch into calls of a run.
 
     Args:
         stretch: the calls.
         catalogue: the present tools.
-        settings: the settings of the run; they admit every call.
         secrets: removed from results.
-        prompt: the task.
         result_bytes: the most bytes of a result.
         run_bytes: the most bytes of all results.
     """
     made = Recording()
-    tools, found = Tools(catalogue), list[tuple[HistoryCall, Tool, JSONObject]]()
+    tools, found = Tools(catalogue), list[tuple[Tool, JSONObject]]()
     for call in stretch.calls:
         tool = tools.of(call)
         if tool is None:
@@ -171,64 +138,28 @@ def record(
         if parameters is None or not catalogue.exact(tool).is_valid(parameters):
             made.left["with arguments that do not fit the tool now"] += 1
             continue
-        found.append((call, tool, parameters))
-    if not found:
-        return made
-    listed = [_listed(tool, parameters) for _, tool, parameters in found]
-    made.calls = [call for call, _, _ in found]
-    made.tools = tuple(dict.fromkeys(tool.name for _, tool, _ in found))
-    made.context = [{"role": "user", "content": prompt}] if prompt else []
-    machine, used = Machine(), catalogue.used_by(listed)
-    why = f"imported from a log of {stretch.conversation.host}"
-
-    def take(event: Event) -> None:
-        machine.receive(event)
-        made.events.append(event)
-
-    take(RunStarted("solve", made.context, *used.to_json(), settings.to_json(), {}, None, why))
+        made.calls.append(call)
+        found.append((tool, parameters))
     ends = _Ends(secrets, result_bytes, run_bytes)
-    for start, stop in _steps(made.calls):
-        take(_request(machine, stretch))
-        take(SolutionProposed([*listed[start:stop]]))
-        while due := [effect for effect in machine.due() if isinstance(effect, Execute)]:
-            for effect in due:
-                index = effect.call.index
-                end = ends.of(made.calls[index], found[index][1])
-                take(CallStarted(index))
-                take(CallFinished(index, value=end.value, error=end.error))
-                if end.error is not None:
-                    made.errors += 1
-                elif end.missing is not None:
-                    made.incomplete[index] = end.missing
-    done = [one.call.index for one in machine.history if one.error is None and one.settled]
-    output: JSON = f"†results.{done[-1]}" if done else None
-    if output is not None:
-        take(_request(machine, stretch))
-        take(SolutionProposed([], {"value": output}))
-    finish = next((effect for effect in machine.due() if isinstance(effect, Finish)), None)
-    take(RunEnded("done", None if finish is None else finish.reason))
-    if machine.status != "done" or (output is not None and not machine.has_output):
-        raise JournalError(f"conversation {stretch.conversation.id[:100]!r} does not make a run: {machine.errors[:1]}")
-    made.solution = {"calls": [*listed], "output": output}
+    for place, (call, (tool, parameters), step) in enumerate(zip(made.calls, found, _steps(made.calls), strict=True)):
+        end = ends.of(call, tool)
+        made.ended.append(EndedCall(tool, parameters, step, end.value, end.error))
+        if end.missing is not None:
+            made.incomplete[place] = end.missing
     return made
 
 
-def _request(machine: Machine, stretch: Stretch) -> RequestMade:
-    # Nobody was asked: the id only has to be another one for each step.
-    return RequestMade(machine.step, content_hash([stretch.conversation.id, stretch.calls[0].id, machine.step]))
-
-
-def _steps(calls: Sequence[HistoryCall]) -> list[tuple[int, int]]:
-    """(first, end) of the calls that were listed before a result of any of them was there."""
-    steps: list[tuple[int, int]] = []
-    start, seen = 0, calls[0].ended
-    for place, call in enumerate(calls[1:], 1):
+def _steps(calls: Sequence[HistoryCall]) -> list[int]:
+    """For each call its step: calls that were listed before a result of any of them was there have the same one."""
+    steps: list[int] = []
+    step, seen = 0, None
+    for call in calls:
         if seen is not None and call.line >= seen:
-            steps.append((start, place))
-            start, seen = place, call.ended
-        elif call.ended is not None:
+            step, seen = step + 1, None
+        steps.append(step)
+        if call.ended is not None:
             seen = call.ended if seen is None else min(seen, call.ended)
-    return [*steps, (start, len(calls))]
+    return steps
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
@@ -239,13 +170,6 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
         return None
     ours = {theirs: mine for mine, theirs in tool.renamed.items()}
     return {ours.get(name, name): value for name, value in given.items()} if isinstance(given, dict) else None
-
-
-def _listed(tool: Tool, parameters: Mapping[str, JSON]) -> JSONObject:
-    """The call as a Solution lists it."""
-    module, name = tool.origin
-    own: JSONObject = {"_tool": name} if module is None else {"_tool": name, "_module": module}
-    return {**own, **{name: escaped(value) for name, value in parameters.items()}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,8 @@ def _shown_id(one: HistoryRun) -> str:
 
 def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
     """What was not taken, in sentences."""
-    lines = [f"{counted(taken.logs, 'log')} read, {counted(taken.unread, 'line')} not understood"]
+    unread = ", ".join(f"{counted(count, 'line')} {why}" for why, count in taken.unread.most_common())
+    lines = [f"{counted(taken.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
     if taken.known:
         lines.append(f"{counted(taken.known, 'call')} imported before")
     if taken.others:

@@ -1,0 +1,254 @@
+"""Stretch: calls that have ended, as a run of their own that can be published.
+
+Such a run is of kind `session`. Its journal is that of a run by turns: calls that were listed before any of their
+results had been seen are one Solution. Its output is the value of the last call that succeeded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import groupby
+
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    CallStarted,
+    Event,
+    JournalError,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    SolutionProposed,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.runs.recorded import RecordedRun, read_run
+from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.tool import Tool
+
+KIND = "session"
+"""The kind of these runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCall:
+    """A call that has ended.
+
+    Attributes:
+        tool: its tool.
+        parameters: its parameters, as values: no text is a reference.
+        step: calls of the same step were listed together.
+        value: its value.
+        error: `{"kind", "message"}` if it failed; None: it succeeded.
+    """
+
+    tool: Tool
+    parameters: JSONObject
+    step: int
+    value: JSON = None
+    error: JSONObject | None = None
+
+    def listed(self) -> JSONObject:
+        """The call as a Solution lists it."""
+        module, name = self.tool.origin
+        own: JSONObject = {"_tool": name} if module is None else {"_tool": name, "_module": module}
+        return {**own, **{name: escaped(value) for name, value in self.parameters.items()}}
+
+
+@dataclass(slots=True)
+class EndedRun:
+    """A run that consists of such calls.
+
+    Attributes:
+        context: the messages with which it begins.
+        events: its journal.
+        solution: all of its calls with its output, as one Solution.
+        tools: the names of its tools.
+    """
+
+    context: list[JSON]
+    events: list[Event] = field(default_factory=list[Event])
+    solution: JSONObject = field(default_factory=dict[str, JSON])
+    tools: tuple[str, ...] = ()
+
+
+def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: str) -> EndedRun:
+    """Make the run of calls, at least one, in the order in which they were listed.
+
+    Args:
+        calls: the calls.
+        settings: the settings of a run; every call is admitted.
+        task: what was asked for; "": unknown.
+        why: why nobody answers its Requests, for `RunStarted`.
+
+    Raises:
+        JournalError: the calls do not fit their tools.
+    """
+    made = EndedRun([{"role": "user", "content": task}] if task else [])
+    made.tools = tuple(dict.fromkeys(call.tool.name for call in calls))
+    listed: list[JSON] = [call.listed() for call in calls]
+    catalogue = Catalogue({call.tool.key: call.tool for call in calls}.values())
+    room = len(calls) + 1
+    settings = dataclasses.replace(settings, approval="allow_all", planning="eager", calls=room, requests=room)
+    machine = Machine(catalogue)
+
+    def take(event: Event) -> None:
+        machine.receive(event)
+        made.events.append(event)
+
+    def propose(proposed: list[JSON], output: JSON = None) -> None:
+        # Nobody was asked: the id of the Request only has to be another one for each step.
+        take(RequestMade(machine.step, content_hash([listed, machine.step])))
+        take(SolutionProposed(proposed, output))
+
+    take(RunStarted("solve", made.context, *catalogue.to_json(), settings.to_json(), {}, None, why))
+    place = 0
+    for _, group in groupby(calls, lambda call: call.step):
+        count = len(list(group))
+        propose(listed[place : place + count])
+        place += count
+        while due := [effect for effect in machine.due() if isinstance(effect, Execute)]:
+            for effect in due:
+                index = effect.call.index
+                take(CallStarted(index))
+                take(CallFinished(index, value=calls[index].value, error=calls[index].error))
+    done = [place for place, call in enumerate(calls) if call.error is None]
+    output = f"†results.{done[-1]}" if done else None
+    if output is not None:
+        # A value that may be null is wrapped, as a mind writes it.
+        propose([], {"value": output})
+    unlike = [
+        one for one in machine.history if (one.status is CallStatus.DONE) != (calls[one.call.index].error is None)
+    ]
+    if unlike or (done and not machine.has_output):
+        raise JournalError(f"calls do not make a run: {unlike[0].error if unlike else machine.errors[:1]}")
+    take(RunEnded("done"))
+    made.solution = {"calls": listed, "output": output}
+    return made
+
+
+def keep_ended(
+    store: Store,
+    screen: Screen,
+    run_id: str,
+    made: EndedRun,
+    *,
+    caller: str,
+    title: str,
+    fingerprint: str,
+    origin: JSONObject,
+) -> None:
+    """Store such a run, with one idea: all of its calls as one Solution.
+
+    Args:
+        store: the store.
+        screen: checks the journal.
+        run_id: the id of the run.
+        made: the run.
+        caller: its owner.
+        title: one line for people; "": the names of the tools.
+        fingerprint: the fingerprint of the configuration.
+        origin: where it comes from, for its summary.
+
+    Raises:
+        SecretGivenError: a call or the task contains a secret. Nothing is stored.
+        RunExistsError: the id is taken.
+    """
+    events = [event.to_json() for event in screen.admit(made.events)]
+    idea = Idea(made.context, {}, made.solution)
+    title = title or ", ".join(made.tools)[:200]
+    meta = IdeaMeta(run=run_id, step=1, fingerprint=fingerprint, title=title, tools=made.tools, outcome="done")
+    with store.transaction():
+        store.runs.create_ended(
+            run_id,
+            events,
+            kind=KIND,
+            caller=caller,
+            title=title,
+            fingerprint=fingerprint,
+            status="done",
+            summary={"idea": idea.id, "origin": origin},
+        )
+        store.ideas.save(idea, meta)
+
+
+def cut(store: Store, screen: Screen, run_id: str, first: int, last: int, caller: str) -> str:
+    """Store some calls of a run as a run of their own, and return its id. The same calls are stored once.
+
+    Values that the calls read from the rest of the run become literals.
+
+    Args:
+        store: the store.
+        screen: checks the journal.
+        run_id: a run whose status is `done`.
+        first: the number of the first call, from 0.
+        last: the number of the last call.
+        caller: the owner of both runs.
+
+    Raises:
+        UnknownRunError: the caller has no run of this id.
+        PublicationError: it is not done, does not have these calls, or one of them is more than one call of a tool.
+    """
+    record = store.runs.get(run_id)
+    if record is None or record.caller != caller:
+        raise UnknownRunError(f"unknown run {run_id[:64]!r}")
+    own = f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
+    if store.runs.get(own) is not None:
+        return own
+    run = read_run(store, run_id)
+    if run is None:
+        raise PublicationError(f"run {run_id} is {record.status}, not done: no part of it can be published")
+    count = len(run.machine.history)
+    if not 0 <= first <= last < count:
+        raise PublicationError(f"run {run_id} has calls 0 to {count - 1}, not {first} to {last}")
+    made = ended_run(
+        calls_of(run, range(first, last + 1)), run.machine.settings, _task_of(run), f"a part of run {run_id}"
+    )
+    origin: JSONObject = {"run": run_id, "calls": [first, last]}
+    keep_ended(
+        store, screen, own, made, caller=caller, title=record.title, fingerprint=record.fingerprint, origin=origin
+    )
+    return own
+
+
+def _task_of(run: RecordedRun) -> str:
+    texts = (one.value for one in run.machine.messages if one.type == "text" and isinstance(one.value, str))
+    return next(texts, "")
+
+
+def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
+    """Calls of a run, by their numbers, with resolved parameters.
+
+    Raises:
+        PublicationError: one of them is more than one call of a tool.
+    """
+    calls: list[EndedCall] = []
+    for place in places:
+        one = run.machine.history[place]
+        tool = one.tool
+        if tool is None or not is_plain(one):
+            raise PublicationError(
+                f"run {run.id}, call {place} ({one.call.name}) is no plain call of a tool, so it is published only with"
+                " its whole run"
+            )
+        parameters = one.items[0].parameters
+        calls.append(EndedCall(tool, parameters, run.steps[place], one.value, one.error))
+    return calls
+
+
+def is_plain(one: Progress) -> bool:
+    """True if a call ran once, by a tool, without the meta-properties that change what it does."""
+    call = one.call
+    special = call.has_each or call.has_latent or call.instance or call.room is not None
+    return one.tool is not None and len(one.items) == 1 and not special
