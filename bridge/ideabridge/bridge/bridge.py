@@ -393,7 +393,8 @@ class Bridge:
         answer = await ways.answer(publication, given, caller=caller, settings=settings, choice=choice)
         if isinstance(answer, Replay):
             return answer
-        return Replay(answer.machine.mode, run=await self._open_runs.create(answer, caller, publication.name))
+        run = await self._open_runs.create(answer, caller, publication.name)
+        return Replay(run.way, run=run)
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL

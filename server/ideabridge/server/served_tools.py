@@ -480,7 +480,7 @@ class PublishedTool:
                 reason = f": {run.machine.reason}" if run.machine.reason else ""
                 line = f"{self._definition['name']} has no output: its run {run.id} is {status}{reason}"
                 result = with_report(refusal("\n".join([line, *errors]), result["structuredContent"]), run)
-        result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id, **result.get("_meta", {})}
+        result["_meta"] = {"ideabridge/answer": run.way, "ideabridge/run": run.id, **result.get("_meta", {})}
         return result
 
     async def _of_value(self, value: JSON) -> ToolAnswer:

@@ -74,7 +74,8 @@ def hints_now(
         return found.annotations
     defined = defined_in(held)
     called: list[Tool] = []
-    keys: list[tuple[str | None, str]] = [] if found.plan is not None else tools_of(held)
+    # With a guide, a mind may go on after the plan.
+    keys = tools_of(found.guide or {})
     for call in calls_in(found.plan):
         module = call.get("_module") if isinstance(call, dict) else None
         if isinstance(call, dict) and "_output" not in call:
@@ -166,7 +167,7 @@ def needed_modules(
             for call in calls_in(inner.plan):
                 if isinstance(call, dict):
                     look(call.get("_module"), call.get("_tool"), defined_in(inner.plan))
-        elif inner.guide is not None:
+        if inner.guide is not None:
             for tool in tools_of(inner.guide):
                 look(*tool, defined_in(inner.guide))
 
@@ -184,7 +185,7 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, se
     if found.answer == "recorded":
         return ()
     calls = found.plan.get("calls") if found.plan is not None else None
-    if not isinstance(calls, list):
+    if not isinstance(calls, list) or found.guide is not None:
         return (EVERY_MODULE,)
     reached: dict[str, None] = {}
     for call in calls:

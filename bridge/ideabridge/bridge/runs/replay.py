@@ -1,4 +1,8 @@
-"""Replay: answers calls of published ideas with the recorded output, by the plan, or by solving them anew."""
+"""Replay: answers calls of published ideas with the recorded output, by the plan, or by solving them anew.
+
+A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the plan's calls are made
+once, and if they do not lead to an output, a mind is asked for what is left, with their results and the plan.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from ideabridge.bridge.runs.pins import (
 )
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, start_plan, start_solve
+from ideabridge.bridge.runs.starts import Start, start_plan, start_solve, start_solve_by
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.shapes import need_of, tools_in
@@ -215,6 +219,7 @@ def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool])
 def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     """The context of a run that solves the idea anew: the idea's own with the caller's input, and its plan first."""
     messages: list[JSON] = []
+    taken = False
     plan = guide.get("plan")
     shown: list[JSON] = (
         [] if plan is None else [{"type": "plan", "plan": plan, "description": "how it was solved before"}]
@@ -224,9 +229,12 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
         message = read_message(raw)
         if message.type == "input" and not message.instance:
             messages += [*shown, dataclasses.replace(message, value=arguments).to_json()]
-            shown = []
+            shown, taken = [], True
         else:
             messages.append(raw)
+    if arguments and not taken:
+        # Its run had no input: the parameters come from what its calls were made with.
+        shown.append({"type": "input", "input": arguments})
     return [*messages, *shown]
 
 
@@ -283,24 +291,46 @@ class Ways:
         # `auto` is the plan, if there is one.
         planned = publication.answer == "plan" or (publication.answer == "auto" and publication.plan is not None)
         publication = await self.pinned(publication, caller)
-        if planned:
-            plan = plan_of(publication, arguments)
-            settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-            # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
-            recorded = choice if choice.name == SAMPLING else None
-            catalogue = await self._offer.catalogue_of(plan, caller)
-            self._expect(publication, publication.plan, plan.calls, catalogue)
-            return start_plan(plan, catalogue, settings, [*before], recorded)
         guide = publication.guide
-        if guide is None:
-            raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
-        context = [*before, *context_of(guide, with_defaults(publication, arguments))]
+        if not planned:
+            if guide is None:
+                raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
+            given = with_defaults(publication, arguments)
+            start = await self._solving(publication, guide, given, caller, settings, choice, before)
+            self._expect(publication, guide, calls_in(guide.get("plan")), start.machine.catalogue)
+            return start
+        plan = plan_of(publication, arguments)
+        catalogue = await self._offer.catalogue_of(plan, caller)
+        self._expect(publication, publication.plan, plan.calls, catalogue)
+        if guide is not None:
+            # The plan is the first answer, and a mind goes on where it gives no output.
+            given = plan.input or {}
+            begun = await self._solving(publication, guide, given, caller, settings, choice, before, catalogue.tools)
+            return start_solve_by(plan, begun)
+        settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
+        # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
+        recorded = choice if choice.name == SAMPLING else None
+        return start_plan(plan, catalogue, settings, [*before], recorded)
+
+    async def _solving(
+        self,
+        publication: Publication,
+        guide: JSONObject,
+        given: JSONObject,
+        caller: str,
+        settings: Settings,
+        choice: Choice,
+        before: Sequence[JSON],
+        more: Sequence[Tool] = (),
+    ) -> Start:
+        """The start of a run that solves an idea anew with an input; `more` are tools that it has in any case."""
+        context = [*before, *context_of(guide, given)]
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in tools_of(guide))
         offered = self._offer.named(tools_of(guide), caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
-        catalogue = self._offer.with_defined(tools, defined)
-        self._expect(publication, guide, calls_in(guide.get("plan")), catalogue)
+        keys = {tool.key for tool in (*tools, *defined)}
+        catalogue = self._offer.with_defined(tools, defined, [tool for tool in more if tool.key not in keys])
         settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
         schema = guide.get("output_schema")
         wanted = schema if isinstance(schema, dict) else None

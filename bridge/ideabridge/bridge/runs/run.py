@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
@@ -45,10 +44,7 @@ from ideabridge.bridge.loop.event import (
     Event,
     OfCall,
     Pattern,
-    RequestMade,
     RunEnded,
-    RunStarted,
-    SolutionProposed,
     SolutionRejected,
 )
 from ideabridge.bridge.loop.machine import Machine
@@ -106,47 +102,6 @@ _ROOM: Final = (
 )
 
 
-@dataclass(slots=True)
-class TurnLog:
-    """The turns of one run, folded from its events.
-
-    Attributes:
-        mind: the name of the run's mind; None: by turns.
-        why: the reason for choosing that mind.
-        idea: id of the idea from which the run was made.
-        settled: hash of the Solution that settled each turn.
-        authors: (mind, model) of each Solution that was submitted, by turn.
-        rejected: the malformed answers to the current Request, oldest first.
-        rejected_in: the malformed answers of each turn.
-    """
-
-    mind: str | None = None
-    why: str | None = None
-    idea: str | None = None
-    settled: dict[int, str] = field(default_factory=dict[int, str])
-    authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
-    rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
-    rejected_in: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
-    _planned: bool = False
-
-    def take(self, event: Event) -> None:
-        """Note an event."""
-        match event:
-            case RunStarted():
-                self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
-                self.idea = event.idea
-            case RequestMade():
-                self.rejected = self.rejected_in.setdefault(event.step, [])
-            case SolutionRejected():
-                self.rejected.append(event)
-            case SolutionProposed() if not self._planned:
-                turn = len(self.settled)
-                self.settled[turn] = values.digest_of_solution(event)
-                self.authors[turn] = (event.mind or "turns", event.model or "")
-            case _:
-                pass
-
-
 class _Host(Protocol):
     """The runs of this process: `Runs`, which documents these members."""
 
@@ -202,7 +157,7 @@ class Run:
         self.caller = caller
         self.idea: str | None = None
         self.active_seconds = 0.0
-        self.turns = TurnLog()
+        self.turns = values.TurnLog()
         self.driver = driver
         self._host = host
         self.runner = Runner(
@@ -557,7 +512,14 @@ class Run:
         """The number of Requests that minds have answered."""
         if self.machine.mode == "plan":
             return 0
-        return max(len(self.turns.settled), self.machine.step + (1 if self.machine.ended else 0))
+        made = max(len(self.turns.settled), self.machine.step + (1 if self.machine.ended else 0))
+        return made - self.turns.by_plan
+
+    @property
+    def way(self) -> Literal["plan", "solve"]:
+        """How the run answers: by a plan alone, or by a mind, also after a plan."""
+        alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
+        return "plan" if alone else "solve"
 
     # -- people ------------------------------------------------------------------------------------------------
 
@@ -876,7 +838,7 @@ class Run:
         mind, model = "", ""
         if machine.mode == "solve":
             own = self.runner.mind
-            mind, model = self.turns.authors.get(place - 1, ("turns", "")) if own is None else (own.name, "")
+            mind, model = self.turns.authors.get(place - 1, ("turns" if own is None else own.name, ""))
         last = machine.usage.last or {}
         texts = (one.value for one in machine.messages if one.type == "text" and isinstance(one.value, str))
         meta = IdeaMeta(

@@ -316,11 +316,15 @@ class Runner:
     def begin(self, *events: Event) -> None:
         """Journal the first events of a run whose machine has taken the first already, and perform what follows.
 
+        In the agent loop, the others answer the first Request, which is made here.
+
         Raises:
             SecretGivenError: they contain a secret; nothing was journaled.
         """
         first, *rest = self._screen.admit(events)
         self._taken.append(first)
+        if rest and self.machine.mode == "solve":
+            self._take([self._acknowledge(AskMind(self.machine.step))])
         self._take(rest)
         self.perform()
 

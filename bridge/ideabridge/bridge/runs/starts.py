@@ -20,6 +20,7 @@ from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.executor import Executor
+from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -85,6 +86,42 @@ def start_solve(
     )
     machine.receive(start)
     return Start(machine, (start,))
+
+
+PLAN = "plan"
+"""Stands for the mind in a Solution that is the plan of an idea."""
+
+
+def start_solve_by(plan: Plan, begun: Start) -> Start:
+    """Let a plan answer the first Request of the agent loop. A mind answers the next one, if the plan gives no output.
+
+    Raises:
+        PlanError: the plan is malformed; `errors` has every fault with its call.
+    """
+    machine = begun.machine
+    calls, places = plan.expanded()
+    output, explained = plan.output, plan.explained
+    if wrap_output(machine.output_schema)[1]:
+        # A mind writes its output so.
+        output, explained = {"value": output}, _below_value(explained)
+    errors = machine.check(calls, output, places, explained=explained)
+    if errors:
+        raise PlanError(rejection(errors), [dict(error) for error in errors])
+    return Start(machine, (*begun.events, SolutionProposed(calls, output, None, places, PLAN, explained=explained)))
+
+
+def _below_value(explained: JSONObject | None) -> JSONObject | None:
+    """What a plan does not know for certain, after its output was wrapped."""
+    listed = (explained or {}).get("values")
+    return explained if not isinstance(listed, list) else {**(explained or {}), "values": list(map(_moved, listed))}
+
+
+def _moved(one: JSON) -> JSON:
+    match one:
+        case {"at": ["output", *keys]}:
+            return {**one, "at": ["output", "value", *keys]}
+        case _:
+            return one
 
 
 _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")

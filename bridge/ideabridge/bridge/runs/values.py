@@ -1,7 +1,8 @@
-"""Values: the Solutions that are submitted to a run, and its results, as JSON or as Python types."""
+"""Values: the Solutions that are submitted to a run, by turn, and its results, as JSON or as Python types."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -11,9 +12,17 @@ from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import OutputTypeError, RejectedSolutionError, UnknownPathError
-from ideabridge.bridge.loop.event import Pattern, SolutionProposed
+from ideabridge.bridge.loop.event import (
+    Event,
+    Pattern,
+    RequestMade,
+    RunStarted,
+    SolutionProposed,
+    SolutionRejected,
+)
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.runs.starts import PLAN
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.reading import read_solution
 
@@ -171,3 +180,50 @@ def typed(value: JSON, model: type[T]) -> T:
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, one['loc'])) or 'the output'}: {one['msg']}" for one in error.errors()[:5]]
         raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TurnLog:
+    """The turns of one run, folded from its events.
+
+    Attributes:
+        mind: the name of the run's mind; None: by turns.
+        why: the reason for choosing that mind.
+        idea: id of the idea from which the run was made.
+        settled: hash of the Solution that settled each turn.
+        authors: (mind, model) of each Solution that was submitted, by turn.
+        rejected: the malformed answers to the current Request, oldest first.
+        rejected_in: the malformed answers of each turn.
+        by_plan: whether the plan of an idea settled the first turn.
+    """
+
+    mind: str | None = None
+    why: str | None = None
+    idea: str | None = None
+    settled: dict[int, str] = field(default_factory=dict[int, str])
+    authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
+    rejected_in: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
+    by_plan: bool = False
+    _planned: bool = False
+
+    def take(self, event: Event) -> None:
+        """Note an event."""
+        match event:
+            case RunStarted():
+                self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
+                self.idea = event.idea
+            case RequestMade():
+                self.rejected = self.rejected_in.setdefault(event.step, [])
+            case SolutionRejected():
+                self.rejected.append(event)
+            case SolutionProposed() if not self._planned:
+                turn = len(self.settled)
+                self.settled[turn] = digest_of_solution(event)
+                self.authors[turn] = (event.mind or "turns", event.model or "")
+                self.by_plan = self.by_plan or event.mind == PLAN
+            case _:
+                pass

@@ -338,7 +338,7 @@ async def call_idea(
             replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
-            return print_result(outcome, options, extra={"answer": replay.answer})
+            return print_result(outcome, options, extra={"answer": replay.run.way})
         if options.json:
             print_json({"status": "done", "answer": replay.answer, "output": replay.output})
         else:
