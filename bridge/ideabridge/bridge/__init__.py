@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Limits as Limits
     from ideabridge.bridge.configuration import load_configuration as load_configuration
     from ideabridge.bridge.configuration import parse_configuration as parse_configuration
+    from ideabridge.bridge.context.assumption import Assumption as Assumption
     from ideabridge.bridge.context.errors import MessageError as MessageError
     from ideabridge.bridge.context.messages import Draft as Draft
     from ideabridge.bridge.context.messages import Handler as Handler
@@ -137,6 +138,7 @@ _HOMES: Final = {
         "load_configuration",
         "parse_configuration",
     ),
+    "context.assumption": ("Assumption",),
     "context.errors": ("MessageError",),
     "context.messages": (
         "Draft",
