@@ -143,6 +143,17 @@ def _listed(value: JSON) -> Sequence[JSON]:
     return value if isinstance(value, list) else []
 
 
+async def test_a_mind_sees_what_a_call_assumed(tmp_path: Path) -> None:
+    assumed: JSON = {"at": ["calls", "0", "name"], "by": ["†input.name", {"constant": "ann"}]}
+    mind = Mind(BY_HAND)
+    store = published(tmp_path / "s.sqlite", explained=[assumed, *_listed(SENDING["explained"])])
+    async with bridge(store, mind) as here:
+        run = await greet(here, "nobody")
+        assert await run.result() == {"said": "sent to office@example.org"}
+        assert [one["at"] for one in run.assumed] == ["calls.0.name"]
+    assert 'it assumed: calls.0.name is "nobody" (†input.name); it could also be "ann"' in mind.seen[0]
+
+
 async def test_by_turns_the_caller_goes_on_and_after_a_restart_too(tmp_path: Path) -> None:
     store = published(tmp_path / "s.sqlite")
     async with bridge(store) as here:

@@ -34,6 +34,8 @@ def test_a_call_prints_the_result_and_tells_what_it_assumed(here: Path, capsys: 
     assert f"assumed: {ASSUMED.format(7)}" in printed.err
     assert main([*CALL, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
+    assert main(["runs", "show", told["run"]]) == 0
+    assert f"assumed: {ASSUMED.format(7)}" in " ".join(capsys.readouterr().out.split())
     assert [(one["at"], one["taken"]) for one in told["assumed"]] == [("calls.0.b", 7)]
     assert main([*CALL[:-1], "m=5"]) == 0
     assert "assumed" not in capsys.readouterr().err

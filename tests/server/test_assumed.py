@@ -90,7 +90,8 @@ def test_every_place_has_the_assumptions_and_the_schema_admits_them(
 
 
 def test_many_assumptions_take_little_of_an_answer() -> None:
-    told = with_report(value_answer({"a": 1}, wrapped=False), Ran([ASSUMED] * 500, []))
+    many: list[JSON] = [{**ASSUMED, "at": f"calls.{place}.limit"} for place in range(500)]
+    told = with_report(value_answer({"a": 1}, wrapped=False), Ran([ASSUMED, *many], []))
     [_, block] = told["content"]
     assert len(block["text"]) < 2200
     assert "more" in told["structuredContent"]["assumed"][-1]

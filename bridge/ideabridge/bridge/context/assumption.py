@@ -126,8 +126,8 @@ def unseen_lines(unseen: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """The first lines that have at most `most` bytes together, and a line with the number of the others."""
-    left = most
+    """The first lines that have at most `most` bytes together, each once, and a line with the number of the others."""
+    lines, left = list(dict.fromkeys(lines)), most
     for number, line in enumerate(lines):
         left -= len(line.encode("utf-8", "replace")) + 1
         if left < 0:

@@ -315,6 +315,9 @@ def handle_call(message: Message, draft: Draft) -> None:
     value = f", {entry['value']}" if "value" in entry else ""
     preview = f" = {encode_text(entry['preview'])}" if "preview" in entry else ""
     line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}"
+    for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
+        texts = entry.get(name)
+        line += "".join(f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else []))
     last = draft.texts[-1]["content"] if draft.texts else None
     if isinstance(last, str) and last.startswith(_CALLS):
         draft.texts[-1]["content"] = f"{last}\n{line}"

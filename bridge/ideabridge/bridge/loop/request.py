@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Handlers, Message
 from ideabridge.bridge.context.preview import shorten, shorten_literal
@@ -106,6 +107,7 @@ def _written(call: JSONObject) -> str:
 
 _SHOWN_CALLS = 50
 _SHOWN_ERRORS = 20
+_DOUBT_BYTES = 600
 _OWN_SCHEMAS = 64
 
 THOUGHTS: Final[JSONObject] = {
@@ -281,4 +283,12 @@ def _call_summary(progress: Progress) -> JSONObject:
         summary["value"] = format_reference(path, call.instance or None)
         if progress.status is CallStatus.DONE and path[0] == "results":
             summary["preview"] = shorten(progress.value, path, instance=call.instance or None, small=400)
+    # A mind must not take for certain what an idea that it called has assumed.
+    doubts = progress.doubts
+    for name, told in (
+        ("assumed", assumption_lines(doubts.assumed, _DOUBT_BYTES)),
+        ("unseen", unseen_lines(doubts.unseen, _DOUBT_BYTES)),
+    ):
+        if told:
+            summary[name] = list[JSON](told)
     return summary

@@ -440,7 +440,7 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
                 say(f"state: {encode_text(run.answer().get('state'))}", "dim")
         elif run.status == "done" or answer.get("state") or answer.get("results"):
             print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
-        for line in doubt_lines(run):
+        for line in doubt_lines(run.machine):
             say(line, "yellow")
         for error in run.errors():
             report(error_line(error))
@@ -454,11 +454,12 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
     return followed.code()
 
 
-def doubt_lines(run: Run) -> Iterator[str]:
+def doubt_lines(machine: Machine) -> Iterator[str]:
     """What the result of a run rests on without knowing it: its assumptions, and what is new to it."""
-    for line in assumption_lines(run.assumed):
+    doubts = machine.doubts
+    for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
-    for line in unseen_lines(run.unseen):
+    for line in unseen_lines(doubts.unseen):
         yield f"not seen before: {line}"
 
 

@@ -290,6 +290,7 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
     }
     if machine.reason:
         run["reason"] = machine.reason
+    run.update(machine.doubts.to_json() or {})
     if machine.has_output:
         run["output"] = machine.output
     if not machine.has_output or (machine.mode == "solve" and machine.has_state):
@@ -319,7 +320,7 @@ def _origin_lines(record: RunRecord) -> list[str]:
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
     from collections import Counter
 
-    from ideabridge.server.cli.follow import error_line
+    from ideabridge.server.cli.follow import doubt_lines, error_line
 
     machine = history.machine
     status, why = run_status(record)
@@ -339,6 +340,8 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     counted = Counter(one.status.value for one in machine.history)
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
+    for line in doubt_lines(machine):
+        show(fit(f"  {line}", 4), "yellow")
     for error in machine.errors:
         show(fit(f"  error: {error_line(error)}", 4), "red")
     advice = next_step(record.id, status)
