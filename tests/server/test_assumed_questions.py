@@ -11,7 +11,7 @@ from mcp import types
 
 from ideabridge.bridge.context.assumption import read_assumption
 from ideabridge.bridge.runs.people import ApprovalRequest
-from ideabridge.server.asking.forms import form_of
+from ideabridge.server.asking.forms import form_of, message
 from ideabridge.tools.encoding import JSONObject
 
 from .assuming import WRITING, publish
@@ -44,7 +44,7 @@ async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path
     field = forms[0].requested_schema["properties"]["assumed_1"]
     assert field["title"] == "calls.0.text"
     assert (field["enum"], field["default"]) == ([taken, other], taken)
-    assert "calls.0.text" in forms[0].message
+    assert "Why it asks: calls.0.text is" in forms[0].message
     # An answer that is none of the values is asked about again.
     assert len(forms) == 5
     assert "expected one of the values for calls.0.text" in forms[4].message
@@ -77,3 +77,6 @@ def test_an_approval_that_does_not_show_all_that_is_assumed_takes_a_refusal_only
     request = ApprovalRequest("r", "local", "a0-1", None, {"n": 1}, "w", assumed=(read_assumption(taken),))
     assert "assumed_1" in form_of(request)["properties"]
     assert form_of(replace(request, why="w" * 2001))["properties"].keys() == {"decision", "reason"}
+    assert "Why it asks: it changes things\n  - calls.0.n is 1" in message(
+        replace(request, why="it changes things\ncalls.0.n is 1")
+    )

@@ -59,10 +59,10 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Why a person should be asked, for people; None if nothing that matters is uncertain."""
+        """Why a person should be asked, one line for each reason; None if nothing that matters is uncertain."""
         texts = [read_assumption(one).line for one in self.assumed]
         texts += unseen_lines((one for one in self.unseen if not one.get("mild")), most=None)
-        return "; ".join(texts) or None
+        return "\n".join(texts) or None
 
 
 class Assumptions:

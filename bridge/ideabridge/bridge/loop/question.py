@@ -65,7 +65,7 @@ class Question:
         approval: its id.
         digest: the hash of what is shown; an answer is bound to it.
         shown: the call with its references resolved; of a plan `{"calls", "output"}`.
-        why: the reason for the question.
+        why: the reason for the question; of several, each is a line.
         call: the index of the call in the run; None for a plan.
         item: the item of the call's `_each`.
         tool: the tool of the call.
@@ -193,7 +193,7 @@ def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) ->
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
         return Refusal(f"not run: {digest.message}")
-    why = "; ".join(one for one in (verdict.why, doubt) if one)
+    why = "\n".join(one for one in (verdict.why, doubt) if one)
     return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, why)
 
 

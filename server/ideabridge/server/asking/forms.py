@@ -226,9 +226,19 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
             "and decide:",
             f"  {commands.decide} {word} {request.run}:{request.approval}",
         ]
-    why = [] if request.question is not None else [f"Why it asks: {_clipped(request.why, _WHY)}"]
+    why = [] if request.question is not None else list(_reasons(request.why))
     lines += ["", *why, f"Run {request.run}, approval {request.approval}."]
     return "\n".join(lines)
+
+
+def _reasons(why: str) -> Iterator[str]:
+    """Why it asks, one line for each reason. A reason cannot have line ends of its own: they are made visible."""
+    first, *others = why[:_WHY].split("\n")
+    yield f"Why it asks: {visible(first)}"
+    for one in others:
+        yield from _marked(visible(one), "  - ")
+    if len(why) > _WHY:
+        yield f"... (shortened; {len(why):,} characters)"
 
 
 def _headline(request: ApprovalRequest) -> str:

@@ -137,7 +137,8 @@ def _show(one: Pending, *, with_run: bool) -> None:
         over = one.deadline <= now
         left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {_duration(one.deadline - now)}"
     show(f"  {one.approval} ({', '.join(one.question.choices)}){since}{left}", "yellow")
-    show(f"    {one.question.why}")
+    for line in one.question.why.split("\n"):
+        show(f"    {line}")
     if one.question.asked is not None:
         show(f"    module {one.question.asked.module} asks; these are its words:")
     width = out().width - 4 if sys.stdout.isatty() else None
