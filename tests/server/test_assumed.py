@@ -17,6 +17,7 @@ from ideabridge.tools.schema import Validator
 
 from .assuming import ADDING, TOTAL, publish
 from .assuming import ASSUMED as ASSUMED_LINE
+from .sampled import Model, said
 from .serving import ERAS, all_tools, configured, over_stdio, structured, text
 
 COUNT: JSONObject = {"count": {"type": "integer"}}
@@ -171,3 +172,25 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
         plan = await client.call_tool("run_plan", {"calls": [{**outer, "n": 2, "m": 7}], "output": "†results.0"})
         assert structured(plan)["output"] == {"total": 9}
         assert f"- calls.0: {assumed}" in text(plan)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_clients_model_goes_on_where_the_plan_has_no_value(era: str, tmp_path: Path) -> None:
+    plan: JSONObject = {**ADDING, "explained": [{"at": ["calls", "0", "b"], "by": ["†input.m"]}]}
+    guide: JSONObject = {
+        "context": ["Add the numbers; 100 if there is one only."],
+        "tools": [[None, "add"]],
+        "output_schema": TOTAL,
+        "plan": {"calls": ADDING["calls"], "output": ADDING["output"]},
+    }
+    publish(tmp_path / "ideas.sqlite", "sums", plan, TOTAL, recorded={"input": {}, "output": None, "solve": guide})
+    model = Model({"calls": [{"_tool": "add", "a": "†input.n", "b": 100}], "output": {"total": "†results.1"}})
+    async with over_stdio(configured(tmp_path), era, **model.keys) as client:
+        for arguments, total, way in (({"n": 2, "m": 7}, 9, "plan"), ({"n": 2}, 102, "solve")):
+            result = await client.call_tool("sums", arguments)
+            assert structured(result) == {"total": total}, text(result)
+            assert result.meta is not None
+            assert result.meta["ideabridge/answer"] == way
+    [asked] = model.asked
+    assert "calls.0.b has no value for these data" in said(asked)
