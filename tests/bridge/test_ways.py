@@ -368,6 +368,11 @@ async def test_an_absent_parameter_has_its_default() -> None:
         run = await bridge.run_plan({"calls": [called], "output": "†state.seen"})
         assert await run.result() == "cc."
         assert [one.faults for one in await bridge.verify(["again"])] == [[]]
+        # An imported plan has them as well, when it is checked with the input that it was recorded with.
+        document: dict[str, Any] = bridge.export_idea("again")
+        document["publication"]["recorded"]["input"] = {"text": "a"}
+        await bridge.import_idea(document, publish=True, edited=True, replace=["again"])
+        assert await gave(await bridge.call_idea("again", {"text": "b"})) == "bb."
         # A recorded answer is for exactly the input that it was recorded with.
         await bridge.publish(await looked(bridge, plan), "once", answer="recorded")
         assert await gave(await bridge.call_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"

@@ -178,6 +178,22 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     )
 
 
+def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
+    """The arguments of a published idea with the `default` of each absent parameter that has one. Members of parameters
+    are not filled in. An absent parameter that is required stays absent.
+
+    `schema` is the input schema; None: there are no parameters.
+    """
+    properties, required = (schema or {}).get("properties"), (schema or {}).get("required")
+    needed = required if isinstance(required, list) else []
+    defaults: JSONObject = {
+        name: one["default"]
+        for name, one in (properties.items() if isinstance(properties, dict) else ())
+        if name not in arguments and name not in needed and isinstance(one, dict) and "default" in one
+    }
+    return {**arguments, **defaults} if defaults else arguments
+
+
 def read_published(
     plan: JSONObject,
     arguments: JSONObject,
@@ -186,7 +202,7 @@ def read_published(
     *,
     name: str,
 ) -> Plan:
-    """Read the plan of a publication, with new input.
+    """Read the plan of a publication, with new input, in which defaults stand for absent parameters.
 
     The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "explained"?, "seen"?, "decisions"?,
     "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, and `fixed` has members of the input that the
@@ -198,6 +214,7 @@ def read_published(
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
     tools, fixed = plan.get("tools"), plan.get("fixed")
+    arguments = with_defaults(arguments, input_schema)
     if isinstance(fixed, dict):
         arguments = {**arguments, **fixed}
     takes_input = bool(input_schema and input_schema.get("properties"))

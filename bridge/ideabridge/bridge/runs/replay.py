@@ -16,7 +16,7 @@ from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
-from ideabridge.bridge.plan import Plan, read_published
+from ideabridge.bridge.plan import Plan, read_published, with_defaults
 from ideabridge.bridge.runs.offer import Offer, defined_tools
 from ideabridge.bridge.runs.pins import (
     Pin,
@@ -95,23 +95,7 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    given = with_defaults(publication, arguments)
-    return read_published(plan, given, publication.input_schema, publication.output_schema, name=publication.name)
-
-
-def with_defaults(publication: Publication, arguments: JSONObject) -> JSONObject:
-    """The arguments with the `default` of each absent parameter that has one. Members of parameters are not filled in.
-    An absent parameter that is required stays absent.
-    """
-    schema = publication.input_schema or {}
-    properties, required = schema.get("properties"), schema.get("required")
-    needed = required if isinstance(required, list) else []
-    defaults: JSONObject = {
-        name: one["default"]
-        for name, one in (properties.items() if isinstance(properties, dict) else ())
-        if name not in arguments and name not in needed and isinstance(one, dict) and "default" in one
-    }
-    return {**arguments, **defaults} if defaults else arguments
+    return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:
@@ -124,7 +108,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
     if schema is None:
         return
     Validator(schema, what=f"the input of {publication.name}").check(arguments)
-    filled = arguments if publication.answer == "recorded" else with_defaults(publication, arguments)
+    filled = arguments if publication.answer == "recorded" else with_defaults(arguments, schema)
     if filled is not arguments:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
@@ -295,7 +279,7 @@ class Ways:
         if not planned:
             if guide is None:
                 raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
-            given = with_defaults(publication, arguments)
+            given = with_defaults(arguments, publication.input_schema)
             start = await self._solving(publication, guide, given, caller, settings, choice, before)
             self._expect(publication, guide, calls_in(guide.get("plan")), start.machine.catalogue)
             return start

@@ -482,10 +482,13 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     if answer == "recorded":
         lines: list[Line] = [("nothing runs; for the recorded input, the answer is", "bold")]
         return [*lines, *_value(recording.get("output"), 2, whole=True)]
-    if answer != "solve" and isinstance(plan, dict):
-        return [("the plan that runs", "bold"), *_plan(plan)]
     guide = as_object(recording.get("solve"))
     lines = [("a mind solves it again; its run begins with", "bold")]
+    if answer != "solve" and isinstance(plan, dict):
+        lines = [("the plan that runs", "bold"), *_plan(plan)]
+        if not guide:
+            return lines
+        lines.append(("where the plan gives no output, a mind goes on; its run begins with", "bold"))
     context = guide.get("context")
     for message in context if isinstance(context, list) else []:
         lines += _message(message, whole=True)
