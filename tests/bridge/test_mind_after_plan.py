@@ -146,7 +146,8 @@ def _listed(value: JSON) -> Sequence[JSON]:
 async def test_a_mind_sees_what_a_call_assumed(tmp_path: Path) -> None:
     assumed: JSON = {"at": ["calls", "0", "name"], "by": ["†input.name", {"constant": "ann"}]}
     mind = Mind(BY_HAND)
-    store = published(tmp_path / "s.sqlite", explained=[assumed, *_listed(SENDING["explained"])])
+    calls: list[JSON] = [{"_tool": "find", "name": "ann"}, *_listed(SENDING["calls"])[1:]]
+    store = published(tmp_path / "s.sqlite", calls=calls, explained=[assumed, *_listed(SENDING["explained"])])
     async with bridge(store, mind) as here:
         run = await greet(here, "nobody")
         assert await run.result() == {"said": "sent to office@example.org"}
