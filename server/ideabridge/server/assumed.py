@@ -23,7 +23,7 @@ from ideabridge.tools.tool import IDEA
 
 _TITLES: Final = {
     "assumed": "assumed, because the runs that this tool was made from do not determine it:",
-    "unseen": "new to this tool, so its steps may not fit:",
+    "unseen": "new, not seen in the runs that this tool was made from:",
 }
 
 _DECLARED: Final[dict[str, JSONObject]] = {
@@ -65,7 +65,9 @@ def may_assume(publication: Publication) -> bool:
     modules = [one.get("_module") for one in calls_in(plan) if isinstance(one, dict)]
     modules += [module for module, _ in tools_of(guide)]
     named = any(isinstance(one, str) and one.startswith(IDEA) for one in modules)
-    return publication.answer != "recorded" and (named or any(plan.get(key) for key in ("explained", "seen")))
+    return publication.answer != "recorded" and (
+        named or any(plan.get(key) for key in ("explained", "seen", "decisions"))
+    )
 
 
 def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]:
