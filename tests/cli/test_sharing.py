@@ -21,6 +21,12 @@ from ideabridge.tools import tool
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@tool(read_only=True)
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
 '''
 PLAN = {
     "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.a", "_outputPath": "sum"}],
@@ -154,18 +160,19 @@ def test_an_empty_folder_holds_nothing_to_import(here: Path, capsys: pytest.Capt
 def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ideas", "suggest", "--json"]) == 1
     assert told_last(capsys)["suggestions"] == []
-    for number in range(3):
-        call = {"_tool": "add", "a": number, "b": 5}
-        (here / "plan.json").write_text(json.dumps({"calls": [call]}), encoding="utf-8")
+    for number in (10, 20, 30):
+        calls = [{"_tool": "add", "a": number, "b": 5}, {"_tool": "double", "n": number + 5}]
+        (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")
         assert main(["run", "plan.json"]) == 0
     capsys.readouterr()
     assert main(["ideas", "suggest"]) == 0
-    out = capsys.readouterr().out
-    assert "done 3 times: add" in out
-    assert '    add {"a":2,"b":5}\n' in out
-    assert "its values are in the calls (calls.0.a, calls.0.b)" in out
-    run = out.split("ideabridge ideas publish ")[1].split()[0]
-    assert main(["ideas", "publish", run, "fives", "--accept", "all"]) == 0
+    first, second, command = capsys.readouterr().out.splitlines()
+    assert first == "done 3 times: would be add_and_double(a, b=5)"
+    assert second.startswith("  add → double (only reads): ")
+    assert command.count(" --with ") == 2
+    assert main(["ideas", "suggest", "--least", "4"]) == 1
+    words = command.split(" --with ")[0].split()[1:]
+    assert main([*words, "--answer", "recorded"]) == 0
     assert main(["ideas", "suggest"]) == 1
 
 
@@ -179,30 +186,31 @@ def test_files_are_read_as_far_as_ideas_can_be_long(here: Path, capsys: pytest.C
         assert f"FILE: {name} has more than 134,217,728 bytes" in capsys.readouterr().err
 
 
-def test_what_takes_input_is_suggested_as_it_is_and_what_fails_is_not(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    twice = {"calls": [{"_tool": "add", "a": "†input.n", "b": "†input.n", "_outputPath": "twice"}]}
+def test_what_fails_or_only_reads_once_is_not_suggested(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
-        (here / "plan.json").write_text(json.dumps({**twice, "input": {"n": number}}), encoding="utf-8")
-        assert main(["run", "plan.json"]) == 0
-        # It is planned well, and ends with an error each time.
-        calls = [{"_tool": "add", "a": "†input.n", "b": "†results.0.nothing"}]
-        (here / "plan.json").write_text(
-            json.dumps({"calls": [{"_tool": "add", "a": number, "b": 1}, *calls], "input": {"n": 1}}), encoding="utf-8"
-        )
-        assert main(["run", "plan.json"]) == 1
+        for calls in (
+            # A single call that only reads.
+            [{"_tool": "add", "a": number, "b": 1}],
+            # It is planned well, and ends with an error each time.
+            [{"_tool": "double", "n": number}, {"_tool": "double", "n": "†results.0.nothing"}],
+        ):
+            (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")
+            main(["run", "plan.json"])
     capsys.readouterr()
-    assert main(["ideas", "suggest", "--json"]) == 0
-    (only,) = told_last(capsys)["suggestions"]
-    assert (only["times"], only["tools"], only["literals"]) == (3, ["add"], [])
-    assert main(["ideas", "suggest"]) == 0
-    out = capsys.readouterr().out
-    assert '    add {"a":"†input.n","b":"†input.n"} -> twice\n' in out
-    # What is printed can be done.
-    command = out.split("publish it? ideabridge ")[1].split("\n")[0].replace("NAME", "double").split()
-    assert main(command) == 0
     assert main(["ideas", "suggest"]) == 1
+
+
+def test_a_part_of_a_run_is_published(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [{"_tool": "add", "a": 1, "b": 2}, {"_tool": "add", "a": 40, "b": 2}, {"_tool": "double", "n": 42}]
+    (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")
+    assert main(["run", "plan.json", "--json"]) == 0
+    run = told(capsys)["run"]
+    assert main(["ideas", "publish", f"{run}:1-2", "twice_the_sum", "--answer", "recorded"]) == 0
+    capsys.readouterr()
+    assert main(["ideas", "call", "twice_the_sum", "--json"]) == 0
+    assert told(capsys)["output"] == 84
+    assert main(["ideas", "lift", f"{run}:1-3"]) == 2
+    assert f"run {run} has calls 0 to 2, not 1 to 3" in capsys.readouterr().err
 
 
 def test_lists_and_searches_take_the_same_filters(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.plan import PlanLike as PlanLike
     from ideabridge.bridge.plan import WaitingPlan as WaitingPlan
     from ideabridge.bridge.plan import read_plan as read_plan
+    from ideabridge.bridge.publishing.suggestions import Suggestion as Suggestion
     from ideabridge.bridge.runs.people import ApprovalRequest as ApprovalRequest
     from ideabridge.bridge.runs.people import Approver as Approver
     from ideabridge.bridge.runs.people import Decision as Decision
@@ -239,6 +240,7 @@ _HOMES: Final = {
         "WaitingPlan",
         "read_plan",
     ),
+    "publishing.suggestions": ("Suggestion",),
     "runs.people": (
         "ApprovalRequest",
         "Approver",

@@ -48,6 +48,7 @@ from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publisher import Publisher
+from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
@@ -452,6 +453,16 @@ class Bridge:
             by: who accepts.
         """
         self._publisher.accept(changed, by=by)
+
+    def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
+        """Return what a caller did repeatedly, in runs, sessions and imported histories, and the tools it would make.
+
+        Args:
+            least: the least number of times that it was done.
+            limit: the most suggestions.
+            caller: the owner of the runs.
+        """
+        return suggest(self.store, caller, least=least, limit=limit)
 
     # -- histories ---------------------------------------------------------------------------------------------
 

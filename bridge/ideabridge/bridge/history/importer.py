@@ -269,18 +269,18 @@ class HistoryImport:
         settings = settings_under(self._configuration)
         run = ended_run(made.ended, settings, self._prompt(stretch), f"imported from a log of {self._host.title}")
         try:
-            keep_ended(
-                self._store,
-                self._screen,
-                run_id,
-                run,
-                caller=self._caller,
-                title=entry.title,
-                fingerprint=self._fingerprint,
-                origin=self._origin(stretch, made),
-            )
+            run.events = self._screen.admit(run.events)
         except SecretGivenError as error:
             return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
+        keep_ended(
+            self._store,
+            run_id,
+            run,
+            caller=self._caller,
+            title=entry.title,
+            fingerprint=self._fingerprint,
+            origin=self._origin(stretch, made),
+        )
         self._known.update(digest_of(call) for call in stretch.calls)
         return dataclasses.replace(entry, run=run_id)
 

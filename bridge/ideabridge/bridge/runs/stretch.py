@@ -30,7 +30,6 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
-from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
@@ -140,7 +139,6 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
 
 def keep_ended(
     store: Store,
-    screen: Screen,
     run_id: str,
     made: EndedRun,
     *,
@@ -149,11 +147,10 @@ def keep_ended(
     fingerprint: str,
     origin: JSONObject,
 ) -> None:
-    """Store such a run, with one idea: all of its calls as one Solution.
+    """Store such a run, with one idea: all of its calls as one Solution. The caller has screened its events.
 
     Args:
         store: the store.
-        screen: checks the journal.
         run_id: the id of the run.
         made: the run.
         caller: its owner.
@@ -162,10 +159,9 @@ def keep_ended(
         origin: where it comes from, for its summary.
 
     Raises:
-        SecretGivenError: a call or the task contains a secret. Nothing is stored.
         RunExistsError: the id is taken.
     """
-    events = [event.to_json() for event in screen.admit(made.events)]
+    events = [event.to_json() for event in made.events]
     idea = Idea(made.context, {}, made.solution)
     title = title or ", ".join(made.tools)[:200]
     meta = IdeaMeta(run=run_id, step=1, fingerprint=fingerprint, title=title, tools=made.tools, outcome="done")
@@ -183,14 +179,13 @@ def keep_ended(
         store.ideas.save(idea, meta)
 
 
-def cut(store: Store, screen: Screen, run_id: str, first: int, last: int, caller: str) -> str:
+def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     """Store some calls of a run as a run of their own, and return its id. The same calls are stored once.
 
     Values that the calls read from the rest of the run become literals.
 
     Args:
         store: the store.
-        screen: checks the journal.
         run_id: a run whose status is `done`.
         first: the number of the first call, from 0.
         last: the number of the last call.
@@ -216,9 +211,7 @@ def cut(store: Store, screen: Screen, run_id: str, first: int, last: int, caller
         calls_of(run, range(first, last + 1)), run.machine.settings, _task_of(run), f"a part of run {run_id}"
     )
     origin: JSONObject = {"run": run_id, "calls": [first, last]}
-    keep_ended(
-        store, screen, own, made, caller=caller, title=record.title, fingerprint=record.fingerprint, origin=origin
-    )
+    keep_ended(store, own, made, caller=caller, title=record.title, fingerprint=record.fingerprint, origin=origin)
     return own
 
 

@@ -429,6 +429,17 @@ class Ideas:
             found.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
             return [record for _, record in found]
 
+    def solutions_of(self, run_id: str) -> list[JSON]:
+        """The Solutions of a run by step; [] if there is no such run."""
+        with self._database.snapshot():
+            rows = self._database.execute(
+                f"SELECT coalesce(json_extract(meta, '$.step'), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
+                f"WHERE run = ?1 UNION ALL SELECT coalesce(occurrences.step, 0), number, {SOLUTION_OF} "
+                "FROM occurrences JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?1",
+                (run_id,),
+            ).fetchall()
+        return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
+
     def runs_of(self, idea_id: str) -> list[str]:
         """The runs in which an idea, given by its whole id, was saved. Imported ideas may name runs of other stores."""
         with self._database.guard:

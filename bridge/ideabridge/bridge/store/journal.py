@@ -291,6 +291,21 @@ class Journal:
             ).fetchall()
         return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
 
+    def failed_calls(self, run_id: str) -> set[int]:
+        """The numbers of the calls of a run that ended with an error.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        with self._database.guard:
+            base = self._number(run_id) << _BITS
+            rows = self._database.execute(
+                "SELECT json_extract(body, '$.call') FROM events WHERE id > ? AND id < ? "
+                "AND json_extract(body, '$.event') = 'call_finished' AND json_type(body, '$.error') = 'object'",
+                (base, base + 2**_BITS),
+            ).fetchall()
+        return {int(row[0]) for row in rows}
+
     def forks(self, run_id: str) -> list[tuple[str, int]]:
         """(run, after which event) of every run forked from this one, oldest first."""
         with self._database.guard:

@@ -16,9 +16,9 @@ from ideabridge.server.cli.console import (
     at_terminal,
     counted,
     first_line,
+    fit,
     print_json,
     say,
-    shortened,
     show,
 )
 from ideabridge.server.cli.inputs import as_object
@@ -27,7 +27,7 @@ from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.store.idea import IdeaHit, IdeaRecord, Publication, Repeated, StoredIdea
+    from ideabridge.bridge.store.idea import IdeaHit, IdeaRecord, Publication, StoredIdea
     from ideabridge.bridge.store.ideas import IdeaFilter
     from ideabridge.bridge.store.portable import Document
     from ideabridge.bridge.store.pruning import Prunable
@@ -226,90 +226,36 @@ def _published(store: Store, ref: str) -> Publication | None:
         return None
 
 
-_LOOKED_AT: Final = 500
-"""The most repeated ideas that `suggest` considers."""
-
-_LITERALS_SHOWN: Final = 3
-
-
 @app.command("suggest")
 @command("config", "project", "store", "json")
 def suggest_ideas(
     options: Options,
     least: Annotated[
-        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only plans that were run at least N times.")
-    ] = 3,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
+        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
+    ] = 2,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=100, help="How many at most.")] = 10,
 ) -> int:
-    """Show plans that were run repeatedly with different values and are not tools yet.
+    """Show what was done repeatedly in your runs, sessions and imported histories, and the tools it would make.
 
-    Exit code 1 if there are none.
+    The same tools were called in the same order without errors, with different arguments or at least three times. A
+    single call counts if it may change something. Exit code 1 if there is nothing.
     """
+    from ideabridge.bridge.publishing.suggestions import suggest
+    from ideabridge.bridge.store.users import LOCAL
+
     with open_store(options) as store:
-        # A plan that ends with errors is not useful as a tool.
-        well = [one for one in store.ideas.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
-        found = [(one, store.ideas.get(one.latest.id).idea.solution) for one in well]
+        found = suggest(store, LOCAL, least=least, limit=limit)
     if options.json:
-        ideas: list[JSON] = [
-            {"times": one.times, "idea": one.latest.id, **one.latest.meta.to_json(), "literals": _literals(solution)}
-            for one, solution in found
-        ]
-        print_json({"suggestions": ideas})
+        print_json({"suggestions": [one.to_json() for one in found]})
         return 0 if found else 1
-    for one, solution in found:
-        meta = one.latest.meta
-        tools = ", ".join(meta.tools)
-        what = f"{meta.title}: {tools}" if meta.title and meta.title != tools else tools
-        show(f"done {one.times} times: {what[:100]}", "bold")
-        for line in _call_summaries(solution):
-            show(f"    {line}", "dim")
-        _advise(f"ideabridge ideas publish {meta.run or one.latest.id[:12]} NAME", _literals(solution))
+    for one in found:
+        show(fit(f"done {one.times} times: would be {one.signature}", 4), "bold")
+        show(fit(f"  {' → '.join(one.tools)}{'' if one.changes else ' (only reads)'}: {one.title}", 4), "dim")
+        # A command is not wrapped, so that it can be copied.
+        show(f"  {one.command}")
     if not found:
-        say(f"nothing was done {least} times that is not published already")
+        say("nothing was done repeatedly that is not a tool already")
     return 0 if found else 1
-
-
-def _ended_well(store: Store, one: Repeated) -> bool:
-    record = store.runs.get(one.latest.meta.run) if one.latest.meta.run else None
-    return record is None or not (record.summary or {}).get("errors")
-
-
-def _advise(publish: str, literals: list[JSON]) -> None:
-    if not literals:
-        show(f"  publish it? {publish}")
-        return
-    places = ", ".join(map(str, literals[:_LITERALS_SHOWN])) + (", ..." if len(literals) > _LITERALS_SHOWN else "")
-    show(f"  its values are in the calls ({places}). Run it once with them as input, †input.KEY in their places, and")
-    show(f"  publish that run; or publish this one as it is: {publish} --accept all")
-
-
-def _calls(solution: JSON) -> list[JSONObject]:
-    calls = solution.get("calls") if isinstance(solution, dict) else None
-    return [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
-
-
-def _call_summaries(solution: JSON) -> list[str]:
-    """One line for each of the first ten calls, and the number of the others."""
-    lines: list[str] = []
-    for call in _calls(solution)[:10]:
-        parameters: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
-        path = call.get("_outputPath")
-        lines.append(f"{call.get('_tool')} {shortened(parameters)}{f' -> {path}' if isinstance(path, str) else ''}")
-    more = len(_calls(solution)) - len(lines)
-    return [*lines, f"... and {more} more"] if more else lines
-
-
-def _literals(solution: JSON) -> list[JSON]:
-    """The places of parameters without references, which would have to become parameters of a tool."""
-    from ideabridge.bridge.store.shapes import is_literal
-    from ideabridge.tools.tool import META_PROPERTIES
-
-    return [
-        f"calls.{place}.{key}"
-        for place, call in enumerate(_calls(solution))
-        for key, value in call.items()
-        if (key not in META_PROPERTIES or key == "_each") and is_literal(value)
-    ]
 
 
 @app.command("tag")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -55,19 +56,27 @@ def open_store(options: Options, *, create: bool = False) -> Store:
 
 REF_HELP: Final = "A published name, NAME@VERSION, an idea's id or its first 6 digits, or a run (`last`: the newest)."
 
+_PART: Final = re.compile(r"([^:]+):(\d{1,6})(?:-(\d{1,6}))?")
+"""Some calls of a run: `RUN:FIRST-LAST`, or `RUN:CALL`, counted from 0."""
+
 _NAMED: Final = 5
 """The number of runs that an error lists."""
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """Return the run with this id or beginning of an id; with `last`, the newest run.
+    """Return the run with this id or beginning of an id; with `last`, the newest run; with `RUN:FIRST-LAST`, some calls
+    of a run as a run of their own.
 
     Raises:
         UnknownRunError: no run matches.
+        PublicationError: these calls of it cannot be a run.
         UsageError: several runs match.
     """
     from ideabridge.bridge.store.errors import UnknownRunError
 
+    part = _PART.fullmatch(text)
+    if part is not None:
+        text = _cut(store, *part.groups())
     record = store.runs.get(text)
     if record is None and text == "last":
         record = next(iter(store.runs.newest(limit=1, rooms=False)), None)
@@ -88,6 +97,13 @@ def resolve_run(store: Store, text: str) -> RunRecord:
     record = store.runs.get(found[0])
     assert record is not None
     return record
+
+
+def _cut(store: Store, run: str, first: str, last: str | None) -> str:
+    from ideabridge.bridge.runs.stretch import cut
+
+    record = resolve_run(store, run)
+    return cut(store, record.id, int(first), int(last or first), record.caller)
 
 
 def lookup_run(options: Options, text: str) -> RunRecord:

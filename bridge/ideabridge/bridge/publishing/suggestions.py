@@ -1,0 +1,420 @@
+"""Suggestions: calls that a caller made more than once, in runs of any kind, and the tool that they would make.
+
+The calls of the latest runs are compared by their tools alone: the same tools in the same order are the same work. For
+the most frequent of these, the journals of some of the runs show which parameters differed, and which of them were
+copied from earlier results. The tool takes the others as its parameters.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.runs.recorded import RecordedRun, read_run
+from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain
+from ideabridge.bridge.store.publications import RESERVED
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.names import safe_name
+from ideabridge.tools.tool import ToolKey
+
+MOST_RUNS: Final = 1000
+"""The latest runs of a caller that are compared."""
+
+MOST_CALLS: Final = 10_000
+"""The most calls that are compared."""
+
+LONGEST: Final = 12
+"""The most calls of a part of a run that is suggested. Whole runs may have more."""
+
+_LONGEST_RUN: Final = 100
+_EXAMINED: Final = 5
+"""The occurrences of which the journals are read."""
+
+_SECONDS: Final = 5.0
+"""Seconds after which no further suggestion is examined."""
+
+_PAGE: Final = 100
+_LEAVES: Final = 2000
+_WORDS: Final = 5
+_WORDS_OF_VALUE: Final = 3
+_SHOWN: Final = 32
+_EMPTY_WORDS: Final = frozenset(
+    {"a", "an", "the", "please", "me", "my", "of", "and", "to", "for", "in", "on", "can", "you"}
+)
+_HELPERS: Final = frozenset({"pick"})
+"""Tools that lifting adds to plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Calls of a run: from `first` to `last`, counted from 0; `whole`: the run has no others."""
+
+    run: str
+    first: int
+    last: int
+    whole: bool
+
+    @property
+    def ref(self) -> str:
+        """What `ideas publish` takes: `RUN`, or `RUN:FIRST-LAST`."""
+        return self.run if self.whole else f"{self.run}:{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Work that was done more than once, and the tool that it would make.
+
+    Attributes:
+        name: a name for the tool.
+        times: how often it was done.
+        tools: the tools that were called, in order.
+        changes: True if one of them may change something.
+        parameters: the parameters that the tool would have: those that differed, without a default, first.
+        occurrences: the calls that were examined, the latest first.
+        title: what the latest of them was done for.
+    """
+
+    name: str
+    times: int
+    tools: tuple[str, ...]
+    changes: bool
+    parameters: tuple[tuple[str, JSONObject], ...]
+    occurrences: tuple[Occurrence, ...]
+    title: str
+
+    @property
+    def signature(self) -> str:
+        """`flight_report(city, date="2026-11-22")`."""
+        shown = [
+            f"{name}={_shown(given['default'])}" if "default" in given else name for name, given in self.parameters
+        ]
+        return f"{self.name}({', '.join(shown)})"
+
+    @property
+    def command(self) -> str:
+        """The command that publishes it."""
+        latest, *others = (one.ref for one in self.occurrences)
+        return " ".join(["ideabridge ideas publish", latest, self.name, *(f"--with {ref}" for ref in others)])
+
+    def to_json(self) -> JSONObject:
+        """The attributes as JSON, with `signature` and `command`."""
+        return {
+            "name": self.name,
+            "times": self.times,
+            "tools": [*self.tools],
+            "changes": self.changes,
+            "parameters": dict[str, JSON](self.parameters),
+            "runs": [one.ref for one in self.occurrences],
+            "title": self.title,
+            "signature": self.signature,
+            "command": self.command,
+        }
+
+
+def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> list[Suggestion]:
+    """Find work that a caller did at least `least` times and that is not a tool yet, the most calls saved first.
+
+    It is suggested if it was done with different arguments, or at least three times, and if it has two calls, or one
+    that may change something and always had some of its arguments. All calls must have succeeded. This reads journals
+    for up to five seconds.
+    """
+    lines = _lines(store, caller)
+    published = _published(store, caller)
+    runs = _Runs(store)
+    taken: set[tuple[int, int]] = set()
+    names: set[str] = {*RESERVED, *store.publications.names(caller)}
+    found: list[Suggestion] = []
+    until = time.monotonic() + _SECONDS
+    for tools, places in _repeated(lines, least):
+        if len(found) >= limit or time.monotonic() > until:
+            break
+        if _without_helpers(tools) in published:
+            # Neither are its parts.
+            taken.update((line, start + step) for line, start in places for step in range(len(tools)))
+            continue
+        free = [one for one in places if not any((one[0], one[1] + step) in taken for step in range(len(tools)))]
+        if len(free) < least:
+            continue
+        made = _examine(runs, lines, tools, free, names)
+        if made is not None:
+            found.append(made)
+            names.add(made.name)
+            taken.update((line, start + step) for line, start in free for step in range(len(tools)))
+    return found
+
+
+# -- repetitions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The calls of a run that succeeded: their tools, and their numbers in the run, which has `count` calls."""
+
+    run: str
+    title: str
+    tools: tuple[str, ...]
+    places: tuple[int, ...]
+    count: int
+
+
+def _lines(store: Store, caller: str) -> list[_Line]:
+    """The calls of the latest runs, the latest run first."""
+    lines: list[_Line] = []
+    after: str | None = None
+    calls = 0
+    for _ in range(MOST_RUNS // _PAGE):
+        page = store.runs.newest(caller, "done", _PAGE, after=after, rooms=False)
+        for record in page:
+            origin = (record.summary or {}).get("origin")
+            if isinstance(origin, dict) and "run" in origin:
+                # A part of another run.
+                continue
+            tools = [_tool_of(call) for solution in store.ideas.solutions_of(record.id) for call in _calls_in(solution)]
+            failed = store.runs.failed_calls(record.id) if tools else set[int]()
+            kept = [(tool, place) for place, tool in enumerate(tools) if place not in failed]
+            calls += len(kept)
+            if calls > MOST_CALLS:
+                return lines
+            if kept:
+                names, places = zip(*kept, strict=True)
+                lines.append(_Line(record.id, record.title, names, places, len(tools)))
+        if len(page) < _PAGE:
+            break
+        after = page[-1].id
+    return lines
+
+
+def _calls_in(solution: JSON) -> list[JSONObject]:
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def _tool_of(call: JSONObject) -> str:
+    """The name of a call's tool without its module, which a call need not name."""
+    return re.split(r"[./]", str(call.get("_tool")))[-1]
+
+
+def _repeated(lines: Sequence[_Line], least: int) -> list[tuple[tuple[str, ...], list[tuple[int, int]]]]:
+    """(tools, [(line, start)]) of everything that occurs at least `least` times, the most calls saved first."""
+    found: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    for number, line in enumerate(lines):
+        tools = line.tools
+        for start in range(len(tools)):
+            for end in range(start + 1, min(start + LONGEST, len(tools)) + 1):
+                places = found.setdefault(tools[start:end], [])
+                # They must not overlap: of `a a a`, `a a` occurs once.
+                if not places or places[-1][0] != number or places[-1][1] + (end - start) <= start:
+                    places.append((number, start))
+        if LONGEST < len(tools) <= _LONGEST_RUN:
+            found.setdefault(tools, []).append((number, 0))
+    often = [one for one in found.items() if len(one[1]) >= least and not _is_repetition(one[0])]
+    # Single calls come last: calls of them are mostly parts of something else.
+    often.sort(key=lambda one: (len(one[0]) > 1, (len(one[1]) - 1) * len(one[0]), len(one[0])), reverse=True)
+    return often
+
+
+def _is_repetition(tools: tuple[str, ...]) -> bool:
+    """True if a sequence is another one several times: a loop, of which the number of turns is chance."""
+    size = len(tools)
+    return any(size % part == 0 and tools == tools[:part] * (size // part) for part in range(1, size // 2 + 1))
+
+
+def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
+    """The tools of each published plan, in order."""
+    found: set[tuple[str, ...]] = set()
+    after: str | None = None
+    while True:
+        page = store.publications.page(_PAGE, after, caller=caller)
+        for one in page.items:
+            solution = one.plan if one.plan is not None else store.ideas.get(one.idea_id).idea.solution
+            found.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
+        if page.next is None:
+            return found
+        after = page.next
+
+
+def _without_helpers(tools: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(tool for tool in tools if tool not in _HELPERS)
+
+
+# -- the tool that they would make -----------------------------------------------------------------------------------
+
+
+class _Runs:
+    """Reads runs, each once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[str, RecordedRun | None] = {}
+
+    def calls(self, run_id: str, places: Sequence[int]) -> list[EndedCall] | None:
+        """Calls of a run; None if they are not plain calls of tools that succeeded."""
+        if run_id not in self._read:
+            self._read[run_id] = read_run(self._store, run_id)
+        run = self._read[run_id]
+        if run is None or places[-1] >= len(run.machine.history):
+            return None
+        history = [run.machine.history[place] for place in places]
+        if not all(one.status is CallStatus.DONE and is_plain(one) for one in history):
+            return None
+        return calls_of(run, places)
+
+
+def _examine(
+    runs: _Runs, lines: Sequence[_Line], tools: tuple[str, ...], places: Sequence[tuple[int, int]], names: set[str]
+) -> Suggestion | None:
+    examined: list[tuple[Occurrence, list[EndedCall], _Line]] = []
+    keys: list[ToolKey] = []
+    lost = 0
+    for number, start in places:
+        if len(examined) >= _EXAMINED:
+            break
+        line = lines[number]
+        own = line.places[start : start + len(tools)]
+        calls = runs.calls(line.run, own)
+        origins = [] if calls is None else [call.tool.origin for call in calls]
+        # The same name may belong to another server. A failed call in between is not part of the work.
+        if calls is None or (keys and origins != keys) or own[-1] - own[0] >= len(own):
+            lost += 1
+            continue
+        keys = origins
+        occurrence = Occurrence(line.run, own[0], own[-1], whole=len(own) == line.count)
+        examined.append((occurrence, calls, line))
+    times = len(places) - lost
+    if len(examined) < 2:
+        return None
+    works = [calls for _, calls, _ in examined]
+    changes = any(call.tool.annotations.read_only is not True for call in works[0])
+    if len(tools) < 2 and not changes:
+        return None
+    differs = any([call.parameters for call in work] != [call.parameters for call in works[0]] for work in works)
+    parameters = _parameters(works)
+    if not differs and times < 3:
+        return None
+    if len(tools) < 2 and not any("default" in given for _, given in parameters):
+        # The tool would be the one that was called.
+        return None
+    name = safe_name(_name([(line, work) for _, work, line in examined]), names)
+    shown = tuple(call.tool.origin[1] for call in works[0])
+    occurrences = tuple(occurrence for occurrence, _, _ in examined)
+    return Suggestion(name, times, shown, changes, parameters, occurrences, examined[0][2].title)
+
+
+def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
+    """The parameters of the tool, by name: `{"default"?, "at": ["calls.0.city", ...]}`."""
+    found: dict[str, tuple[list[str], list[JSON]]] = {}
+    results = [_Results() for _ in works]
+    for place in range(len(works[0])):
+        calls = [work[place] for work in works]
+        for name in dict.fromkeys(name for call in calls for name in call.parameters):
+            values = [call.parameters.get(name) for call in calls]
+            copied = [result.paths(value) for result, value in zip(results, values, strict=True)]
+            if copied[0].intersection(*copied[1:]):
+                # Each time it is the value at the same place of an earlier result.
+                continue
+            at = f"calls.{place}.{name}"
+            same = next((own for own, (_, known) in found.items() if _base(own) == name and known == values), None)
+            if same is not None:
+                found[same][0].append(at)
+            else:
+                found[_numbered(name, found)] = ([at], values)
+        for result, call in zip(results, calls, strict=True):
+            result.add(place, call.value)
+    made: list[tuple[str, JSONObject]] = []
+    for name, (at, values) in found.items():
+        entry: JSONObject = {"at": [*at]}
+        if all(value == values[0] for value in values):
+            entry["default"] = values[0]
+        made.append((name, entry))
+    return tuple(sorted(made, key=lambda one: "default" in one[1]))
+
+
+def _base(name: str) -> str:
+    return re.sub(r"_\d+\Z", "", name)
+
+
+def _numbered(name: str, taken: Mapping[str, object]) -> str:
+    number, candidate = 1, name
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
+
+
+class _Results:
+    """The values in the results of some calls."""
+
+    def __init__(self) -> None:
+        self._paths: dict[tuple[str, JSON], set[str]] = {}
+
+    def add(self, place: int, value: JSON) -> None:
+        """Note the values of a result."""
+        for number, (path, leaf) in enumerate(_leaves(value, f"†results.{place}")):
+            if number >= _LEAVES:
+                break
+            key = _key(leaf)
+            if key is not None:
+                self._paths.setdefault(key, set()).add(path)
+
+    def paths(self, value: JSON) -> set[str]:
+        """Where a value was seen."""
+        key = _key(value)
+        return set() if key is None else self._paths.get(key, set())
+
+
+def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
+    inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else value
+    if isinstance(inner, dict):
+        for key, item in inner.items():
+            yield from _leaves(item, f"{path}.{key}")
+    elif isinstance(inner, list):
+        for number, item in enumerate(inner):
+            yield from _leaves(item, f"{path}.{number}")
+    if not isinstance(value, dict | list):
+        yield path, value
+
+
+def _key(value: JSON) -> tuple[str, JSON] | None:
+    """What tells a value from others; None if it is too common to say where it is from."""
+    if isinstance(value, str):
+        return ("text", value) if len(value) > 1 else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return ("number", value) if abs(value) >= 10 else None
+
+
+def _name(works: Sequence[tuple[_Line, Sequence[EndedCall]]]) -> str:
+    """The words that all tasks share, without the values of their calls; else the names of the tools."""
+    shared: list[str] | None = None
+    for line, calls in works:
+        values = [_words(_text(value)) for call in calls for value in call.parameters.values()]
+        # A long text is not named in a task; its words are those of the task by chance.
+        given = {word for words in values if len(words) <= _WORDS_OF_VALUE for word in words}
+        words = [word for word in _words(line.title) if word not in given and word not in _EMPTY_WORDS]
+        if set(words) <= {word for name in line.tools for word in _words(name)}:
+            # The title of a run without a task is the names of its tools.
+            words = []
+        shared = words if shared is None else [word for word in shared if word in words]
+    if shared is not None and len(shared) >= 2:
+        return "_".join(shared[:_WORDS])
+    names = list(dict.fromkeys(call.tool.origin[1] for call in works[0][1]))
+    return names[0] if len(names) == 1 else f"{names[0]}_and_{names[-1]}"
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else encode_text(value)
+
+
+def _shown(value: JSON) -> str:
+    text = encode_text(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

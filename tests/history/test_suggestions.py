@@ -1,0 +1,141 @@
+"""Suggestions: what was done repeatedly in runs, plans and imported conversations, and the tool it would make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.runs.stretch import cut
+from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.toolbox import Toolbox
+
+from .logs import ClaudeCode
+from .test_import import configured, put, taken, told
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(read_only=True)
+def find(customer: str) -> list[str]:
+    """The orders of a customer."""
+    if not customer:
+        raise ActivityError("no customer")
+    return [f"{customer}-1", f"{customer}-2"]
+
+
+@tool(read_only=True)
+def describe(order: str) -> str:
+    """An order."""
+    return f"Order {order}"
+
+
+@tool
+def send(to: str, text: str, urgent: bool = False) -> str:
+    """Send a message."""
+    return f"sent to {to}"
+
+
+def opened(home: Path) -> Bridge:
+    return Bridge(configured(approval="allow_all"), toolbox=Toolbox(find, describe, send), store=home / "store.sqlite")
+
+
+async def did(bridge: Bridge, *calls: object, caller: str = "local") -> str:
+    run = await bridge.run_plan({"calls": [*calls]}, caller=caller)
+    await run.wait(20)
+    return run.id
+
+
+def looked_up(customer: str, *, urgent: bool = False) -> list[object]:
+    return [
+        {"_tool": "find", "customer": customer},
+        {"_tool": "describe", "order": f"{customer}-1"},
+        {"_tool": "send", "to": customer, "text": f"Order {customer}-1", "urgent": urgent},
+    ]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+async def test_what_was_done_in_conversations_is_suggested_and_published(home: Path) -> None:
+    log = ClaudeCode("many")
+    for customer, order in (("ann", "o-17"), ("bob", "o-31"), ("cleo", "o-40")):
+        told(customer, order, log)
+        log.clock.tick(3600)
+    put(home, log)
+    async with opened(home) as bridge:
+        await taken(bridge)
+        (one,) = bridge.suggest()
+        assert one.signature == "tell_about_first_order(customer, to)"
+        assert (one.times, one.tools, one.changes) == (3, ("find_orders", "describe", "send"), True)
+        latest, *others = [occurrence.ref for occurrence in one.occurrences]
+        assert one.command == f"ideabridge ideas publish {latest} {one.name} --with {others[0]} --with {others[1]}"
+        assert {run.id for run in bridge.store.runs.newest(limit=5)} == {latest, *others}
+
+
+async def test_parts_of_runs_are_found_without_their_failed_calls(home: Path) -> None:
+    async with opened(home) as bridge:
+        first = await did(bridge, {"_tool": "describe", "order": "x"}, *looked_up("ann"))
+        second = await did(bridge, *looked_up("bob"))
+        await did(bridge, {"_tool": "find", "customer": ""})
+        (one,) = bridge.suggest()
+        assert [part.ref for part in one.occurrences] == [second, f"{first}:1-3"]
+        assert one.signature == "find_and_send(customer, to, urgent=false)"
+        assert one.parameters[0] == ("customer", {"at": ["calls.0.customer"]})
+
+
+async def test_the_same_arguments_take_three_times(home: Path) -> None:
+    async with opened(home) as bridge:
+        for _ in range(2):
+            await did(bridge, {"_tool": "send", "to": "ann", "text": "hi"})
+        assert bridge.suggest() == []
+        await did(bridge, {"_tool": "send", "to": "ann", "text": "hi"})
+        (one,) = bridge.suggest()
+        assert one.signature == 'send(to="ann", text="hi")'
+        assert bridge.suggest(least=4) == []
+
+
+async def test_other_callers_see_only_their_own(home: Path) -> None:
+    async with opened(home) as bridge:
+        for customer in ("ann", "bob"):
+            await did(bridge, *looked_up(customer), caller="user:eve")
+        assert bridge.suggest() == []
+        assert [one.times for one in bridge.suggest(caller="user:eve")] == [2]
+
+
+async def test_what_is_a_tool_already_is_not_suggested(home: Path) -> None:
+    async with opened(home) as bridge:
+        runs = [await did(bridge, *looked_up(customer)) for customer in ("ann", "bob")]
+        (one,) = bridge.suggest()
+        await bridge.publish(runs[0], one.name, answer="recorded")
+        assert bridge.suggest() == []
+
+
+async def test_a_loop_of_one_tool_is_no_work_of_its_own(home: Path) -> None:
+    async with opened(home) as bridge:
+        await did(bridge, *({"_tool": "describe", "order": f"o-{number}"} for number in range(9)))
+        assert bridge.suggest() == []
+
+
+async def test_a_part_of_a_run_is_a_run_once(home: Path) -> None:
+    async with opened(home) as bridge:
+        calls = looked_up("ann")
+        calls[1] = {"_tool": "describe", "order": "†results.0.1"}
+        run = await did(bridge, *calls)
+        part = cut(bridge.store, run, 1, 2, "local")
+        assert cut(bridge.store, run, 1, 2, "local") == part
+        first, second = (await bridge.run(part)).calls()
+        assert (first.value, second.value) == ("Order ann-2", "sent to ann")
+        assert first.items[0].parameters == {"order": "ann-2"}
+        with pytest.raises(PublicationError, match=r"has calls 0 to 2, not 2 to 3"):
+            cut(bridge.store, run, 2, 3, "local")
+        with pytest.raises(UnknownRunError):
+            cut(bridge.store, run, 0, 1, "user:eve")
