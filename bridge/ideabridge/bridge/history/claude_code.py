@@ -154,15 +154,16 @@ class _Log:
         content = block.get("content")
         text = text_in(content)
         saved = _SAVED.match(text)
-        if saved is not None:
+        if structured is not None and block.get("is_error") is not True:
+            call.end(number, structured, missing=None)
+        elif saved is not None:
             value = self._saved(saved["name"])
             call.end(number, value, missing=None if value is not None else "the host cut it, and its file is gone")
         elif block.get("is_error") is True:
             call.end(number, None, error=text[:4000] or "the log says no more")
         else:
-            cut = structured is None and _CUT.search(text) is not None
-            value = content_value(_as_mcp(content), structured)
-            call.end(number, value, missing="the host cut it" if cut else None)
+            cut = _CUT.search(text) is not None
+            call.end(number, content_value(_as_mcp(content)), missing="the host cut it" if cut else None)
 
     def _saved(self, name: str) -> JSON:
         """The result in a file beside the log; None if it cannot be read."""

@@ -37,6 +37,7 @@ _KINDS: Final = frozenset(
     {
         *("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "tool_manifest"),
         *("sampling_boundary", "inter_agent_communication", "inter_agent_communication_metadata"),
+        "token_usage_record",
     }
 )
 _PREFIX: Final = "mcp__"

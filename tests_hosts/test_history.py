@@ -1,0 +1,67 @@
+"""The log of a session that a host itself has written: an import takes its calls as they were made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge, HistoryReport, parse_configuration
+from ideabridge.bridge.lifting.function import Function, read_function
+
+from .endpoint import ScriptedModel, Step
+from .hosts import HOSTS, missing
+
+SHOP = Path(__file__).parent.parent / "tests" / "history" / "shop.py"
+SERVER = [sys.executable, str(SHOP)]
+NAME = "ideabridge"
+"""The name under which the hosts are given their only server."""
+
+
+def session(_: ScriptedModel) -> Generator[Step, str]:
+    found = yield "find_orders", {"customer": "ann"}
+    assert "o-17" in found, found
+    told = yield "describe", {"order": "o-17"}
+    assert "Order o-17: 12 EUR" in told, told
+    failed = yield "find_orders", {"customer": "nobody"}
+    assert "Error executing tool find_orders" in failed, failed
+    sent = yield "send", {"to": "ann", "text": "Order o-17: 12 EUR"}
+    assert "sent to ann" in sent, sent
+
+
+async def taken(host: str, home: Path) -> tuple[HistoryReport, Function]:
+    """What an import takes, an hour later."""
+    shop = {"command": SERVER[0], "args": SERVER[1:]}
+    configuration = parse_configuration({"mcpServers": {"shop": shop}}, project=home)
+    async with Bridge(configuration, store=home / "store.sqlite") as bridge:
+        history = bridge.history(host, modules={NAME: "shop"})
+        history.now += 3600
+        report = await history.take()
+        (one,) = report.runs
+        assert one.run is not None
+        return report, read_function(bridge.store, one.run, "local")
+
+
+@pytest.mark.skipif(missing(HOSTS["codex"][0]) is not None, reason="Codex is not installed: run make test-hosts")
+def test_a_log_of_codex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedModel(session)
+    with model.serving() as address:
+        HOSTS["codex"][1](tmp_path, SERVER, address)
+    if model.failure is not None:
+        raise model.failure
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    report, function = anyio.run(taken, "codex", tmp_path / "home")
+    assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, [])
+    assert report.runs[0].title == "Go."
+    calls = [(one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history]
+    assert calls == [
+        ("find_orders", {"customer": "ann"}, {"result": ["o-17", "o-23"]}),
+        ("describe", {"order": "o-17"}, "Order o-17: 12 EUR"),
+        ("find_orders", {"customer": "nobody"}, None),
+        ("send", {"to": "ann", "text": "Order o-17: 12 EUR"}, "sent to ann: Order o-17: 12 EUR"),
+    ]
+    assert function.run.steps == (0, 1, 2, 3)
