@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ideabridge.bridge.history import claude_code, codex
 from ideabridge.bridge.history.conversation import MAX_LINE, Conversation, HistoryError, Names, find_logs
 
-from .logs import ClaudeCode, Codex, text, write
+from .logs import ClaudeCode, Codex, Line, text, write
 
 NAMES = Names(["git", "my.mail", "a__b"])
 
@@ -238,3 +241,56 @@ def test_the_folders_follow_the_hosts_variables() -> None:
     assert claude_code.folders(home, {"CLAUDE_CONFIG_DIR": "/c"}) == [Path("/c/projects")]
     assert codex.folders(home, {}) == [home / ".codex/sessions", home / ".codex/archived_sessions"]
     assert codex.folders(home, {"CODEX_HOME": "/c"})[0] == Path("/c/sessions")
+
+
+# -- odd lines -------------------------------------------------------------------------------------------------------
+
+
+def sample() -> tuple[list[Line], list[Line]]:
+    """Lines of a log of each host."""
+    claude, other = ClaudeCode(), Codex()
+    claude.asks("Tell Ann")
+    claude.calls("t1", "mcp__git__log", {"n": 3}, text("a"), mcpMeta={"structuredContent": {"result": ["a"]}})
+    claude.calls("t2", "mcp__git__log", {"n": 3}, "no", is_error=True)
+    other.asks("Tell Ann")
+    other.calls("c1", "git", "log", {"n": 1}, {"Ok": {"content": text("a"), "isError": False}}, "a")
+    item: Line = {"type": "McpToolCall", "id": "c2", "server": "git", "tool": "log", "arguments": {}}
+    other.event("item_completed", item={**item, "result": {"content": text("a")}})
+    return [line for line in claude.lines if isinstance(line, dict)], [
+        line for line in other.lines if isinstance(line, dict)
+    ]
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("mcp__git__log"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all values in a value."""
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        inner = list(cast("dict[Any, Any]", value).items())
+    elif isinstance(value, list):
+        inner = list(enumerate(cast("list[Any]", value)))
+    return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@given(data=st.data())
+def test_no_line_stops_a_reader(tmp_path: Path, data: st.DataObject) -> None:
+    for module, lines in zip((claude_code, codex), sample(), strict=True):
+        for _ in range(3):
+            line = data.draw(st.sampled_from(lines))
+            *path, last = data.draw(st.sampled_from(places(line)[1:]))
+            at: Any = line
+            for key in path:
+                at = at[key]
+            at[last] = data.draw(ODD)
+        log = tmp_path / "rollout-1.jsonl"
+        log.unlink(missing_ok=True)
+        found = module.read_log(write(log, [*lines]), NAMES)
+        assert sum(len(one.calls) for one in found) <= 3
+        assert all(isinstance(call.arguments, dict) for one in found for call in one.calls)

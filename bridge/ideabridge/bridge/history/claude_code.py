@@ -88,7 +88,7 @@ class _Log:
                 self._take_answer(number, line, size)
             elif kind == "user":
                 self._take_user(number, line, size)
-            elif kind not in _OTHER:
+            elif not isinstance(kind, str) or kind not in _OTHER:
                 self._main.skipped["of an unknown kind"] += 1
         return list(self._parts.values())
 

@@ -83,7 +83,7 @@ class _Log:
         conversation = self._conversation
         for number, line, size in read_lines(conversation):
             kind, payload = line.get("type"), line.get("payload")
-            if kind not in _KINDS or not isinstance(payload, dict):
+            if not isinstance(kind, str) or kind not in _KINDS or not isinstance(payload, dict):
                 conversation.skipped["of an unknown kind"] += 1
             elif kind == "session_meta":
                 self._begin(payload)

@@ -89,7 +89,7 @@ class RunSummary(TypedDict):
         run: the id.
         status: see `RunStatus`.
         title: one line for people.
-        kind: `plan` or `solve`.
+        kind: `plan`, `solve`, or `session` (calls that were made before, elsewhere or one by one).
         created: the time at which it began, ISO 8601 in UTC.
         reason: why it is interrupted.
     """

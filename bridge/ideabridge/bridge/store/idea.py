@@ -436,7 +436,7 @@ class RunRecord:
 
     Attributes:
         id: the run's id.
-        kind: `plan`, `solve`, ...
+        kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
         title: one line for people.
         fingerprint: the fingerprint of the configuration it was made under.
