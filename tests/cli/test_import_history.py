@@ -87,3 +87,10 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
 def test_wrong_words_are_explained(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
     assert main(["history", "import", *words, "--yes"]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_without_modules_nothing_is_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    disabled = {**preloaded.module(SHOP), "disabled": True}
+    write_trusted(here, {"mcpServers": {"shop": disabled}, "store": "store.sqlite"})
+    assert main(["history", "import", "claude-code", "--yes"]) == 2
+    assert "no modules are configured, so there is nothing to take" in capsys.readouterr().err

@@ -121,6 +121,15 @@ async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
         assert one.run is not None
 
 
+async def test_two_imports_at_once_store_a_stretch_once(bridge: Bridge, home: Path) -> None:
+    put(home, told("ann", "o-17"))
+    one, two = bridge.history("claude-code"), bridge.history("claude-code")
+    (first,), (second,) = (await one.take()).runs, (await two.take()).runs
+    assert first.run is not None
+    assert (second.run, second.why) == (None, f"another import has just saved it as {first.run}")
+    assert len(bridge.store.runs.newest(limit=5)) == 1
+
+
 async def test_a_survey_stores_nothing_and_starts_no_module(home: Path) -> None:
     put(home, told("ann", "o-17"))
     closed = Bridge(configured())

@@ -29,6 +29,7 @@ from ideabridge.bridge.runs.starts import settings_under
 from ideabridge.bridge.runs.stretch import ended_run, keep_ended
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.store.errors import RunExistsError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
@@ -145,7 +146,7 @@ class HistoryImport:
     Attributes:
         folders: where the host keeps them.
         logs: the logs. Nothing of them has been read.
-        modules: the names of the configured modules.
+        modules: the names of the configured modules that are not disabled.
         now: the present time in seconds since 1970.
 
     Raises:
@@ -173,7 +174,7 @@ class HistoryImport:
         self._store, self._configuration, self._secrets, self._offer = store, configuration, secrets, offer
         self._screen = Screen(secrets)
         self._fingerprint, self._caller = fingerprint, caller
-        self.modules = list(configuration.modules)
+        self.modules = [name for name, one in configuration.modules.items() if not one.disabled]
         self.now = time.time()
         self._names = Names(self.modules, modules)
         self.folders = found.folders(home or Path.home(), os.environ)
@@ -272,15 +273,18 @@ class HistoryImport:
             run.events = self._screen.admit(run.events)
         except SecretGivenError as error:
             return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
-        keep_ended(
-            self._store,
-            run_id,
-            run,
-            caller=self._caller,
-            title=entry.title,
-            fingerprint=self._fingerprint,
-            origin=self._origin(stretch, made),
-        )
+        try:
+            keep_ended(
+                self._store,
+                run_id,
+                run,
+                caller=self._caller,
+                title=entry.title,
+                fingerprint=self._fingerprint,
+                origin=self._origin(stretch, made),
+            )
+        except RunExistsError:
+            return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
         self._known.update(digest_of(call) for call in stretch.calls)
         return dataclasses.replace(entry, run=run_id)
 

@@ -68,6 +68,10 @@ async def import_history(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         found = bridge.history(host, modules=names)
+        if not found.modules:
+            raise UsageError(
+                "no modules are configured, so there is nothing to take (`ideabridge modules import HOST`)"
+            )
         if not found.logs.files:
             folders = ", ".join(map(str, found.folders))
             raise UsageError(f"{found.title} has no logs here: there are none in {folders}")
@@ -100,7 +104,7 @@ def _names(words: list[str]) -> dict[str, str]:
 
 def _may_read(found: HistoryImport) -> bool:
     folders = [str(folder) for folder in found.folders if any(log.is_relative_to(folder) for log in found.logs.files)]
-    modules = ", ".join(found.modules) or "no module, because none is configured"
+    modules = ", ".join(found.modules)
     say(f"{counted(len(found.logs.files), 'log')} of {found.title} in {', '.join(folders)}", "bold")
     say(f"taken are calls of {modules}, their results, and what you had asked for; they stay in your store")
     return typer.confirm("Read the logs?", err=True)
