@@ -38,6 +38,20 @@ def test_a_server_is_matched_as_hosts_write_its_name() -> None:
     assert NAMES.split("github__log") == ("github", "log", None)
 
 
+def test_a_name_that_two_modules_may_mean_is_neither() -> None:
+    names = Names(["my.mail", "my:mail", "git"])
+    assert [names.of(server) for server in ("my.mail", "my:mail", "my_mail", "git")] == [
+        "my.mail",
+        "my:mail",
+        None,
+        "git",
+    ]
+    two = ["my.mail", "my_mail"]
+    assert Names(two).of("my_mail") == "my_mail"
+    assert Names(two).split("my_mail__send") == ("my_mail", "send", None)
+    assert Names(two, {"my_mail": "my.mail"}).split("my_mail__send") == ("my_mail", "send", "my.mail")
+
+
 def test_a_person_may_say_which_module_a_server_is() -> None:
     names = Names(["git"], {"claude.ai Git": "git"})
     assert names.split("claude_ai_Git__log") == ("claude_ai_Git", "log", "git")

@@ -130,21 +130,26 @@ class Names:
         for name, module in (given or {}).items():
             if module not in known:
                 raise HistoryError(f"--module {name}={module}: there is no module {module!r}; {_listed(known)}")
-        self._modules = {_plain(name): name for name in known} | {
-            _plain(name): module for name, module in (given or {}).items()
-        }
+        named = dict(given or {})
+        self._exact = {name: name for name in known} | named
+        meant: dict[str, set[str]] = {}
+        for name in known:
+            meant.setdefault(_plain(name), set()).add(name)
+        # A name that two modules may mean is neither, unless a person says which.
+        unique = {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
+        self._plain = unique | {_plain(name): module for name, module in named.items()}
 
     def of(self, server: str) -> str | None:
-        """The module of a server; None if it is not a configured one."""
-        return self._modules.get(_plain(server))
+        """The module of a server by its own name; None if it is not a configured one."""
+        return self._exact.get(server) or self._plain.get(_plain(server))
 
     def split(self, name: str) -> tuple[str, str, str | None]:
-        """(server, tool, module or None) of `SERVER__TOOL`. Names of servers may contain `__`; the longest one of a
-        configured module counts.
+        """(server, tool, module or None) of `SERVER__TOOL`, where hosts write the names of servers with `_` in place of
+        some characters. Names of servers may contain `__`; the longest one of a configured module counts.
         """
         ends = [at.start() for at in re.finditer("__", name)]
         for end in reversed(ends):
-            module = self.of(name[:end])
+            module = self._plain.get(_plain(name[:end]))
             if module is not None and name[end + 2 :]:
                 return name[:end], name[end + 2 :], module
         server, _, tool = name.partition("__")
