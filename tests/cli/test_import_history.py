@@ -26,7 +26,7 @@ def here(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log.asks("What is o-17?")
     log.calls("1", "mcp__shop__describe", {"order": "o-17"}, "Order o-17: 12 EUR")
     log.calls("2", "mcp__github__get_me", {}, "ann")
-    log.lines.append({"type": "brand-new"})
+    log.lines.append({"type": "brand-new", "uuid": "u", "message": {}})
     write(home / f".claude/projects/-p/{log.session}.jsonl", log.lines)
     return project
 

@@ -152,7 +152,14 @@ def test_claude_code_subagents_are_conversations_of_their_own(tmp_path: Path) ->
 def test_lines_that_are_not_understood_are_counted(tmp_path: Path) -> None:
     log = ClaudeCode()
     log.calls("t1", "mcp__git__log", {"n": 1}, "one")
-    log.lines += ["{broken", "[1, 2]", "", '{"type": "brand-new", "x": 1}', '{"deep": ' + "[" * 300 + "]" * 300 + "}"]
+    log.lines += [
+        "{broken",
+        "[1, 2]",
+        "",
+        '{"type": "brand-new", "uuid": "u", "message": {}}',
+        '{"type": "bookkeeping"}',
+        '{"deep": ' + "[" * 300 + "]" * 300 + "}",
+    ]
     log.lines.append('{"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "mcp__git__log"}]}}')
     log.lines.append(json.dumps({"type": "user", "message": {"content": "x" * (MAX_LINE + 10)}}))
     log.calls("t2", "mcp__git__log", {"n": 2}, "half \ud83d of a pair")

@@ -34,17 +34,6 @@ from ideabridge.tools.errors import IdeabridgeError
 NAME: Final = "claude-code"
 
 _PREFIX: Final = "mcp__"
-_OTHER: Final = frozenset(
-    {
-        *("system", "summary", "progress", "attachment", "mode", "tag", "result"),
-        *("file-history-snapshot", "file-history-delta", "queue-operation", "last-prompt", "custom-title", "ai-title"),
-        *("agent-name", "agent-color", "agent-setting", "permission-mode", "pr-link", "speculation-accept"),
-        *("worktree-state", "content-replacement", "marble-origami-commit", "marble-origami-snapshot"),
-        *("task-summary", "context-collapse", "bridge-session", "saved-hook-context", "started"),
-    }
-)
-"""The types of lines that have neither calls nor results."""
-
 _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
 """The beginnings of texts that Claude Code itself writes into lines of the person."""
 
@@ -88,7 +77,8 @@ class _Log:
                 self._take_answer(number, line, size)
             elif kind == "user":
                 self._take_user(number, line, size)
-            elif not isinstance(kind, str) or kind not in _OTHER:
+            elif not isinstance(kind, str) or line.keys() >= {"message", "uuid"}:
+                # Lines that are no messages have neither calls nor results; each version has other ones.
                 self._main.skipped["of an unknown kind"] += 1
         return list(self._parts.values())
 

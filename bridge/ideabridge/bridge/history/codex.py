@@ -33,13 +33,6 @@ NAME: Final = "codex"
 BEGINNING: Final = "rollout-"
 """The beginning of the names of logs."""
 
-_KINDS: Final = frozenset(
-    {
-        *("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "tool_manifest"),
-        *("sampling_boundary", "inter_agent_communication", "inter_agent_communication_metadata"),
-        "token_usage_record",
-    }
-)
 _PREFIX: Final = "mcp__"
 _HEADER: Final = re.compile(r"\AWall time: [0-9.]+ seconds\nOutput:(?:\n|\Z)")
 _CUT: Final = re.compile(
@@ -83,7 +76,7 @@ class _Log:
         conversation = self._conversation
         for number, line, size in read_lines(conversation):
             kind, payload = line.get("type"), line.get("payload")
-            if not isinstance(kind, str) or kind not in _KINDS or not isinstance(payload, dict):
+            if not isinstance(kind, str) or not isinstance(payload, dict):
                 conversation.skipped["of an unknown kind"] += 1
             elif kind == "session_meta":
                 self._begin(payload)
@@ -91,6 +84,9 @@ class _Log:
                 self._take_event(number, seconds_of(line.get("timestamp")), payload, size)
             elif kind == "response_item":
                 self._take_item(number, seconds_of(line.get("timestamp")), payload, size)
+            elif "call_id" in payload or "item" in payload:
+                # Others have neither calls nor results; each version has other ones.
+                conversation.skipped["of an unknown kind"] += 1
         conversation.others = Counter(self._others.values())
         return conversation
 
