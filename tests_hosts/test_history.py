@@ -59,7 +59,7 @@ def test_a_log_of_codex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert report.runs[0].title == "Go."
     calls = [(one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history]
     assert calls == [
-        ("find_orders", {"customer": "ann"}, {"result": ["o-17", "o-23"]}),
+        ("find_orders", {"customer": "ann"}, ["o-17", "o-23"]),
         ("describe", {"order": "o-17"}, "Order o-17: 12 EUR"),
         ("find_orders", {"customer": "nobody"}, None),
         ("send", {"to": "ann", "text": "Order o-17: 12 EUR"}, "sent to ann: Order o-17: 12 EUR"),

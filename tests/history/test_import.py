@@ -78,7 +78,8 @@ async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(bridg
     assert (origin["host"], origin["conversation"], origin["lines"]) == ("claude-code", "about-ann", [2, 4, 6])
     function = read_function(bridge.store, one.run, "local")
     assert [(one.call.name, one.value) for one in function.run.machine.history] == [
-        ("find_orders", {"result": ["o-17", "o-99"]}),
+        # Not as the protocol wraps it.
+        ("find_orders", ["o-17", "o-99"]),
         ("describe", "Order o-17: 12 EUR"),
         ("send", "sent to ann: Order o-17: 12 EUR"),
     ]
@@ -119,6 +120,21 @@ async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
         history.now = last.timestamp() + 601
         (one,) = (await history.take()).runs
         assert one.run is not None
+
+
+async def test_results_have_the_form_that_calls_here_have(bridge: Bridge, home: Path) -> None:
+    log = ClaudeCode()
+    structured = {"structuredContent": {"result": ["o-17", "o-23"]}}
+    log.calls("1", "mcp__shop__find_orders", {"customer": "ann"}, [*text("o-17"), *text("o-23")], mcpMeta=structured)
+    log.calls("2", "mcp__shop__describe", {"order": "o-17"}, text("Order o-17: 12 EUR"))
+    put(home, log)
+    (one,) = (await taken(bridge)).runs
+    calls: list[Any] = [{"_tool": "find_orders", "customer": "ann"}, {"_tool": "describe", "order": "o-17"}]
+    here = await bridge.run_plan({"calls": calls})
+    await here.wait(20)
+    assert one.run is not None
+    imported = read_function(bridge.store, one.run, "local").run.machine.history
+    assert [call.value for call in imported] == [call.value for call in here.calls()]
 
 
 async def test_two_imports_at_once_store_a_stretch_once(bridge: Bridge, home: Path) -> None:

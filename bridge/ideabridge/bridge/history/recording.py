@@ -196,6 +196,8 @@ class _Ends:
             if tool.output is not None and isinstance(value, str) and missing is None:
                 # The host kept the text of a structured result.
                 value = decode(value, what="the text")
+            if tool.wrapper is not None and isinstance(value, dict) and list(value) == ["result"]:
+                value = value["result"]
             value = self._secrets.redact(normalise(value, what="the result"))
             size = len(encode(value))
         except IdeabridgeError as error:
