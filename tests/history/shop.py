@@ -20,6 +20,12 @@ def describe(order: str) -> str:
     return f"Order {order}: {len(order) * 3} EUR"
 
 
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def code(order: str) -> str:
+    """The number of an order, as structured content that is a text."""
+    return order.removeprefix("o-")
+
+
 @server.tool(structured_output=False)
 def send(to: str, text: str) -> str:
     """Send a message."""

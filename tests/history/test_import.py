@@ -127,9 +127,15 @@ async def test_results_have_the_form_that_calls_here_have(bridge: Bridge, home: 
     structured = {"structuredContent": {"result": ["o-17", "o-23"]}}
     log.calls("1", "mcp__shop__find_orders", {"customer": "ann"}, [*text("o-17"), *text("o-23")], mcpMeta=structured)
     log.calls("2", "mcp__shop__describe", {"order": "o-17"}, text("Order o-17: 12 EUR"))
+    # Older versions keep the text of structured content, or the text alone.
+    log.calls("3", "mcp__shop__find_orders", {"customer": "ann"}, '{"result": ["o-17", "o-23"]}')
+    log.calls("4", "mcp__shop__code", {"order": "o-17"}, '{"result": "17"}')
+    log.calls("5", "mcp__shop__code", {"order": "o-17"}, text("17"))
     put(home, log)
     (one,) = (await taken(bridge)).runs
-    calls: list[Any] = [{"_tool": "find_orders", "customer": "ann"}, {"_tool": "describe", "order": "o-17"}]
+    find: Any = {"_tool": "find_orders", "customer": "ann"}
+    code: Any = {"_tool": "code", "order": "o-17"}
+    calls: list[Any] = [find, {"_tool": "describe", "order": "o-17"}, find, code, code]
     here = await bridge.run_plan({"calls": calls})
     await here.wait(20)
     assert one.run is not None

@@ -16,7 +16,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.runs.stretch import EndedCall
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, normalise
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.tool import Tool
 
 PAUSE: Final = 600.0
@@ -194,8 +194,7 @@ class _Ends:
         value, missing = call.result, call.missing
         try:
             if tool.output is not None and isinstance(value, str) and missing is None:
-                # The host kept the text of a structured result.
-                value = decode(value, what="the text")
+                value = _structured(tool.output, value)
             if tool.wrapper is not None and isinstance(value, dict) and list(value) == ["result"]:
                 value = value["result"]
             value = self._secrets.redact(normalise(value, what="the result"))
@@ -206,3 +205,19 @@ class _Ends:
             return _End(missing=f"it has {size:,} bytes, more than a run takes")
         self._left -= size
         return _End(value, missing=missing)
+
+
+def _structured(output: JSONObject, text: str) -> JSON:
+    """The structured result of which the host kept the text.
+
+    Raises:
+        InvalidJSONError, LimitExceededError: the text is not that of a structured result.
+    """
+    try:
+        value = decode(text, what="its text")
+    except InvalidJSONError:
+        if output.get("type") != "string":
+            raise
+        return text
+    # A text in a wrapper, or the text alone.
+    return text if output.get("type") == "string" and not isinstance(value, dict) else value
