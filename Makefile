@@ -37,7 +37,7 @@ test-long: $(STAMP) ## the tests that `make test` leaves out because they take l
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
 
-test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of Codex, opencode and Gemini CLI with a scripted model; needs npm
+test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write; needs npm
 	@$(BIN)/python -m pytest tests_hosts $(ARGS)
 
 npm: $(NODE_STAMP) ## the MCP inspector and server-filesystem, for the tests that drive them; needs npm

@@ -1,4 +1,4 @@
-"""A model that is a script, behind the wire formats of OpenAI (Responses, Chat Completions) and Gemini.
+"""A model that is a script, behind the wire formats of OpenAI (Responses, Chat Completions), Anthropic and Gemini.
 
 A host asks it like any model. It answers with the calls that a generator yields, and sends the generator their results.
 """
@@ -104,13 +104,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(_responses(self.model, body))
         elif path.endswith("/chat/completions"):
             self._stream(_completions(self.model, body))
+        elif path.endswith("/messages") and body.get("stream"):
+            self._stream(_messages(self.model, body), named=True)
         elif path.endswith(":streamGenerateContent"):
             self._stream([_gemini(self.model, body)])
         else:
             self._send("application/json", json.dumps(_gemini(self.model, body)))
 
-    def _stream(self, events: list[dict[str, Any]]) -> None:
-        lines = [f"data: {json.dumps(one)}\n\n" for one in events]
+    def _stream(self, events: list[dict[str, Any]], *, named: bool = False) -> None:
+        names = [f"event: {one['type']}\n" if named else "" for one in events]
+        lines = [f"{name}data: {json.dumps(one)}\n\n" for name, one in zip(names, events, strict=True)]
         self._send("text/event-stream", "".join(lines))
 
     def _send(self, kind: str, text: str) -> None:
@@ -179,6 +182,31 @@ def _completions(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, A
     return [
         {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
         {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
+    ]
+
+
+def _messages(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Anthropic's Messages, streamed."""
+    contents = [one["content"] for one in body["messages"] if isinstance(one["content"], list)]
+    blocks = [block for content in contents for block in content]
+    results = [_text(one.get("content", "")) for one in blocks if one.get("type") == "tool_result"]
+    offered = {one["name"]: {**one, "parameters": one.get("input_schema")} for one in body.get("tools", [])}
+    step = model.step(results, offered)
+    block: dict[str, Any] = {"type": "text", "text": ""}
+    delta = {"type": "text_delta", "text": "Done."}
+    if step is not None:
+        block = {"type": "tool_use", "id": f"toolu_{len(results)}", "name": step[0], "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(step[1])}
+    reason = "end_turn" if step is None else "tool_use"
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    answer = {"id": f"msg_{len(results)}", "type": "message", "role": "assistant", "model": body.get("model")}
+    return [
+        {"type": "message_start", "message": {**answer, "content": [], "stop_reason": None, "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage},
+        {"type": "message_stop"},
     ]
 
 

@@ -150,6 +150,28 @@ def gemini(folder: Path, server: list[str], model: str) -> None:
     _run(program, folder, environment)
 
 
+def claude_code(folder: Path, server: list[str], model: str) -> None:
+    """Claude Code, without a terminal. Tests of its logs start it, not those of sessions."""
+    environment = _environment(
+        folder,
+        ANTHROPIC_BASE_URL=model,
+        ANTHROPIC_API_KEY="x",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        DISABLE_AUTOUPDATER="1",
+        ENABLE_TOOL_SEARCH="false",
+    )
+    settings = {"mcpServers": {"ideabridge": {"command": server[0], "args": server[1:]}}}
+    place = folder / "mcp.json"
+    place.write_text(json.dumps(settings))
+    # Its package picks the program of this machine in a script of its installation, which does not run here.
+    program = min(MODULES.glob("@anthropic-ai/claude-code-*/claude"))
+    words = ["-p", "Go.", "--mcp-config", str(place), "--strict-mcp-config", "--allowedTools", "mcp__ideabridge"]
+    _run([str(program), *words], folder, environment)
+
+
+CLAUDE_CODE: Final = "@anthropic-ai/claude-code"
+"""Its package of npm."""
+
 HOSTS: Final[dict[str, tuple[str, Host]]] = {
     "codex": ("@openai/codex", codex),
     "opencode": ("opencode-ai", opencode),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,7 +14,7 @@ from ideabridge.bridge import Bridge, HistoryReport, parse_configuration
 from ideabridge.bridge.lifting.function import Function, read_function
 
 from .endpoint import ScriptedModel, Step
-from .hosts import HOSTS, missing
+from .hosts import CLAUDE_CODE, HOSTS, Host, claude_code, missing
 
 SHOP = Path(__file__).parent.parent / "tests" / "history" / "shop.py"
 SERVER = [sys.executable, str(SHOP)]
@@ -45,16 +46,26 @@ async def taken(host: str, home: Path) -> tuple[HistoryReport, Function]:
         return report, read_function(bridge.store, one.run, "local")
 
 
-@pytest.mark.skipif(missing(HOSTS["codex"][0]) is not None, reason="Codex is not installed: run make test-hosts")
-def test_a_log_of_codex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hosts() -> list[Any]:
+    known: dict[str, tuple[str, Host]] = {"codex": HOSTS["codex"], "claude-code": (CLAUDE_CODE, claude_code)}
+    why = {name: missing(package) for name, (package, _) in known.items()}
+    return [
+        pytest.param(name, host, marks=pytest.mark.skipif(why[name] is not None, reason=why[name] or ""))
+        for name, (_, host) in known.items()
+    ]
+
+
+@pytest.mark.parametrize(("name", "host"), hosts())
+def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ScriptedModel(session)
     with model.serving() as address:
-        HOSTS["codex"][1](tmp_path, SERVER, address)
+        host(tmp_path, SERVER, address)
     if model.failure is not None:
         raise model.failure
-    monkeypatch.delenv("CODEX_HOME", raising=False)
+    for variable in ("CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    report, function = anyio.run(taken, "codex", tmp_path / "home")
+    report, function = anyio.run(taken, name, tmp_path / "home")
     assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, [])
     assert report.runs[0].title == "Go."
     calls = [(one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history]
