@@ -10,7 +10,7 @@ import dataclasses
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -206,14 +206,22 @@ class HistoryImport:
         Raises:
             StoreError: the store cannot be written. What was stored before stays.
         """
-        report = HistoryReport()
+        report, away = HistoryReport(), dict[str, str]()
         for log in self.logs.files:
             for conversation in await self._read(log, report):
                 for stretch in self._new(conversation):
-                    away = await self._offer.listed(stretch.modules)
-                    why = self._unfinished(stretch) or "; ".join(f"module {one.name!r} is {one.why}" for one in away)
+                    why = self._unfinished(stretch) or await self._why_away(stretch.modules, away)
                     report.runs.append(self._entry(stretch, why=why) if why else self._take(stretch))
         return report
+
+    async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
+        """Why modules are not up; "" if they are. `away` has the reason by module, as far as it is known."""
+        asked = [one for one in modules if one not in away]
+        if asked:
+            # A module that does not come up is waited for once.
+            found = {one.name: f"module {one.name!r} is {one.why}" for one in await self._offer.listed(asked)}
+            away.update((one, found.get(one, "")) for one in asked)
+        return "; ".join(away[one] for one in modules if away[one])
 
     async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
         """Read a log in a thread, and count what is not taken."""
