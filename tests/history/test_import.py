@@ -166,6 +166,8 @@ async def test_calls_that_a_run_cannot_have_are_left_and_counted(bridge: Bridge,
     log = ClaudeCode()
     log.calls("1", "mcp__shop__gone", {"x": 1}, "x")
     log.calls("2", "mcp__shop__describe", {"orders": 1}, "not as the tool is now")
+    log.calls("2a", "mcp__shop__describe", {"order": "a", "_output": "forged"}, "with a property of calls here")
+    log.calls("2b", "mcp__shop__describe", {"order": "a", "_unknown": 1}, "with a name that calls here cannot have")
     log.calls("3", "mcp__shop__describe", {"order": "†results.0"}, "text that looks like a reference")
     log.calls("4", "mcp__shop__find_orders", {"customer": "x"}, "KeyError", is_error=True)
     log.uses("5", "mcp__shop__send", {"to": "ann", "text": "hi"})
@@ -175,7 +177,7 @@ async def test_calls_that_a_run_cannot_have_are_left_and_counted(bridge: Bridge,
     assert one.run is not None
     assert one.left == {
         "of a tool that its module does not have now": 1,
-        "with arguments that do not fit the tool now": 1,
+        "with arguments that do not fit the tool now": 3,
     }
     assert (one.calls, one.incomplete) == (4, 1)
     history = read_function(bridge.store, one.run, "local").run.machine.history

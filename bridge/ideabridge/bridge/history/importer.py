@@ -24,6 +24,7 @@ from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.history import claude_code, codex
 from ideabridge.bridge.history.conversation import Conversation, HistoryError, Logs, Names, find_logs
 from ideabridge.bridge.history.recording import PAUSE, Recording, Stretch, digest_of, record, stretches
+from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.starts import settings_under
 from ideabridge.bridge.runs.stretch import ended_run, keep_ended
@@ -276,10 +277,10 @@ class HistoryImport:
             return dataclasses.replace(entry, why="none of its calls can be taken")
         run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
         settings = settings_under(self._configuration)
-        run = ended_run(made.ended, settings, self._prompt(stretch), f"imported from a log of {self._host.title}")
         try:
+            run = ended_run(made.ended, settings, self._prompt(stretch), f"imported from a log of {self._host.title}")
             run.events = self._screen.admit(run.events)
-        except SecretGivenError as error:
+        except (JournalError, SecretGivenError) as error:
             return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
         try:
             keep_ended(

@@ -163,13 +163,19 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
-    """The arguments under the names that the tool's parameters have here; None if they are not JSON."""
+    """The arguments under the names that the tool's parameters have here; None if a call cannot have them."""
     try:
         given = normalise(call.arguments, what="the arguments")
     except IdeabridgeError:
         return None
     ours = {theirs: mine for mine, theirs in tool.renamed.items()}
-    return {ours.get(name, name): value for name, value in given.items()} if isinstance(given, dict) else None
+    named = {ours.get(name, name): value for name, value in given.items()} if isinstance(given, dict) else None
+    if named is None:
+        return None
+    declared = tool.parameters.get("properties")
+    own = declared if isinstance(declared, dict) else {}
+    # An argument that the tool does not declare must not be a property of calls here, such as `_output`.
+    return None if any(name.startswith("_") and name not in own for name in named) else named
 
 
 @dataclass(frozen=True, slots=True)
