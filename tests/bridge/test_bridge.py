@@ -516,7 +516,7 @@ async def test_recorded_answers_for_the_recorded_input_alone() -> None:
             await bridge.call_idea("halve", {"n": 1, "by": 2})
 
 
-async def test_constants_are_named_and_published_only_once_accepted() -> None:
+async def test_constants_become_parameters_with_their_recorded_values() -> None:
     raw: JSON = {
         "input": {"n": 9},
         "calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}],
@@ -524,28 +524,30 @@ async def test_constants_are_named_and_published_only_once_accepted() -> None:
     }
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await plan(bridge, raw)
-        with pytest.raises(PublicationError) as caught:
-            await bridge.publish(run.id, "halve")
-        assert 'calls.0.b = 2; output.unit = "pieces"' in str(caught.value)
-        with pytest.raises(PublicationError, match=r"calls\.0\.b = 2"):
-            await bridge.publish(run.id, "halve", choices={"accept": ["output.unit"]})
-        with pytest.raises(PublicationError, match=r"there is no constant at 'calls\.9\.x'"):
-            await bridge.publish(run.id, "halve", choices={"accept": ["calls.0", "output", "calls.9.x"]})
-        assert (await bridge.publish(run.id, "halve", choices={"accept": ["calls.0.b", "output"]})).version == 1
-        assert (await bridge.publish(run.id, "halve", choices={"accept": True})).version == 2
+        published = await bridge.publish(run.id, "halve")
+        assert published.version == 1
+        assert published.input_schema is not None
+        properties = published.input_schema["properties"]
+        assert isinstance(properties, dict)
+        assert list(properties) == ["n", "b"]
+        assert published.input_schema["required"] == ["n"]
+        for given, half in (({"n": 9}, 4.5), ({"n": 9, "b": 3}, 3)):
+            replay = await bridge.call_idea("halve", given)
+            assert replay.run is not None
+            assert await replay.run.result() == {"half": half, "unit": "pieces"}
+            assert replay.run.assumed == []
+        with pytest.raises(PublicationError, match=r"nothing is at 'calls\.9\.x'"):
+            await bridge.publish(run.id, "halve", choices={"take": {"calls.9.x": "keep"}})
 
 
-async def test_a_run_of_several_requests_is_a_plan_once_its_constants_are_accepted() -> None:
+async def test_a_run_of_several_requests_is_a_plan_that_says_what_it_assumes() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", input={"a": 1}, output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
         await run.wait(10)
         run.submit(1, {"calls": [], "output": "†state.a"})
         await run.wait(10)
-        with pytest.raises(PublicationError, match=r'calls\.0\.text = "a"'):
-            await bridge.publish(run.id, "later", answer="plan")
-        # The first mind saw an input that its calls do not read.
-        published = await bridge.publish(run.id, "later", choices={"accept": ["calls.0.text", "unread.input.a"]})
+        published = await bridge.publish(run.id, "later", answer="plan")
         assert published.plan is not None
         replay = await bridge.call_idea("later", {"a": 2})
         assert replay.run is not None

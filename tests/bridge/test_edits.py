@@ -86,7 +86,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
         assert decided.tool is not None
         assert decided.tool["name"] == "shred"
         with pytest.raises(PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"):
-            await bridge.publish(run.id, "shredded", answer="plan", choices={"accept": True})
+            await bridge.publish(run.id, "shredded", answer="plan")
         assert decided.edited == {"_tool": "shred", "what": "†state.secret", "_outputPath": "ada"}
 
 

@@ -104,7 +104,7 @@ async def test_a_fork_with_another_input_keeps_what_had_run() -> None:
         fork = await bridge.fork(parent.id, places["run_started"], input={"name": "y"})
         assert await fork.result() == ["seen y", "me: seen y", "seen me: seen y"]
         # Published like any run: what it did is what it told.
-        assert (await bridge.publish(fork.id, "looks", choices={"accept": True})).plan is not None
+        assert (await bridge.publish(fork.id, "looks")).plan is not None
 
 
 async def test_a_fork_of_a_plan_with_other_calls_begins_anew() -> None:

@@ -86,7 +86,7 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
         run.decide(asked["approval"], "approve", by="Ann")
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "sent Ada"
-        assert (await bridge.publish(run.id, "lazily", choices={"accept": True})).plan is not None
+        assert (await bridge.publish(run.id, "lazily")).plan is not None
 
 
 async def test_a_denied_plan_without_a_mind_ends_the_run() -> None:
@@ -127,7 +127,7 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
         assert (run.answer()["output"], RAN) == ("Bob", ["look ['Bob']", "look Bob"])
         [idea] = bridge.store.ideas.of_run(run.id)
         assert bridge.store.ideas.get(idea.id).idea.solution == {"calls": edited, "output": "†state.sent"}
-        await bridge.publish(run.id, "edited", answer="plan", choices={"accept": True})
+        await bridge.publish(run.id, "edited", answer="plan")
         replay = await bridge.call_idea("edited", {})
         assert replay.run is not None
         assert await replay.run.wait(10) == "done"

@@ -273,7 +273,7 @@ async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: P
         run = await bridge.run(run_id)
         run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 7})
         assert await run.wait(10) == "done"
-        assert (await bridge.publish(run_id, "pay_ada", answer="plan", choices={"accept": True})).answer == "plan"
+        assert (await bridge.publish(run_id, "pay_ada", answer="plan")).answer == "plan"
 
 
 async def test_a_fork_asks_what_its_parent_asks_and_with_the_same_reason(tmp_path: Path) -> None:

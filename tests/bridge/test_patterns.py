@@ -537,7 +537,7 @@ async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded
             await run_group([held("a", "a"), held("b", "b")])
             await session.run({"_tool": "echo", "x": "†state.a || †state.b", "_outputPath": "x"})
         with pytest.raises(PublicationError, match=rf"a plan runs every call.*step 0 is a group \({pattern}: "):
-            await bridge.publish(session.id, "grouped", answer="plan", choices={"accept": True})
+            await bridge.publish(session.id, "grouped", answer="plan")
         published = await bridge.publish(session.id, "grouped", answer="recorded")
         assert published.answer == "recorded"
         assert (await bridge.call_idea("grouped", {})).output == session.state

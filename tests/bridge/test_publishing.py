@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from ideabridge.bridge import Bridge
@@ -194,10 +192,7 @@ async def test_a_plan_over_instances_keeps_its_places_and_states() -> None:
     }
     async with bridge() as here:
         run = await plan(here, raw)
-        with pytest.raises(PublicationError) as caught:
-            await here.publish(run.id, "both")
-        assert 'instances.①.t = "good"; instances.②.t = "†bad"' in str(caught.value)
-        published = await here.publish(run.id, "both", choices={"accept": ["instances"]})
+        published = await here.publish(run.id, "both")
         assert published.plan is not None
         assert published.plan["calls"] == read_plan(raw).calls
         assert published.output_schema == {"type": "object", "additionalProperties": {"type": "string"}}
@@ -290,25 +285,26 @@ SENDING: JSONObject = {
 }
 
 
-async def _edit(run: Run, approval: str) -> None:
-    run.decide(approval, "edit", by="me", call={"_tool": "send", "to": "eve", "text": "x"})
-
-
-async def _deny(run: Run, approval: str) -> None:
-    run.decide(approval, "deny", by="me")
-
-
-@pytest.mark.parametrize(
-    ("settle", "says"),
-    [(_edit, r"calls\.0 \(send\): a person changed it"), (_deny, r"calls\.0 \(send\): it was denied")],
-)
-async def test_what_a_person_changed_is_not_replayed(settle: Callable[[Run, str], Awaitable[None]], says: str) -> None:
+async def test_what_a_person_denied_is_not_replayed() -> None:
     async with bridge() as here:
         run = await plan(here, SENDING)
-        await settle(run, str(run.machine.history[0].approval[0]) if run.machine.history[0].approval else "")
+        run.decide(run.questions()[0].approval, "deny", by="me")
         assert await run.wait(10) == "done"
-        with pytest.raises(PublicationError, match=says):
+        with pytest.raises(PublicationError, match=r"calls\.0 \(send\): it was denied"):
             await here.publish(run.id, "sends", answer="plan")
+
+
+async def test_what_a_person_changed_is_a_parameter_with_their_value() -> None:
+    async with bridge() as here:
+        run = await plan(here, SENDING)
+        run.decide(run.questions()[0].approval, "edit", by="me", call={"_tool": "send", "to": "eve", "text": "x"})
+        assert await run.wait(10) == "done"
+        published = await here.publish(run.id, "sends", answer="plan")
+        assert published.input_schema is not None
+        properties = published.input_schema["properties"]
+        assert isinstance(properties, dict)
+        defaults = [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
+        assert "eve" in defaults
 
 
 async def test_a_call_that_failed_is_not_replayed() -> None:
@@ -317,7 +313,7 @@ async def test_a_call_that_failed_is_not_replayed() -> None:
         run = await plan(here, raw)
         assert run.status == "done"
         with pytest.raises(PublicationError, match=r"calls\.0 \(divide\): it failed"):
-            await here.publish(run.id, "fails", answer="plan", choices={"accept": True})
+            await here.publish(run.id, "fails", answer="plan")
 
 
 # -- order, annotations, input -----------------------------------------------------------------------------------
@@ -334,13 +330,10 @@ async def sent(here: Bridge, second: JSONObject) -> Run:
     return run
 
 
-async def test_an_order_that_only_the_listing_gives_needs_acceptance() -> None:
+async def test_an_order_that_only_the_listing_gives_is_kept() -> None:
     async with bridge() as here:
         run = await sent(here, {"to": "†input.to", "text": "†input.to"})
-        with pytest.raises(PublicationError, match=r"order: calls\.0, calls\.1 \(send, send\)"):
-            await here.publish(run.id, "twice")
-        assert (await here.publish(run.id, "twice", choices={"accept": ["order"]})).plan is not None
-        assert (await here.publish(run.id, "twice", choices={"accept": True})).plan is not None
+        assert (await here.publish(run.id, "twice")).plan is not None
 
 
 @pytest.mark.parametrize(
@@ -351,8 +344,6 @@ async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> Non
     async with bridge() as here:
         run = await sent(here, second)
         assert (await here.publish(run.id, "twice")).plan is not None
-        with pytest.raises(PublicationError, match="there is no constant at 'order'"):
-            await here.publish(run.id, "twice", choices={"accept": ["order"]})
 
 
 async def test_a_tool_here_that_reaches_out_says_so_when_published() -> None:

@@ -81,11 +81,11 @@ FETCHING: JSONObject = {
 }
 
 
-async def published(bridge: Bridge, name: str, plan: JSONObject, choices: JSONObject | None = None) -> Publication:
+async def published(bridge: Bridge, name: str, plan: JSONObject) -> Publication:
     """What a plan is published as, after a run of it."""
     run = await bridge.run_plan(read_plan(plan))
     await run.result()
-    return await bridge.publish(run.id, name, answer="plan", choices=choices)
+    return await bridge.publish(run.id, name, answer="plan")
 
 
 def calls(*listed: JSON, output: JSON = None) -> JSONObject:
@@ -210,7 +210,7 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
     }
     described: JSONObject = {"calls": [solving], "input": {"of": "b"}, "output": {"said": "†state.d"}}
     async with Bridge(toolbox=own_tools(), mind=Mind(lambda text: calls(output="†input.of"))) as bridge:
-        told = await published(bridge, "describe", described, {"accept": ["calls.0.task"]})
+        told = await published(bridge, "describe", described)
         assert told.answer == "plan"
         assert "no model" not in told.description
         assert "a model is asked for calls.0 (solve) alone" in told.description

@@ -107,9 +107,9 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
         run.submit(1, {"calls": [{"_tool": "shout", "text": "†data.error.0.call.text"}], "output": "†results.1"})
         assert await run.result() == text.upper()
         # A plan made of it holds the text itself: the call that failed is no part of it.
-        published = await bridge.publish(run.id, "loudly", answer="plan", choices={"accept": True})
+        published = await bridge.publish(run.id, "loudly", answer="plan")
         assert published.plan is not None
-        assert text in str(published.plan["calls"])
+        assert text in str(published.input_schema)
         replay = await bridge.call_idea("loudly", {"n": 1})
         assert replay.run is not None
         assert await replay.run.result() == text.upper()

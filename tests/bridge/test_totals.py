@@ -189,7 +189,7 @@ async def test_the_totals_hold_what_an_alternative_used_that_was_not_needed() ->
         room: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "†input.task", "_outputPath": "said"}
         taught = await bridge.run_plan(read_plan({"calls": [room], "input": {"task": "Node 0."}}))
         await taught.result()
-        await bridge.publish(taught.id, "ask", answer="plan", choices={"accept": True})
+        await bridge.publish(taught.id, "ask", answer="plan")
         async with bridge.session(tools=["idea:ask"]) as session, anyio.create_task_group() as group:
 
             async def alternatives() -> None:

@@ -27,7 +27,7 @@ PLAN = {
     "input": {"n": 20},
     "output": {"sum": "†results.0", "of": "numbers"},
 }
-DECIDED = ["--take", "calls.0.a=†input.n", "--accept", "calls.0.b", "--accept", "output.of"]
+DECIDED = ["--take", "calls.0.a=†input.n"]
 
 
 CONFIGURATION = '{"tools": ["tools.py"], "store": "store.sqlite"}'
@@ -53,23 +53,38 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
     return json.loads(capsys.readouterr().out)
 
 
-def test_lift_tells_what_is_asked_and_what_would_be_published(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lift_shows_the_tool_that_a_run_would_become(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = told(capsys, "run", "plan.json")["run"]
-    report = told(capsys, "ideas", "lift", run, code=1)
-    assert [(ask["kind"], ask["path"]) for ask in report["asks"]] == [
-        ("proposal", "calls.0.a"),
-        ("constant", "calls.0.b"),
-        ("constant", "output.of"),
+    report = told(capsys, "ideas", "lift", run)
+    assert [(one["name"], one.get("default"), one["fills"]) for one in report["parameters"]] == [
+        ("n", None, []),
+        ("b", 2, ["calls.0.b"]),
     ]
-    assert report["counts"] == {"references": 1, "proposals": 1, "constants": 2, "taken": 0}
-    report = told(capsys, "ideas", "lift", run, *DECIDED, "--live")
-    assert report["plan"]["calls"] == [{"_tool": "add", "a": "†input.n", "b": 2}]
+    copied = report["literals"][0]
+    assert (copied["path"], copied["from"], copied["instead"]) == ("calls.0.a", "†input.n", ["always 20"])
+    report = told(capsys, "ideas", "lift", run, *DECIDED, "--rename", "b=more", "--live")
+    assert "calls.0.a" not in [one["path"] for one in report["literals"]]
+    assert [one["name"] for one in report["parameters"]] == ["n", "more"]
     assert report["live"] == {"not_run": None, "difference": None}
-    assert main(["ideas", "lift", run]) == 1
+    assert main(["ideas", "lift", run]) == 0
     shown = capsys.readouterr().out
-    assert "calls.0.a: proposal 20, equal to †input.n" in shown
+    assert "calls.0.a = 20" in shown
+    assert "follows †input.n; or it stays 20" in shown
     assert main(["ideas", "lift", run, "--take", "calls.0.a"]) == 2
     assert "--take: expected PATH=REFERENCE" in capsys.readouterr().err
+
+
+def test_parameters_are_decided_at_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "plan.json")["run"]
+    words = ["--rename", "b=more", "--describe", "b=What is added.", "--require", "b", "--parameter", "what=calls.0.a"]
+    told(capsys, "ideas", "publish", run, "plus", *words)
+    schema = told(capsys, "ideas", "show", "plus")["publication"]["input_schema"]
+    assert schema["properties"]["more"] == {"type": "integer", "description": "What is added."}
+    assert schema["properties"]["what"]["default"] == 20
+    assert schema["required"] == ["n", "more"]
+    assert told(capsys, "ideas", "call", "plus", "-i", "n=5", "-i", "more=1", "-i", "what=3")["output"]["sum"] == 4
+    told(capsys, "ideas", "publish", run, "plus", "--fix", "b")
+    assert list(told(capsys, "ideas", "show", "plus")["publication"]["input_schema"]["properties"]) == ["n"]
 
 
 def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,35 +118,18 @@ def test_where_long_outputs_differ_is_told(here: Path, capsys: pytest.CaptureFix
     long = {**PLAN, "output": {"text": "x" * 500, "sums": ["†results.0"]}}
     (here / "plan.json").write_text(json.dumps(long), encoding="utf-8")
     run = told(capsys, "run", "plan.json")["run"]
-    told(capsys, "ideas", "publish", run, "plus_two", "--accept", "all")
+    told(capsys, "ideas", "publish", run, "plus_two")
     rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     assert main(["ideas", "verify", "plus_two"]) == 1
     assert "the output drifted: at sums.0: 18 instead of 22\n" in capsys.readouterr().out
 
 
-def test_publishing_asks_a_person_at_the_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publishing_at_a_terminal_asks_nothing_and_shows_what_it_became(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = told(capsys, "run", "plan.json")["run"]
     terminal = Terminal(here, ["ideas", "publish", run, "plus_two"])
-    terminal.read_until("q(uit): ")
-    assert "1: †input.n" in terminal.seen
-    terminal.type("1")
-    terminal.read_until("q(uit): ")
-    assert "calls.0.b = 2" in terminal.seen
-    terminal.type("what")
-    terminal.read_until("q(uit): ")
-    terminal.type("a")
-    terminal.read_until("q(uit): ")
-    terminal.type("accept")
     code, _ = terminal.end()
     assert code == 0
+    assert "follows †input.n; or it stays 20" in terminal.seen
     assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {"sum": 7, "of": "numbers"}
-
-
-def test_a_person_may_give_up(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = told(capsys, "run", "plan.json")["run"]
-    terminal = Terminal(here, ["ideas", "publish", run, "plus_two"])
-    terminal.read_until("q(uit): ")
-    terminal.type("q")
-    code, _ = terminal.end()
-    assert code == 1
-    assert told(capsys, "ideas", "list", "--published")["ideas"] == []

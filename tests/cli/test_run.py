@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -546,41 +545,23 @@ def test_what_an_idea_takes_is_told_or_asked_for(here: Path, capsys: pytest.Capt
     assert (code, json.loads(out)["output"]) == (0, {"sum": 7, "twice": 14})
 
 
-def test_what_must_be_decided_to_publish_a_run_is_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = {"calls": [{"_tool": "add", "a": "†input.a", "b": 7, "_outputPath": "n"}], "input": {"a": 1}}
-    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    assert main(["run", "plan.json", "--save-as", "plus"]) == 1
-    said = capsys.readouterr().err
-    assert "not published as 'plus': these are constants, the same for every input: calls.0.b = 7" in said
-    # In words of the command line, not of the tool that hosts have.
-    assert "choices" not in said
-    words = re.findall(r"ideabridge: ideabridge (ideas publish run_\w+ plus --accept calls\.0\.b)", said)
-    assert main([*words[0].split(), "--json"]) == 0
-    capsys.readouterr()
-    terminal = Terminal(here, ["run", "plan.json", "--save-as", "plus2"])
-    terminal.read_until("q(uit): ")
-    terminal.type("a")
-    assert terminal.end()[0] == 0
-    assert main(["ideas", "call", "plus2", "-i", "a=5", "--json"]) == 0
-    assert main(["run", "plan.json", "--save-as", "No name"]) == 2
-    assert "cannot be a name" in capsys.readouterr().err
-
-
-def test_constants_need_acceptance(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_saved_as_a_tool_with_its_constants_as_parameters(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = {
         "calls": [{"_tool": "add", "a": "†input.a", "b": 7, "_outputPath": "n"}],
         "input": {"a": 1},
         "output": {"n": "†state.n"},
     }
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    assert main(["run", "plan.json", "--json"]) == 0
-    run = told(capsys)["run"]
-    assert main(["ideas", "publish", run, "plus_seven", "--answer", "plan"]) == 2
-    assert "calls.0.b" in capsys.readouterr().err
-    assert main(["ideas", "publish", run, "plus_seven", "--answer", "plan", "--accept", "calls.0.b"]) == 0
+    assert main(["run", "plan.json", "--save-as", "plus"]) == 0
     capsys.readouterr()
-    assert main(["ideas", "call", "plus_seven", "--input", "a=35", "--json"]) == 0
+    assert main(["ideas", "call", "plus", "--input", "a=35", "--json"]) == 0
     assert told(capsys)["output"] == {"n": 42}
+    assert main(["ideas", "call", "plus", "--input", "a=35", "--input", "b=1", "--json"]) == 0
+    assert told(capsys)["output"] == {"n": 36}
+    assert main(["run", "plan.json", "--save-as", "No name"]) == 2
+    assert "cannot be a name" in capsys.readouterr().err
 
 
 # -- modules and tools -----------------------------------------------------------------------------------------------

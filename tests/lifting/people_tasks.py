@@ -7,7 +7,7 @@ from pathlib import Path
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.lifting.runs import SHORTEN, Person, Seen, Verdict
 from tests.lifting.runs import turn as t
-from tests.lifting.tasks import WORD, Given, Task, accept, ask, c
+from tests.lifting.tasks import WORD, Given, Task, c
 from tests.lifting.world import BUSY, World, card_of
 
 NOTE: Given = lambda w: {"file": f"{w.repo}/more.txt", "text": w.word}  # noqa: E731
@@ -52,7 +52,6 @@ PEOPLE: list[Task] = [
         NOTE,
         [lambda s: t(c("write_file", path=s.file, text=s.text)), lambda s: t(output=s.result(0))],
         lambda w: written(8),
-        {"accept": ["calls.0.text", "unread.input.text"], "take": {"output": "†results.0"}},
         "a text that a person wrote: not one that the mind chose",
         edits(text="reviewed"),
     ),
@@ -61,7 +60,6 @@ PEOPLE: list[Task] = [
         lambda w: {"file": f"{w.repo}/more.txt", "text": w.word, "sign": f"by {w.zone}"},
         [lambda s: t(c("write_file", path=s.file, text="to do")), lambda s: t(output=s.result(0))],
         lambda w: written(len(f"by {w.zone}")),
-        accept("unread.input.text"),
         trap="what a person wrote in its place is part of the input",
         person=lambda call: Verdict("edit", lambda call: {**call, "text": f"by {zone_at(call)}"}),
     ),
@@ -70,7 +68,6 @@ PEOPLE: list[Task] = [
         NOTE,
         [lambda s: t(c("write_file", path=s.file, text=s.text)), lambda s: t(output=s.result(0))],
         lambda w: written(len(w.word) * 2),
-        None,
         "a person doubles each text: nothing that was recorded says so",
         lambda _: Verdict("edit", doubled),
     ),
@@ -83,7 +80,6 @@ PEOPLE: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: written(len(w.word)),
-        accept("later", "unread.input.draft"),
         person=denies_drafts,
     ),
     Task(
@@ -91,7 +87,6 @@ PEOPLE: list[Task] = [
         lambda w: {"draft": f"{w.repo}/draft.txt", "text": w.word},
         [lambda s: t(c("write_file", path=s.draft, text=s.text)), lambda s: t(output="not written")],
         lambda w: "not written",
-        None,
         "nothing is left of it but a constant",
         denies_drafts,
     ),
@@ -113,7 +108,6 @@ PEOPLE: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: str(card_of(w.word)["owner"])[0],
-        {**accept("unread.0"), **ask("output", "†results.1")},
         "the letter stands in the card, too",
         context=[SHORTEN],
     ),
@@ -125,7 +119,6 @@ PEOPLE: list[Task] = [
             lambda s: t(output="†results.0"),
         ],
         lambda w: w.word[0],
-        {"take": {"calls.0._output": "mind"}},
         "an answer that was written for one input",
         context=[SHORTEN],
     ),
@@ -144,7 +137,6 @@ PEOPLE: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: written(len(noted(w))),
-        accept("left_out", "later", "unread.input.lost"),
         "what failed may have done half of its work",
     ),
 ]
@@ -158,4 +150,5 @@ def zone_at(call: JSONObject) -> str:
 ZONES: dict[str, str] = {
     "repo-anvil": "Europe/Berlin",
     "repo-bellows": "Asia/Tokyo",
+    "repo-forge": "Europe/Paris",
 }

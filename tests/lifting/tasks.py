@@ -26,7 +26,6 @@ class Task:
         given: the input in a world.
         turns: what the mind writes.
         answer: the right answer in a world.
-        choices: what a person decides; None: nothing a person may rightly accept, so it is not published.
         trap: what a hasty lifting would fall for.
         person: decides about calls that ask while the mind is at work; calls of the published plan are approved.
         context: more messages of the run's context.
@@ -36,7 +35,6 @@ class Task:
     given: Given
     turns: list[Turn]
     answer: Callable[[World], JSON]
-    choices: JSONObject | None = field(default_factory=dict[str, JSON])
     trap: str = ""
     person: Person = approves
     context: list[JSON] = field(default_factory=list[JSON])
@@ -44,14 +42,6 @@ class Task:
 
 def c(_tool: str, /, **parameters: JSON) -> JSONObject:
     return {"_tool": _tool, **parameters}
-
-
-def ask(path: str, reference: JSON) -> JSONObject:
-    return {"take": {path: reference}}
-
-
-def accept(*paths: str) -> JSONObject:
-    return {"accept": list[JSON](paths)}
 
 
 def best(s: Seen, key: str, *, least: bool = False) -> JSONObject:
@@ -124,7 +114,6 @@ PLAIN: list[Task] = [
         REPO,
         [lambda s: t(c("git_status", repo_path=s.repo)), lambda s: t(output=s.result(0))],
         lambda w: "Repository status:\n" + git(w.repo, "status").strip(),
-        ask("output", "†results.0"),
     ),
     Task(
         "subjects of the last commits",
@@ -155,7 +144,6 @@ PLAIN: list[Task] = [
             lambda s: t(output=s.result(2)),
         ],
         lambda w: "; ".join(map(str, messages(w, w.n))),
-        accept("calls.2.separator"),
     ),
     Task(
         "status beside the path it is of",
@@ -165,7 +153,6 @@ PLAIN: list[Task] = [
             lambda s: t(output={"path": s.repo, "status": s.result(0)}),
         ],
         lambda w: {"path": w.repo, "status": "Repository status:\n" + git(w.repo, "status").strip()},
-        ask("output.status", "†results.0"),
     ),
     Task(
         "clock in Lisbon",
@@ -175,7 +162,6 @@ PLAIN: list[Task] = [
             lambda s: t(output=s.result(0, "target", "datetime")),
         ],
         lambda w: zone(w, "Europe/Lisbon"),
-        accept("calls.0.target_timezone", "unread.0"),
     ),
     Task(
         "clock in the zone of the input",
@@ -185,14 +171,12 @@ PLAIN: list[Task] = [
             lambda s: t(output="†results.0.target.datetime"),
         ],
         lambda w: zone(replace(w, zone="UTC"), w.zone),
-        accept("calls.0.source_timezone", "unread.0"),
     ),
     Task(
         "local branches",
         REPO,
         [lambda s: t(c("git_branch", repo_path=s.repo, branch_type="local")), lambda s: t(output=s.result(0))],
         lambda w: git(w.repo, "branch").rstrip("\n"),
-        accept("calls.0.branch_type"),
     ),
     Task(
         "a list copied whole",
@@ -205,7 +189,6 @@ PLAIN: list[Task] = [
         MANY,
         [lambda s: t(c("join", items=s.words, separator=" ")), lambda s: t(output=s.result(0))],
         lambda w: f"{w.word} {w.zone} {w.clock}",
-        accept("calls.0.separator"),
     ),
     Task(
         "an object copied whole",
@@ -226,14 +209,12 @@ PLAIN: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: card_of(w.word)["place"],
-        {"take": {"output": "†results.1"}, "accept": ["later"]},
     ),
     Task(
         "tags, a list of a result",
         WORD,
         [lambda s: t(c("card", name=s.word)), lambda s: t(output=s.result(0, "tags"))],
         lambda w: card_of(w.word)["tags"],
-        accept("unread.0"),
     ),
     Task(
         "a number written as text",
@@ -246,7 +227,6 @@ PLAIN: list[Task] = [
         WORD,
         [lambda s: t(c("card", name="†input.word")), lambda s: t(output=int(str(s.result(0, "label"))))],
         lambda w: len(w.word),
-        {**accept("unread.0"), **ask("output", {"pick": "to_number(@)", "from": "†results.0.label"})},
     ),
     Task(
         "a number written with a fraction",
@@ -269,7 +249,6 @@ PLAIN: list[Task] = [
             lambda s: t(output="†results.1"),
         ],
         lambda w: [len(str(one["title"])) for one in shelf_of(w.word)],
-        {"take": {"calls.1._each": {"pick": "[*].title", "from": "†results.0"}}},
     ),
     Task(
         "a template filled with copies",
@@ -279,7 +258,6 @@ PLAIN: list[Task] = [
             lambda s: t(output=s.result(0)),
         ],
         lambda w: f"{w.word} x {w.n}",
-        accept("calls.0.text"),
     ),
     Task(
         "a failed call tried again",
@@ -290,7 +268,6 @@ PLAIN: list[Task] = [
             lambda s: t(output=s.result(2)),
         ],
         lambda w: f"{w.word}@example.org".upper(),
-        accept("left_out.0"),
     ),
     Task(
         "what is not saved",
@@ -315,7 +292,6 @@ TRAPS: list[Task] = [
         TIMES,
         [lambda s: t(c("repeat", text=s.word, times=2)), lambda s: t(output=s.result(0))],
         lambda w: w.word * 2,
-        accept("calls.0.times", "unread.input.n"),
         "times: 2 beside an input n: 2",
     ),
     Task(
@@ -323,7 +299,6 @@ TRAPS: list[Task] = [
         TIMES,
         [lambda s: t(c("repeat", text=s.word, times=s.n, timeout=2)), lambda s: t(output=s.result(0))],
         lambda w: w.word * w.n,
-        accept("calls.0.timeout"),
         "timeout: 2 beside n: 2",
     ),
     Task(
@@ -335,7 +310,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: w.word * 5,
-        {"accept": ["calls.1.times", "later"]},
         "times: 5 beside a word of 5 letters",
     ),
     Task(
@@ -347,7 +321,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=s.result(2)),
         ],
         lambda w: min(w.n, len(w.commits)),
-        ask("output", "†results.2"),
         "the count is what was asked for, in both runs",
     ),
     Task(
@@ -359,7 +332,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: top(w.word, "pages", "price"),
-        {"take": {"calls.1.id": {"pick": "max_by(@, &pages).id", "from": "†results.0"}, "output": "†results.1"}},
         "copied from its place in a list",
     ),
     Task(
@@ -367,7 +339,6 @@ TRAPS: list[Task] = [
         WORD,
         [lambda s: t(c("books", shelf=s.word)), lambda s: t(output=best(s, "price", least=True)["title"])],
         lambda w: min(shelf_of(w.word), key=lambda one: float(str(one["price"])))["title"],
-        ask("output", {"pick": "min_by(@, &price).title", "from": "†results.0"}),
         "copied from its place in a list",
     ),
     Task(
@@ -378,7 +349,6 @@ TRAPS: list[Task] = [
             lambda s: t(c("price", id=f"†results.0.{place_of(s)}.id"), output="†results.1"),
         ],
         lambda w: top(w.word, "pages", "price"),
-        ask("calls.1.id", {"pick": "max_by(@, &pages).id", "from": "†results.0"}),
         "a reference to a place in a list",
     ),
     Task(
@@ -389,7 +359,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=newest(s)),
         ],
         lambda w: sha(w),
-        ask("output", {"pick": "max_by(@, &date).sha", "from": "†results.1"}),
         "a commit by its place in a list",
     ),
     Task(
@@ -397,7 +366,6 @@ TRAPS: list[Task] = [
         MANY,
         [lambda s: t(c("length", text=last(s))), lambda s: t(output=s.result(0))],
         lambda w: len(w.clock),
-        None,
         "copied from its place in the input",
     ),
     Task(
@@ -411,7 +379,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: "Unstaged changes:\n" + git(w.repo, "diff").rstrip("\n") if w.dirty else "",
-        None,
         "a branch taken because of a result that nothing reads",
     ),
     Task(
@@ -425,7 +392,6 @@ TRAPS: list[Task] = [
             lambda s: t(output="†results.1"),
         ],
         lambda w: f"{w.word}@example.org".upper() if len(w.word) > 3 else "-",
-        None,
         "a branch taken because of another part of what is read",
     ),
     Task(
@@ -436,7 +402,6 @@ TRAPS: list[Task] = [
             lambda s: t(output="dirty" if "not staged" in str(s.result(0)) else "clean"),
         ],
         lambda w: "dirty" if w.dirty else "clean",
-        None,
         "a constant output that was a judgement",
     ),
     Task(
@@ -447,7 +412,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=sentence(s)),
         ],
         lambda w: f"{leading(w)[1]} commits by {leading(w)[0]}",
-        None,
         "'3 commits by Ann' written into the output",
     ),
     Task(
@@ -458,7 +422,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=f"†results.1.{busiest(s)}"),
         ],
         lambda w: leading(w)[1],
-        None,
         "a key that is a name somebody has",
     ),
     Task(
@@ -472,7 +435,6 @@ TRAPS: list[Task] = [
             lambda s: t(output="†results.4"),
         ],
         lambda w: [f"of {w.word}"],
-        accept("order", "later", "calls.1.files", "calls.3.max_count"),
         "calls that share no data, over two modules",
     ),
     Task(
@@ -484,7 +446,6 @@ TRAPS: list[Task] = [
             lambda s: t(output={"changed": "†results.1"}),
         ],
         lambda w: {"changed": "Unstaged changes:\n" + git(w.repo, "diff").rstrip("\n")},
-        accept("later"),
         "a call that reads what another changes",
     ),
     Task(
@@ -492,7 +453,6 @@ TRAPS: list[Task] = [
         WORD,
         [lambda s: t(c("repeat", text="††input.word", times=1)), lambda s: t(output=f"†{s.result(0)}")],
         lambda w: "†input.word",
-        {"accept": ["calls.0.text", "calls.0.times", "unread.input.word"], "take": {"output": "†results.0"}},
         "†input.word as text",
     ),
     Task(
@@ -500,7 +460,6 @@ TRAPS: list[Task] = [
         lambda w: {"text": f"†state.{w.word}"},
         [lambda s: t(c("length", text=f"†{s.text}")), lambda s: t(output=s.result(0))],
         lambda w: len(f"†state.{w.word}"),
-        {},
         "†state.x as input",
     ),
     Task(
@@ -508,7 +467,6 @@ TRAPS: list[Task] = [
         WORD,
         [lambda s: t(c("owner_of", name=s.word)), lambda s: t(output=len(str(s.word)) * 7 + 1)],
         lambda w: len(w.word) * 7 + 1,
-        None,
         "worked out in the head",
     ),
     Task(
@@ -516,7 +474,6 @@ TRAPS: list[Task] = [
         WORD,
         [lambda s: t(c("echo", value=str(s.word).upper())), lambda s: t(output=s.result(0))],
         lambda w: w.word.upper(),
-        None,
         "changed in the head",
     ),
     Task(
@@ -528,7 +485,6 @@ TRAPS: list[Task] = [
             lambda s: t(output=s.result(1)),
         ],
         lambda w: len(w.zone),
-        {"accept": ["calls.0.target_timezone", "later"], "take": {"calls.1.text": "†input.zone"}},
         "the input and its echo are equal in every run",
     ),
 ]

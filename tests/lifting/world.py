@@ -35,11 +35,12 @@ _PEOPLE = ("Ann", "Bob", "Cleo", "Dan")
 _SPECS = (
     ("anvil", 2, "Europe/Berlin", "09:15", 3, True),
     ("bellows", 3, "Asia/Tokyo", "13:40", 5, True),
+    ("forge", 5, "Europe/Paris", "18:20", 7, True),
     ("cog", 1, "America/New_York", "22:05", 6, False),
     ("dynamo-x", 4, "Asia/Kolkata", "07:30", 7, True),
     ("ei", 6, "UTC", "00:45", 8, False),
 )
-"""The first two worlds are run by minds, the others are new to the plan."""
+"""The first three worlds are run by minds, the others are new to the plan."""
 
 
 def make_worlds(folder: Path) -> list[World]:

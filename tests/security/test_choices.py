@@ -13,6 +13,7 @@ from mcp import Client, types
 
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import Commands, publication_form
+from ideabridge.tools.encoding import JSON
 from tests import preloaded
 from tests.server.serving import BIN, ERAS, all_tools, call, configured, over_stdio, refused
 
@@ -57,20 +58,20 @@ def decided_by(folder: Path, name: str) -> Any:
         return plan["lifting"]["decided_by"]
 
 
-ACCEPT: dict[str, Any] = {"accept": True}
+TAKE: dict[str, Any] = {"take": {"calls.0.b": "keep"}}
 
 
 async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path) -> None:
     shown, callback = person("accept", "approve")
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
-        await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan")
+        # Without choices nothing is decided, so nobody is asked.
+        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan")
         assert not shown
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=ACCEPT)
+        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
     [text] = shown
-    assert text.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | accept: true\n")
-    for path, value in (("calls.0.a", 41), ("calls.0.b", 7)):
-        assert any(line.startswith('  | stays: "') and path in line and str(value) in line for line in text.split("\n"))
+    assert text.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take: {{")
+    assert '"calls.0.b": "keep"' in text or '"calls.0.b":"keep"' in text
     assert decided_by(tmp_path, "sum_up") == {"kind": "person", "via": "form", "user": "local"}
 
 
@@ -89,7 +90,7 @@ async def test_without_the_person_nothing_is_published(
     shown, callback = person(action, decision)
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=ACCEPT)
+        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
         assert expected in said
         assert "sum_up" not in await all_tools(client)
     assert len(shown) == 1
@@ -98,7 +99,7 @@ async def test_without_the_person_nothing_is_published(
 async def test_where_no_forms_are_shown_the_choices_are_the_assistants(era: str, tmp_path: Path) -> None:
     async with over_stdio(configured(tmp_path), era) as client:
         run = await solved(client)
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=ACCEPT)
+        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
     assert decided_by(tmp_path, "sum_up") == {"kind": "assistant", "via": "tool", "user": "local"}
 
 
@@ -106,10 +107,20 @@ async def test_approval_by_person_leaves_the_choices_to_the_terminal(era: str, t
     configuration = configured(tmp_path, approval={"by": "person"})
     async with over_stdio(configuration, era) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=ACCEPT)
+        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
         assert f"at a terminal: ideabridge ideas publish {run} sum_up" in said
         assert "sum_up" not in await all_tools(client)
-    command = [BIN / "ideabridge", "ideas", "publish", run, "sum_up", "--accept", "all", "--config", configuration]
+    command = [
+        BIN / "ideabridge",
+        "ideas",
+        "publish",
+        run,
+        "sum_up",
+        "--take",
+        "calls.0.b=keep",
+        "--config",
+        configuration,
+    ]
     ended = await anyio.run_process([str(one) for one in command], stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     assert decided_by(tmp_path, "sum_up") == {"kind": "person", "via": "command", "user": "local"}
@@ -119,17 +130,17 @@ async def test_a_form_declined_at_once_is_nobodys_answer(era: str, tmp_path: Pat
     shown, callback = person("decline")
     async with over_stdio(configured(tmp_path), era, start=unhurried, elicitation_callback=callback) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=ACCEPT)
+        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
         assert "nobody was asked: the client declined the form at once" in said
         # From now on the session counts as one without forms.
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=ACCEPT)
+        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
     assert len(shown) == 1
     assert decided_by(tmp_path, "sum_up")["kind"] == "assistant"
 
 
 def test_choices_that_are_not_shown_whole_cannot_be_approved() -> None:
-    accepted = [f"calls.{number}.path = '/tmp'" for number in range(500)]
-    text, form = publication_form("run_1", "sum_up", {"accept": True}, [*accepted, "calls.500.path = '/'"], Commands())
+    take: JSON = {f"calls.{number}.path": f"†input.path_{number}" for number in range(500)}
+    text, form = publication_form("run_1", "sum_up", {"take": take}, Commands())
     asked: Any = form
     assert asked["properties"]["decision"]["enum"] == ["deny"]
     assert "  ideabridge ideas publish run_1 sum_up" in text.split("\n")

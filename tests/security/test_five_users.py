@@ -27,7 +27,6 @@ pytestmark = pytest.mark.anyio
 
 USERS: Final = ("alice", "bob", "carol", "dan", "erin")
 REQUESTS: Final = 1000
-ACCEPT: Final[dict[str, Any]] = {"accept": True}
 
 
 @pytest.fixture
@@ -170,7 +169,7 @@ class Worker:
         run, words = self.random.choice([*self.person.runs.items()])
         answer = self.random.choice(["plan", "recorded"])
         name = f"{self.person.marker}_{answer}_{self.random.randrange(10**9)}"
-        given = {"description": f"Of {self.person.marker}.", "answer": answer, "choices": ACCEPT}
+        given = {"description": f"Of {self.person.marker}.", "answer": answer}
         await self.works("publish_idea", idea=run, name=name, **given)
         self.person.tools[name] = words
 
@@ -179,7 +178,7 @@ class Worker:
         made = await self.works("run_plan", **plan, input={"a": self.random.randrange(10**6)})
         name = f"{self.person.name}_gives_{self.random.randrange(10**9)}"
         to = self.random.choice([("all",), (self.others().name, self.others().name)])
-        given = {"description": "Add 2.", "answer": "plan", "choices": ACCEPT}
+        given = {"description": "Add 2.", "answer": "plan"}
         await self.works("publish_idea", idea=made["run"], name=name, to=",".join(to), **given)
         self.crowd.shared[name] = set(USERS if to == ("all",) else (*to, self.person.name))
 

@@ -11,7 +11,7 @@ from mcp import Client
 from ideabridge.bridge.store.store import Store
 from tests.server.serving import call, configured, http_process, refused, structured
 
-from .test_users import ACCEPT, PLAN, Team, published
+from .test_users import PLAN, Team, published
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,6 @@ async def test_a_search_confirms_no_guess_at_the_words_of_others(team: Team) -> 
             "name": "zebra_deal",
             "description": "To buy Contoso.",
             "answer": "plan",
-            "choices": ACCEPT,
             "to": "me",
         }
         await call(alice, "publish_idea", idea=run, **secret)
@@ -55,7 +54,7 @@ async def test_a_search_confirms_no_guess_at_the_words_of_others(team: Team) -> 
         # A word that nobody has stands for the beginnings of words. So does one that only others have.
         other = {**PLAN, "output": {"mine": "†state.s"}}
         own = (await call(bob, "run_plan", **other))["run"]
-        given = {"answer": "plan", "choices": ACCEPT}
+        given = {"answer": "plan"}
         for name, description in (("bobs_one", "Contosoqq."), ("bobs_two", "Gribbleqq.")):
             await call(bob, "publish_idea", idea=own, name=name, description=description, **given)
         for tool in ("search_ideas", "search_tools"):
@@ -87,7 +86,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
     async with team.client("alice", era) as alice, team.client("bob", era) as bob, team.client("ada", era) as ada:
         run = await published(alice, name, to="all")
         above = (await call(bob, "run_plan", **calling))["run"]
-        await call(bob, "publish_idea", idea=above, name=report, answer="plan", choices=ACCEPT)
+        await call(bob, "publish_idea", idea=above, name=report, answer="plan")
         with Store.open(team.path) as store:
             store.users.add(f"mallory-{era}")
             team.tokens["mallory"] = store.users.add_token(f"mallory-{era}")[1]
@@ -96,16 +95,14 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
         same = {**PLAN, "calls": [{**PLAN["calls"][0], "b": 1000}]}
         async with team.client("mallory", era) as mallory:
             other = (await call(mallory, "run_plan", **same))["run"]
-            given = {"idea": other, "name": name, "answer": "plan", "choices": ACCEPT}
+            given = {"idea": other, "name": name, "answer": "plan"}
             for to in ({}, {"to": "all"}, {"to": "bob"}):
                 assert "another owner" in await refused(mallory, "publish_idea", **given, **to)
         assert "not here now" in await refused(bob, report, a=1)
-        assert (await call(alice, "publish_idea", idea=run, name=name, answer="plan", choices=ACCEPT, to="all"))[
-            "version"
-        ] == 2
+        assert (await call(alice, "publish_idea", idea=run, name=name, answer="plan", to="all"))["version"] == 2
         assert structured(await bob.call_tool(report, {"a": 1})) == {"sum": 3}
         # An admin may take a name that nobody has.
         with Store.open(team.path) as store:
             store.publications.unpublish(name)
         mine = (await call(ada, "run_plan", **PLAN))["run"]
-        assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan", choices=ACCEPT))["version"] == 3
+        assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan"))["version"] == 3

@@ -48,7 +48,6 @@ PLAN: Final[dict[str, Any]] = {
     "input": {"a": 1},
     "output": {"sum": "†state.s"},
 }
-ACCEPT: Final[dict[str, Any]] = {"accept": True}
 PING: Final[dict[str, Any]] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 
@@ -96,7 +95,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
 
 async def published(client: Client, name: str, **keys: Any) -> str:
     run = str((await call(client, "run_plan", **PLAN))["run"])
-    await call(client, "publish_idea", idea=run, name=name, answer="plan", choices=ACCEPT, **keys)
+    await call(client, "publish_idea", idea=run, name=name, answer="plan", **keys)
     return run
 
 
@@ -477,7 +476,7 @@ async def test_an_idea_is_published_to_oneself_to_users_or_to_all(team: Team) ->
                 assert await seen(team, one, name) is (one == "alice" or one in who or to == "all"), (name, one)
         for wrong, why in (("carol", "no user 'carol'"), ("me,bob", "expected me, all"), (" , ", "expected me, all")):
             run = (await call(alice, "run_plan", **PLAN))["run"]
-            told = await refused(alice, "publish_idea", idea=run, name="not_shared", choices=ACCEPT, to=wrong)
+            told = await refused(alice, "publish_idea", idea=run, name="not_shared", to=wrong)
             assert why in told
         assert "not_shared" not in await all_tools(alice)
     async with team.client("bob") as bob:
@@ -491,11 +490,11 @@ async def test_what_is_shared_changes_hands_by_nobody_but_its_owner_and_admins(t
         await published(alice, "kept_private")
         for client, name in ((bob, "kept"), (bob, "kept_private"), (ada, "kept_private")):
             run = (await call(client, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
-            told = await refused(client, "publish_idea", idea=run, name=name, choices=ACCEPT)
+            told = await refused(client, "publish_idea", idea=run, name=name)
             assert "published by another owner" in told
         run = (await call(ada, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
-        assert "who says to whom" in await refused(ada, "publish_idea", idea=run, name="kept", choices=ACCEPT, to="ada")
-        assert (await call(ada, "publish_idea", idea=run, name="kept", choices=ACCEPT))["version"] == 2
+        assert "who says to whom" in await refused(ada, "publish_idea", idea=run, name="kept", to="ada")
+        assert (await call(ada, "publish_idea", idea=run, name="kept"))["version"] == 2
         # It is still alice's, and everybody's.
         assert (await call(bob, "kept", a=1))["result"] == 3
         await published(alice, "kept", to="me")
@@ -552,9 +551,7 @@ async def test_the_configuration_may_leave_sharing_to_admins(tmp_path: Path) -> 
         async with team.client("alice") as alice, team.client("ada") as ada:
             run = (await call(alice, "run_plan", **PLAN))["run"]
             for to in ("all", "bob"):
-                assert "only admins" in await refused(
-                    alice, "publish_idea", idea=run, name="mine", choices=ACCEPT, to=to
-                )
+                assert "only admins" in await refused(alice, "publish_idea", idea=run, name="mine", to=to)
             await published(alice, "mine", to="me")
             await published(ada, "ours", to="all")
             assert "ours" in await all_tools(alice)
@@ -614,5 +611,5 @@ async def test_more_names_than_anybody_means_are_not_looked_up(team: Team) -> No
     async with team.client("alice") as alice:
         run = (await call(alice, "run_plan", **PLAN))["run"]
         many = ",".join(f"bob{number}" for number in range(100_000))
-        told = await refused(alice, "publish_idea", idea=run, name="for_many", choices=ACCEPT, to=many)
+        told = await refused(alice, "publish_idea", idea=run, name="for_many", to=many)
         assert "at most 100 names" in told

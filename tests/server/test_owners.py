@@ -25,7 +25,6 @@ PLAN: dict[str, Any] = {
     "input": {"a": 1},
     "output": {"sum": "†state.s"},
 }
-ACCEPT: dict[str, Any] = {"accept": True}
 Urls: TypeAlias = dict[str, str]
 
 
@@ -60,8 +59,7 @@ async def run(urls: Urls) -> str:
     async with client_of(urls, OWNER) as client:
         run = str((await call(client, "run_plan", **PLAN))["run"])
         versions = [
-            (await call(client, "publish_idea", idea=run, name=SECRET, answer="plan", choices=ACCEPT))["version"]
-            for _ in range(2)
+            (await call(client, "publish_idea", idea=run, name=SECRET, answer="plan"))["version"] for _ in range(2)
         ]
         assert versions == [1, 2]
     return run
@@ -136,9 +134,7 @@ async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(urls
         assert found["run"] == own
         assert "published_as" not in found
         # It is theirs to publish, under another name: names are one space, and whose they are is not told.
-        assert "published by another owner" in await refused(
-            client, "publish_idea", idea=own, name=SECRET, choices=ACCEPT
-        )
+        assert "published by another owner" in await refused(client, "publish_idea", idea=own, name=SECRET)
         # The idea is known to them, the run is not.
         assert "unknown run" in await refused(client, "publish_idea", idea=run, name="stolen")
 
@@ -146,17 +142,17 @@ async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(urls
 async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path) -> None:
     async with client_of(urls, OWNER) as client:
         given = (await call(client, "run_plan", **PLAN))["run"]
-        await call(client, "publish_idea", idea=given, name="given_up", answer="plan", choices=ACCEPT)
+        await call(client, "publish_idea", idea=given, name="given_up", answer="plan")
     with Store.open(folder / "ideas.sqlite") as store:
         store.publications.unpublish("given_up")
     other: dict[str, Any] = {**PLAN, "output": {"total": "†state.s"}}
     async with client_of(urls, OTHER) as client:
         assert "last version" not in await _error(client.read_resource("idea://given_up"))
         taken = (await call(client, "run_plan", **other))["run"]
-        told = await refused(client, "publish_idea", idea=taken, name="given_up", answer="plan", choices=ACCEPT)
+        told = await refused(client, "publish_idea", idea=taken, name="given_up", answer="plan")
         assert told == "the name 'given_up' is published by another owner; choose another name"
     async with client_of(urls, OWNER) as client:
-        told = await call(client, "publish_idea", idea=given, name="given_up", answer="plan", choices=ACCEPT)
+        told = await call(client, "publish_idea", idea=given, name="given_up", answer="plan")
         assert told["version"] == 2
 
 
@@ -170,10 +166,10 @@ async def test_a_subscription_hears_nothing_of_what_is_published_to_others(urls:
             request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=f"idea://{SECRET}"))
             await client.session.send_request(request, types.EmptyResult)
         mine = (await call(other, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
-        await call(owner, "publish_idea", idea=run, name=SECRET, answer="plan", choices=ACCEPT)
+        await call(owner, "publish_idea", idea=run, name=SECRET, answer="plan")
         await heard.until("notifications/resources/updated")
         await others.until("notifications/prompts/list_changed")
         # Another change, which is told after what the first one had to tell.
-        await call(other, "publish_idea", idea=mine, name="mine", answer="plan", choices=ACCEPT)
+        await call(other, "publish_idea", idea=mine, name="mine", answer="plan")
         await others.until("notifications/prompts/list_changed", 2)
         assert "notifications/resources/updated" not in others.methods

@@ -144,7 +144,7 @@ async def test_a_published_plan_asks_the_model_of_whoever_calls_it(era: str, sha
     name = f"spelt_{era}"
     async with over_http(url, era, **model.keys) as client:
         taught = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
-        await call(client, "publish_idea", idea=taught["run"], name=name, answer="plan", choices={"accept": True})
+        await call(client, "publish_idea", idea=taught["run"], name=name, answer="plan")
         result = await client.call_tool(name, {"a": 3, "b": 4})
         assert not result.is_error, text(result)
         assert structured(result) == {"words": "seven"}
@@ -167,7 +167,7 @@ async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(er
         taught = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
         assert taught["mind"]["name"] == "turns"
         await call(client, "submit_solution", run=f"{taught['run']}.1", turn=0, solution=spelling('"number":3'))
-        await call(client, "publish_idea", idea=taught["run"], name="spelt", choices={"accept": True})
+        await call(client, "publish_idea", idea=taught["run"], name="spelt")
         result = await client.call_tool("spelt", {"a": 3, "b": 4})
         # Its output is not there yet, and hosts would hold anything else against the schema of it.
         assert result.is_error

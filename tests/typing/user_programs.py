@@ -236,11 +236,11 @@ async def sessions() -> list[Any]:
 async def publishing() -> Any:
     """A run becomes a tool."""
     how: Answer = "plan"
-    choices = {"accept": ["calls.1.separator"]}
+    parameters = {"between": {"at": ["calls.1.separator"]}}
     async with Bridge() as bridge:
         run = await bridge.run_plan(PLAN)
         await run.wait()
-        await bridge.publish(run.id, "line_of", answer=how, choices=choices)
+        await bridge.publish(run.id, "line_of", answer=how, parameters=parameters)
         arguments = {"names": ["Alan"]}
         replay = await bridge.call_idea("line_of", arguments)
         return replay.output if replay.run is None else await replay.run.result()

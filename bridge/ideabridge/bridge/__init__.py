@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from ideabridge.bridge.history.importer import HistoryImport as HistoryImport
     from ideabridge.bridge.history.importer import HistoryReport as HistoryReport
     from ideabridge.bridge.history.importer import HistoryRun as HistoryRun
-    from ideabridge.bridge.lifting.asking import report_lines as report_lines
-    from ideabridge.bridge.lifting.asking import report_of as report_of
     from ideabridge.bridge.lifting.draft import PlanDraft as PlanDraft
+    from ideabridge.bridge.lifting.report import report_lines as report_lines
+    from ideabridge.bridge.lifting.report import report_of as report_of
     from ideabridge.bridge.loop.event import ApprovalAsked as ApprovalAsked
     from ideabridge.bridge.loop.event import CallDecided as CallDecided
     from ideabridge.bridge.loop.event import CallFinished as CallFinished
@@ -183,11 +183,11 @@ _HOMES: Final = {
         "HistoryReport",
         "HistoryRun",
     ),
-    "lifting.asking": (
+    "lifting.draft": ("PlanDraft",),
+    "lifting.report": (
         "report_lines",
         "report_of",
     ),
-    "lifting.draft": ("PlanDraft",),
     "loop.event": (
         "ApprovalAsked",
         "CallDecided",

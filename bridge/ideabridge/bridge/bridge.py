@@ -34,8 +34,9 @@ from ideabridge.bridge.context.messages import Handlers, read_context, with_inst
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.history.importer import HistoryImport
-from ideabridge.bridge.lifting.draft import PlanDraft, apply_choices, read_choices
+from ideabridge.bridge.lifting.draft import PlanDraft, make_draft, read_choices
 from ideabridge.bridge.lifting.lift import lift
+from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.loop.catalogue import chosen_tools
 from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.settings import Planning, Settings
@@ -303,7 +304,9 @@ class Bridge:
         *,
         description: str | None = None,
         answer: Answer = "auto",
+        parameters: ObjectLike | None = None,
         choices: ObjectLike | None = None,
+        strict: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
@@ -317,7 +320,10 @@ class Bridge:
             name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
             description: what the tool does, for the models that may call it.
             answer: `plan`, `solve` or `recorded`: how a call is answered. `auto` is the first of them that is possible.
-            choices: what a person decides about a plan; see `read_choices` and `docs/lifting.md`.
+            parameters: what a person decides about the parameters of a plan: `{NAME: {"rename"?, "merge"?: NAME,
+                "fix"?: true, "description"?, "required"?: true, "default"?, "at"?: [paths of constants]}}`.
+            choices: what a person decides about copied values, and other runs of the same task; see `read_choices`.
+            strict: a replay asks before it uses any value that is not determined, also in calls that only read.
             by: who made the choices; a text is the name of an approver. It is stored with the version.
             to: the audience, see `read_audience`. None keeps the audience of a published name; a new name of the local
                 person is for everybody, and one of anybody else for that caller alone.
@@ -325,33 +331,52 @@ class Bridge:
 
         Raises:
             PublicationError: it cannot be published in this way; the message says what is missing.
-            UndecidedError: a person must decide something about the plan first.
             ModulesAwayError: a module that its plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
             SecretGivenError: the name or the description contains a secret of the configuration.
-            ArgumentError: `ref`, `name` or `choices` has the wrong type.
+            ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `check_free`.
         """
         return await self._publisher.publish(
-            ref, name, description=description, answer=answer, choices=choices, by=by, to=to, caller=caller
+            ref,
+            name,
+            description=description,
+            answer=answer,
+            parameters=parameters,
+            choices=choices,
+            strict=strict,
+            by=by,
+            to=to,
+            caller=caller,
         )
 
-    def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> PlanDraft:
-        """Return the plan that `publish` would publish, and what a person must still decide; `report_of` describes it.
+    def lift(
+        self,
+        ref: str,
+        *,
+        parameters: ObjectLike | None = None,
+        choices: ObjectLike | None = None,
+        strict: bool = False,
+        caller: str = LOCAL,
+    ) -> PlanDraft:
+        """Return the plan that `publish` would publish; `report_of` describes it.
 
         Args:
             ref: as in `publish`.
-            choices: what is decided already; see `read_choices`.
+            parameters: as in `publish`.
+            choices: as in `publish`.
+            strict: as in `publish`.
             caller: the owner of the run.
 
         Raises:
-            PublicationError: no choice could make it a plan, or a choice does not fit it.
+            PublicationError: it cannot be a plan, or a decision does not fit it.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
         """
         check_text("ref", ref)
         chosen = read_choices(read_object("choices", choices))
-        return apply_choices(lift(self.store, ref, caller, chosen.runs), chosen)
+        decisions = read_decisions(read_object("parameters", parameters))
+        return make_draft(lift(self.store, ref, caller, chosen.runs), chosen, decisions, strict=strict)
 
     async def call_idea(
         self,

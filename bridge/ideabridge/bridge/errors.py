@@ -159,21 +159,5 @@ class MeantToolError(PublicationError):
     """A published idea calls a tool that is gone, not available now, or changed. No other tool replaces it."""
 
 
-class UndecidedError(PublicationError):
-    """A person must decide something before a publication.
-
-    Attributes:
-        open: one line for each kind of decision.
-        paths: the paths for `choices.accept`.
-        unexplained: paths that cannot be accepted, because `choices.take` must say where their values come from.
-    """
-
-    def __init__(self, message: str, open_: list[str], paths: list[str], unexplained: list[str]) -> None:
-        super().__init__(message)
-        self.open = open_
-        self.paths = paths
-        self.unexplained = unexplained
-
-
 class UnknownPathError(IdeabridgeError):
     """A caller requested a reference that has no value."""

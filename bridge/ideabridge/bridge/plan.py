@@ -204,10 +204,10 @@ def read_published(
 ) -> Plan:
     """Read the plan of a publication, with new input, in which defaults stand for absent parameters.
 
-    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "explained"?, "seen"?, "decisions"?,
-    "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, and `fixed` has members of the input that the
-    caller does not pass. It has an `output_schema` if the tool's schema differs: with instances the tool returns a map
-    of outputs.
+    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "explained"?, "seen"?, "watch"?,
+    "decisions"?, "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, and `fixed` has members of the
+    input that the caller does not pass. It has an `output_schema` if the tool's schema differs: with instances the tool
+    returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
@@ -232,7 +232,7 @@ def read_published(
 
 
 def _explained(plan: JSONObject) -> JSONObject | None:
-    members = {"explained": "values", "seen": "seen", "decisions": "decisions", "strict": "strict"}
+    members = {"explained": "values", "seen": "seen", "watch": "watch", "decisions": "decisions", "strict": "strict"}
     found: JSONObject = {name: plan[key] for key, name in members.items() if plan.get(key)}
     return found or None
 

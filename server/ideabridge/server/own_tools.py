@@ -27,7 +27,7 @@ import anyio
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
-from ideabridge.bridge.lifting.asking import asks_of
+from ideabridge.bridge.lifting.report import report_of, report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
@@ -141,7 +141,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 },
                 "output_schema": _open("JSON Schema."),
                 "dry_run": {"type": "boolean", "description": "Only check it and show the order."},
-                "save_as": {"type": "string", "description": "Publish it as a tool of this name when done."},
+                "save_as": {"type": "string", "description": "Publish it as this tool when done."},
                 "wait_s": {**_WAIT, "description": "Seconds to wait; default 45."},
             },
             ["calls"],
@@ -199,7 +199,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "maxItems": 100,
                     "description": "References: †state.log, †results.0, †output.",
                 },
-                "cancel": {"type": "boolean", "description": "End it."},
+                "cancel": {"type": "boolean"},
                 "wait_s": {**_WAIT, "description": "Default 45, or 0 with paths or cancel."},
             },
             [],
@@ -219,7 +219,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "maxItems": 1000,
                     "items": _closed(
                         {
-                            "approval": {"type": "string", "description": "Its id."},
+                            "approval": _TEXT,
                             "decision": _choice(
                                 ["approve", "deny", "edit", "retry", "skip", "value"],
                                 "One of the entry's choices; without choices: approve, deny or edit.",
@@ -246,7 +246,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "words": {"type": "string", "description": "Default: the newest."},
                 "tool": _TEXT,
                 "module": _TEXT,
-                "since": {"type": "string", "description": "A date, or an age: 3d, 12h."},
+                "since": {"type": "string", "description": "A date or age: 3d, 12h."},
                 "until": _TEXT,
                 "outcome": _choice(["done", "open", "failed", "stalled", "limit", "cancelled"]),
                 "mind": {"type": "string", "description": "turns, sampling or model."},
@@ -259,21 +259,20 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run or saved idea: each call of it runs the same plan with other input.",
+        "Make a tool of a run or idea: its plan with other input; constants become parameters.",
         _closed(
             {
-                "idea": {"type": "string", "description": "Id or name of an idea, or a run's id."},
-                "name": {"type": "string", "description": "The new tool's name: a-z, 0-9, _."},
+                "idea": {"type": "string", "description": "Name or id of an idea or run."},
+                "name": {"type": "string", "description": "a-z, 0-9, _."},
                 "description": _TEXT,
                 "answer": _choice(
                     ["auto", "recorded", "plan", "solve"],
-                    "recorded: the stored output; plan: run it; solve: ask a model; auto (default): choose.",
+                    "recorded: stored output; plan: run it; solve: ask a model.",
                 ),
                 "to": {"type": "string", "description": "me, all or ann,bob"},
-                "choices": _open(
-                    "What an error of this tool asks for:"
-                    ' {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.'
-                ),
+                "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),
+                "choices": _open("{take: {calls.0.repo: †input.repo}, runs: [other runs]}"),
+                "strict": {"type": "boolean", "description": "Ask before assumed values."},
             },
             ["idea", "name"],
         ),
@@ -529,14 +528,16 @@ class OwnHandlers:
         self._check_free(name, request.caller)
         self._finding.expect_visible(ref, request.caller)
         how, by = arguments.get("answer", "auto"), by_tool(request)
-        if choices and how in ("auto", "plan"):
+        if choices is not None and choices.get("take") and how in ("auto", "plan"):
             by = await self._chosen_by(ref, name, choices, request)
         publication = await self._bridge.publish(
             ref,
             name,
             description=arguments.get("description"),
             answer=how,
+            parameters=arguments.get("parameters"),
             choices=choices,
+            strict=arguments.get("strict", False),
             by=by,
             to=arguments.get("to"),
             caller=request.caller,
@@ -553,6 +554,11 @@ class OwnHandlers:
             "annotations": publication.annotations,
         }
         text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
+        if publication.plan is not None:
+            draft = self._bridge.lift(
+                ref, parameters=arguments.get("parameters"), choices=choices, caller=request.caller
+            )
+            text += f"\n{report_text(report_of(draft, self._bridge.store, request.caller))}"
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
             result["breaking"] = list[JSON](broken)
@@ -576,13 +582,7 @@ class OwnHandlers:
             raise PublicationError(
                 f"choices: only the person makes them (approval.by in the configuration), {at_terminal}"
             )
-        try:
-            decided = self._bridge.lift(ref, choices=choices, caller=request.caller)
-            accepted = [one.text for one in asks_of(decided) if decided.choices.accepts(one.path)]
-        except PublicationError:
-            # The run is not a plan. `publish` reports the reason, or needs no choices.
-            return by_tool(request)
-        text, form = publication_form(ref, name, choices, accepted, deciding.commands)
+        text, form = publication_form(ref, name, choices, deciding.commands)
         result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
         if result is None:
             raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {at_terminal}")

@@ -72,7 +72,7 @@ COSTS: Final[dict[str, int]] = {
     "word": 9,
     "part": 8,
     "between": 7,
-    "join": 5,
+    "join": 30,
     "constant": 100,
     "add": 200,
     "multiply": 200,
@@ -130,9 +130,8 @@ class Explanation:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """A key for sorting: the cost, then the length, then the text."""
-        text = self.shown
-        return self.cost, len(text), text
+        """A key for sorting: the cost, then the number of keys that are read, then the text."""
+        return self.cost, sum(text.count(".") for text in self.references), self.shown
 
 
 @dataclass(frozen=True)
@@ -384,9 +383,10 @@ class Joined(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the most expensive part that is no constant, and of each part."""
+        """The cost of the cheapest part that is no constant, and of the kind; less for each part."""
         inner = [one.cost for one in self.parts if not isinstance(one, Constant)]
-        return max(inner, default=COSTS["constant"]) + COSTS["join"] * max(1, len(inner))
+        # Of two ways to write the same text, the one with fewer constant parts says more.
+        return min(inner, default=COSTS["constant"]) + COSTS["join"] - min(len(inner), 9)
 
     @property
     def references(self) -> tuple[str, ...]:

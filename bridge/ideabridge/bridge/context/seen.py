@@ -31,10 +31,12 @@ class Novelty:
     Attributes:
         text: what is new, for people.
         mild: it is named, but no reason to ask: a number beyond the range of the numbers seen.
+        lone: the runs had one number alone, which is no range.
     """
 
     text: str
     mild: bool = False
+    lone: bool = False
 
 
 def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
@@ -119,7 +121,7 @@ def _new_number(known: JSONObject, facts: JSONObject) -> list[Novelty]:
     match number, known.get("range"):
         case int() | float(), [int() | float() as least, int() | float() as most] if not least <= number <= most:
             beyond = f"{show(number)}, where runs had {show(least)} to {show(most)}"
-            return [Novelty(beyond, mild=True)]
+            return [Novelty(beyond, mild=True, lone=least == most)]
         case _:
             return []
 

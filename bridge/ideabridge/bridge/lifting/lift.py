@@ -2,21 +2,20 @@
 
 Theory of operation. A mind that solves a task sees values and writes some of them as literals: it calls
 `read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the literal is right for one input
-only. Lifting looks for the origin of each literal, and names everything that it cannot prove.
+only. One run cannot show why a literal has its value, so the plan keeps every explanation (`context/explanations.py`).
 
 1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and its output.
 2. `arrange` puts the calls of all Requests into one list, in the order of their data, and renumbers `†results.N`.
    `keep_order` adds `_after` where two calls of different Requests may have effects or write to one path.
-3. `leaves_of` (origins.py) lists the leaves: every part of the parameters and of the output. `origins_of` lists for
-   each literal the places from which it may come: the input, and results that existed before its Request.
-4. `runs_like` finds other runs of the same task (`AlignedRun`). An origin that disagrees with one of them is dropped.
-   If runs with different values leave exactly one origin, the leaf becomes a reference to it (`Leaf.taken`).
-5. `apply_choices` (draft.py) inserts these references and the choices of a person; `asks_of` (asking.py) lists what a
-   person must still accept; `publish` refuses a draft while this list is not empty.
+3. `leaves_of` (aligned.py) lists the leaves: every part of the parameters and of the output. `explain_runs` (search.py)
+   finds the explanations of each literal in the input and in the results that existed before its Request.
+4. Other runs of the same task, which a person names, remove the explanations that they contradict.
+5. A literal of a call that only its constant explains becomes an optional parameter (parameters.py).
+6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
 
 Invariants. With the recorded results, the plan makes the recorded calls and returns the recorded output
-(`PlanDraft.difference`). An element of a list is never selected by its position, only by a condition, which a person
-must accept. A path in the report is the same path in the plan: `pick` calls are appended after all others.
+(`PlanDraft.difference`). A run that was not named removes nothing: it is only offered. A written reference is known;
+but a reference to a position in a list that its writer had seen is explained like a copied value.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from itertools import pairwise
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.explanations import Constant, Explained, Explanation, PathTo, same
 from ideabridge.bridge.context.references import (
     DAGGER,
     Hole,
@@ -40,39 +40,26 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of
 from ideabridge.bridge.lifting.function import (
     Executed,
     Function,
     LeftOut,
     executed_calls,
     graph_of,
-    is_distinctive,
     read_function,
     reads_of,
-    same,
     waits_of,
 )
-from ideabridge.bridge.lifting.origins import (
-    AlignedRun,
-    Leaf,
-    Origin,
-    ValueSource,
-    data_key,
-    generalized,
-    leaves_of,
-    origins_of,
-    picked,
-    short,
-)
+from ideabridge.bridge.lifting.search import Found, Values, explain_runs
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import emission
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.tool import META_PROPERTIES, Tool, ToolKey
+from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 
 # -- calls of several Requests in one list --------------------------------------------------------------------------
 
@@ -258,48 +245,61 @@ class _Ids:
 _SEARCHED: Final = 200
 """The latest runs that are looked through for others of the same shape."""
 
-_TAKEN: Final = 8
-"""Runs of the same task that are compared."""
+_OFFERED: Final = 5
+"""The most runs of the same shape that are offered."""
 
 
 class OtherShapeError(PublicationError):
-    """Another run does not have the same course as the lifted run."""
+    """Another run made other calls than the lifted run."""
 
 
 def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRun:
     """Return another run, with its calls aligned to the places of the plan made of `mine`.
 
     Raises:
-        OtherShapeError: it has another course; the message contains the place.
-        PublicationError: it had the same input, or cannot be examined.
+        OtherShapeError: it made other calls; the message contains the place.
+        PublicationError: it had the same data, or cannot be examined.
         UnknownRunError, UnknownIdeaError: this caller has no such run.
     """
     function = read_function(store, run_id, caller)
+    where = f"run {function.run.id}"
     if mine.function.run.machine.mode == "solve" and function.run.machine.mode != "solve":
         # A plan that was run again, by its name perhaps, agrees with itself.
-        raise PublicationError(f"run {function.run.id} replays a plan; only runs of a mind are compared")
-    kept, _ = executed_calls(function.run)
-    where = f"run {function.run.id}"
+        raise PublicationError(f"{where} replays a plan; only runs of a mind are compared")
     if function.run.machine.instances:
         raise PublicationError(f"{where} is over instances; such runs are not lifted together")
-    if same(function.input or {}, mine.function.input or {}):
-        raise PublicationError(f"{where} had the same input, so it shows nothing about other inputs")
-    # The n-th call of a tool there stands for the n-th here, whatever independent calls stand between.
+    kept, _ = executed_calls(function.run)
+    # The n-th call of a tool there is the n-th here, whatever independent calls are between them.
     left = list(kept)
     placed: list[Executed] = []
     for one in mine.calls:
         found = next((other for other in left if _key(other) == _key(one)), None)
         if found is None:
-            raise OtherShapeError(f"{where} took another course: it made no such call of {one.name}")
+            raise OtherShapeError(f"{where} made other calls: it has no such call of {one.name}")
         left.remove(found)
         placed.append(found)
     if left:
-        raise OtherShapeError(f"{where} took another course: it also called {', '.join(one.name for one in left[:5])}")
+        raise OtherShapeError(f"{where} made other calls: it also called {', '.join(one.name for one in left[:5])}")
     other = AlignedRun(function, placed)
     fault = _contradiction(mine, other)
     if fault is not None:
-        raise OtherShapeError(f"{where} is of another shape: {fault}")
+        raise OtherShapeError(f"{where} has another shape: {fault}")
+    if not differ(mine, other):
+        raise PublicationError(f"{where} had the same input and the same results, so it shows nothing new")
     return other
+
+
+def differ(one: AlignedRun, other: AlignedRun) -> bool:
+    """Return whether two aligned runs had different data."""
+    places: list[int | None] = [None, *range(len(one.calls))]
+    for place in places:
+        mine, theirs = one.document(place), other.document(place)
+        if isinstance(mine, Missing) or isinstance(theirs, Missing):
+            if mine is not theirs:
+                return True
+        elif not same(mine, theirs):
+            return True
+    return not same(one.function.run.result, other.function.run.result)
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
@@ -316,12 +316,12 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
                 if here and here != _fields(other.sources_of(parse_reference(written))):
                     return f"calls.{place}.{'.'.join(keys)} reads {written} there"
             elif _differs(mine, other, place, keys, text):
-                return f"calls.{place}.{'.'.join(keys)} is not what {text} gives there"
+                return f"calls.{place}.{'.'.join(keys)} is not what {text} reads there"
     return None
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return sources without the places in lists, because every run chooses these places anew."""
+    """Return sources without the positions in lists, because every run chooses these anew."""
     return [ValueSource(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
 
 
@@ -329,7 +329,7 @@ def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: 
     """Return whether the other run has a literal there that differs from the value my reference has in that run."""
     sources = mine.sources_of(parse_reference(text))
     there = other.leaf(place, keys)
-    if len(sources) != 1 or isinstance(there, Missing):
+    if len(sources) != 1 or isinstance(there, Missing) or _selects(mine, sources[0], mine.calls[place].chosen):
         return False
     value = other.value(sources[0])
     return not isinstance(value, Missing) and not same(value, there)
@@ -354,32 +354,22 @@ def references_in(raw: dict[str, JSON]) -> Iterator[tuple[Path, str]]:
                     yield hole.path, hole.expression.text
 
 
-def runs_like(mine: AlignedRun, store: Store, caller: str) -> tuple[list[AlignedRun], list[str]]:
-    """Return a caller's latest runs that a mind made in the same shape with other input, and why runs with the same
-    task text have another shape.
-    """
-    record = store.runs.get(mine.run_id)
-    if record is None or record.kind != "solve":
-        return [], []
-    tools = {one.name for one in mine.calls}
+def runs_like(mine: AlignedRun, store: Store, caller: str, without: Iterable[str] = ()) -> list[AlignedRun]:
+    """Return a caller's latest runs that made the same calls with other data, at most five."""
     found: list[AlignedRun] = []
-    different_shapes: list[str] = []
+    passed = {mine.run_id, *without}
+    tools = {one.name for one in mine.calls}
     for other in _ended(store, caller):
-        if other.id == mine.run_id or other.kind != record.kind or other.parent is not None:
-            continue
-        same_words = other.title == record.title
-        if not same_words and not tools <= _tools(store, other.id):
+        if other.id in passed or other.parent is not None or not tools <= _tools(store, other.id):
             continue
         try:
             found.append(align(mine, store, other.id, caller))
-        except OtherShapeError as error:
-            different_shapes += [str(error)] if same_words else []
         except IdeabridgeError:
-            # The same input, or a run nothing can be told of.
+            # Another shape, the same data, or a run that cannot be examined.
             continue
-        if len(found) + len(different_shapes) >= _TAKEN:
+        if len(found) >= _OFFERED:
             break
-    return found, different_shapes
+    return found
 
 
 def _tools(store: Store, run_id: str) -> set[str]:
@@ -401,78 +391,115 @@ def _ended(store: Store, caller: str) -> list[RunRecord]:
 # -- lifting a run --------------------------------------------------------------------------------------------------
 
 MOST_CALLS: Final = 2_000
-"""Calls of a run of several Requests that are lifted."""
+"""The most calls of a run of several Requests that are lifted."""
 
-_OFFERED: Final = 12
-"""Origins offered for one value."""
+SETTLED: Final = 3
+"""The runs that must agree before a position in a list is no longer assumed."""
 
-_MOST_PLACES: Final = 5_000
-"""Places at which a value may stand in a run, and still be taken from one of them by itself."""
+MAYBE_DATA: Final = "its path has a key that may be data"
+
+VARIES: Final = "it differed between the runs, and nothing explains it"
+
+RECORDED: Final = "recorded text"
+"""Why a part of the output that only its constant explains is never determined."""
 
 
 @dataclass(slots=True)
 class Lifted:
-    """A run as a plan, before any decision of a person.
+    """A run as a plan, with the explanations of its literals.
 
     Attributes:
         function: the run as a function.
         aligned: its calls in the places of the plan.
         calls: the calls as the plan lists them.
         output: the output of the plan.
-        leaves: every part of the calls and the output.
         left_out: the calls that the plan does not contain.
-        kept_order: by place, the calls that it follows only because it followed them in the run.
-        others: runs of the same task with other input, with their calls in the same places.
-        different_shapes: for each other run of the same task with another shape, why it differs.
         catalogue: the tools of the run.
-        pick: the tool `pick`; None if the tool of that name in this run is another one.
+        kept_order: by place, the calls that it follows only because it followed them in the run.
+        others: the runs of the same task that were named, with their calls in the same places.
+        leaves: every part of the calls and the output.
+        found: by the path of a literal, its explanations that fit all runs, the cheapest first.
+        agreed: by the path of a literal, how many runs agree.
     """
 
     function: Function
     aligned: AlignedRun
     calls: list[JSON]
     output: JSON
-    leaves: list[Leaf]
     left_out: list[LeftOut]
     catalogue: Catalogue
     kept_order: list[set[int]] = field(default_factory=list[set[int]])
     others: list[AlignedRun] = field(default_factory=list[AlignedRun])
-    different_shapes: list[str] = field(default_factory=list[str])
-    pick: Tool | None = None
-
-    @property
-    def run(self) -> str:
-        """The run it was lifted from."""
-        return self.function.run.id
-
-    @property
-    def kept(self) -> list[Executed]:
-        """Its calls as they ran; empty with instances, because these are kept as listed."""
-        return list(self.aligned.calls)
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
+    found: dict[str, Found] = field(default_factory=dict[str, Found])
+    agreed: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def requests(self) -> int:
         """The number of Requests of the run; 0 if it was a plan."""
         return 0 if self.function.run.machine.mode == "plan" else self.function.run.machine.step + 1
 
+    def explained(self, leaf: Leaf) -> Explained | None:
+        """Return a literal with its explanations; None if only its constant, or what is weaker, explains it."""
+        found = self.found.get(leaf.path)
+        if found is None or not found.is_explained:
+            return None
+        runs = self.agreed[leaf.path]
+        why = MAYBE_DATA if self._has_data_key(found.by[0]) else None
+        return Explained(leaf.at, tuple(found.by), runs, found.cut, why)
 
-def lift(store: Store, ref: str, caller: str, runs: Iterable[str] | None = None) -> Lifted:
+    def _has_data_key(self, one: Explanation) -> bool:
+        if not isinstance(one, PathTo):
+            return False
+        source = self.aligned.source_in_plan(next(parse_reference(one.reference).operands()))
+        return source is not None and is_data_key(self.aligned, source)
+
+    @property
+    def decisions(self) -> list[int]:
+        """The places of calls that were made after results had been seen, and that read none of these.
+
+        Such a call may have been made because of a result.
+        """
+        kept = self.aligned.calls
+        places: list[int] = []
+        for place, one in enumerate(kept):
+            earlier = {other for other, before in enumerate(kept) if before.step < one.chosen}
+            if earlier and not earlier & self._reads(place):
+                places.append(place)
+        return places
+
+    def _reads(self, place: int) -> set[int]:
+        """The places of the calls whose results a call reads, or by its cheapest explanations may have read."""
+        operands = list(self._operands(place))
+        sources = (self.aligned.source_in_plan(operand) for operand in operands)
+        return {one.place for one in sources if one is not None and one.place is not None}
+
+    def _operands(self, place: int) -> Iterator[Reference]:
+        for leaf in self.leaves:
+            if leaf.place == place:
+                explained = self.explained(leaf)
+                texts = [leaf.reference] if leaf.reference else list(explained.by[0].references) if explained else []
+                for text in texts:
+                    yield from parse_reference(text).operands()
+
+
+def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifted:
     """Lift a run, or the run of an idea.
 
     Args:
         store: contains the runs.
         ref: a reference that `find_idea` accepts.
         caller: the owner of the runs.
-        runs: other runs of the same task; None: runs of the same shape are searched.
+        runs: other runs of the same task.
 
     Raises:
-        PublicationError: no choice can make it a plan; the message says why.
+        PublicationError: it cannot be a plan; the message says why.
         UnknownRunError, UnknownIdeaError: this caller has no such run or idea.
     """
     return lift_function(read_function(store, ref, caller), store, caller, runs)
 
 
-def lift_function(function: Function, store: Store, caller: str, runs: Iterable[str] | None = None) -> Lifted:
+def lift_function(function: Function, store: Store, caller: str, runs: Iterable[str] = ()) -> Lifted:
     """Lift a run that has been read; see `lift`."""
     run = function.run
     changed = run.not_as_listed()
@@ -480,9 +507,10 @@ def lift_function(function: Function, store: Store, caller: str, runs: Iterable[
         if changed:
             raise PublicationError(f"its calls did not all run as listed: {_some(changed)}")
         _expect(function.calls, function.faults, [])
-        leaves = leaves_of(function.calls, function.output, run.machine.catalogue, function.instances)
-        aligned = AlignedRun(function, [])
-        return Lifted(function, aligned, function.calls, function.output, leaves, [], run.machine.catalogue)
+        catalogue = run.machine.catalogue
+        lifted = Lifted(function, AlignedRun(function, []), function.calls, function.output, [], catalogue)
+        lifted.leaves = leaves_of(function.calls, function.output, catalogue, _is_list)
+        return lifted
     kept, left_out = executed_calls(run)
     _expect(kept, function.faults, changed)
     if run.machine.step > 0 and len(kept) > MOST_CALLS:
@@ -490,24 +518,12 @@ def lift_function(function: Function, store: Store, caller: str, runs: Iterable[
     calls, written, output = arrange(in_data_order(kept), copy.deepcopy(function.output))
     written = copy.deepcopy(written)
     _expect(calls, [], changed)
-    pick = _pick(run.machine.catalogue)
-    catalogue = Catalogue([*run.machine.catalogue.tools, *([pick] if pick else [])], run.machine.catalogue.latent)
-    order: list[set[int]] = []
+    catalogue = run.machine.catalogue
+    lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
     if run.machine.step > 0:
-        order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
-    aligned = AlignedRun(function, calls)
-    lifted = Lifted(function, aligned, written, output, [], left_out, catalogue, order, pick=pick)
-    if runs is not None:
-        lifted.others = [align(aligned, store, one, caller) for one in dict.fromkeys(runs)]
-    else:
-        lifted.others, lifted.different_shapes = runs_like(aligned, store, caller)
-
-    def whole(place: int | None, keys: Path, value: JSON) -> bool:
-        return bool(_origins(lifted, place, keys, value))
-
-    lifted.leaves = leaves_of(written, output, catalogue, None, whole)
-    for leaf in lifted.leaves:
-        _explain(lifted, leaf)
+        lifted.kept_order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
+    lifted.others = [align(lifted.aligned, store, one, caller) for one in dict.fromkeys(runs)]
+    explain(lifted)
     return lifted
 
 
@@ -523,108 +539,123 @@ def _some(texts: list[str]) -> str:
     return "; ".join(texts[:20]) + (f"; and {len(texts) - 20} more" if len(texts) > 20 else "")
 
 
-def _pick(catalogue: Catalogue) -> Tool | None:
-    own = builtin_toolbox().tools["pick"]
-    found = next((tool for tool in catalogue.tools if tool.key == own.key), own)
-    return own if found.parameters == own.parameters and found.activity == own.activity else None
+# -- explanations ---------------------------------------------------------------------------------------------------
 
 
-# -- where leaves come from -----------------------------------------------------------------------------------------
+def explain(lifted: Lifted) -> None:
+    """List the leaves of a lifted run, and find the explanations of its literals in all runs that were named."""
+    looking = _Looking([lifted.aligned, *lifted.others], lifted.requests > 0)
+
+    def whole(place: int | None, keys: Path, value: JSON) -> bool:
+        found = looking.look(place, keys, value)
+        if found is not None and found.is_explained:
+            return True
+        # A list of constants is one value: nothing is gained by a parameter for each item.
+        return isinstance(value, list) and not _any_explained(looking, place, keys, value)
+
+    lifted.leaves = leaves_of(lifted.calls, lifted.output, lifted.catalogue, whole)
+    for leaf in lifted.leaves:
+        found: Found | None = None
+        if leaf.reference is None and not leaf.demanded:
+            found = looking.look(leaf.place, leaf.keys, leaf.value)
+        elif leaf.reference is not None:
+            found = _chosen_reference(lifted, looking, leaf)
+        if found is not None:
+            lifted.found[leaf.path] = found
+            lifted.agreed[leaf.path] = looking.agreeing(leaf.place, leaf.keys)
 
 
-def _step(lifted: Lifted, place: int | None) -> int:
-    return lifted.function.run.machine.step if place is None else lifted.aligned.calls[place].chosen
+def _is_list(place: int | None, keys: Path, value: JSON) -> bool:
+    return isinstance(value, list)
 
 
-def _origins(lifted: Lifted, place: int | None, keys: Path, value: JSON) -> list[Origin]:
-    if not is_distinctive(value) or (place is not None and keys[:1] == ("_output",)):
-        return []
-    if lifted.requests == 0 and not lifted.function.input:
-        return []
-    return origins_of(value, lifted.aligned, _step(lifted, place), picks=lifted.pick is not None)
+def _any_explained(looking: _Looking, place: int | None, keys: Path, value: JSON) -> bool:
+    """Return whether something inside a list or object has an explanation that is cheaper than its constant."""
+    if isinstance(value, dict | list) and value:
+        members = value.items() if isinstance(value, dict) else ((str(n), one) for n, one in enumerate(value))
+        return any(_any_explained(looking, place, (*keys, key), item) for key, item in members)
+    found = looking.look(place, keys, value)
+    return found is not None and found.is_explained
 
 
-def _explain(lifted: Lifted, leaf: Leaf) -> None:
-    """Find the origins of a leaf, and drop those that other runs contradict."""
-    if leaf.reference is not None:
-        _look_at_reference(lifted, leaf)
-        return
-    if leaf.place is not None:
-        leaf.edited = lifted.aligned.calls[leaf.place].edited
-    found = _origins(lifted, leaf.place, leaf.keys, leaf.value)
-    values = [(other, other.leaf(leaf.place, leaf.keys)) for other in lifted.others]
-    known = [(other, value) for other, value in values if not isinstance(value, Missing)]
-    agreeing = [one for one in found if all(_agrees(one, other, value) for other, value in known)]
-    leaf.origins = agreeing[:_OFFERED]
-    differing = [(other, value) for other, value in known if not same(value, leaf.value)]
-    if not differing:
-        return
-    if len(agreeing) == 1 and len(known) == len(values) and _only(lifted, leaf, agreeing[0], known):
-        leaf.taken, leaf.agreed = agreeing[0], 1 + len(known)
-    elif not agreeing:
-        other, value = differing[0]
-        leaf.varies = f"{short(value)} in run {other.run_id}"
+class _Looking:
+    """Looks for explanations in several aligned runs; the values of each run are indexed once."""
+
+    def __init__(self, runs: Sequence[AlignedRun], several: bool) -> None:
+        self._runs = runs
+        self._several = several
+        self._values: dict[int, Values] = {}
+        self._found: dict[tuple[int | None, Path], Found | None] = {}
+
+    def look(self, place: int | None, keys: Path, value: JSON) -> Found | None:
+        """Return the explanations of a literal that fit all runs; None if nothing existed that could explain it."""
+        if place is not None and keys[:1] == ("_output",):
+            return None
+        if (place, keys) not in self._found:
+            self._found[place, keys] = self._search(place, keys, value)
+        return self._found[place, keys]
+
+    def _search(self, place: int | None, keys: Path, value: JSON) -> Found | None:
+        literals: list[tuple[JSON, Values, frozenset[str]]] = []
+        for number, run in enumerate(self._runs):
+            here = value if number == 0 else run.leaf(place, keys)
+            if isinstance(here, Missing):
+                continue
+            literals.append((here, self._values_of(number, run), self._before(run, place)))
+        name = next((key for key in reversed(keys) if not key.isdecimal()), "")
+        return explain_runs(literals, name) if literals[0][2] else None
+
+    def agreeing(self, place: int | None, keys: Path) -> int:
+        """Return how many of the runs have a value there."""
+        return 1 + sum(not isinstance(run.leaf(place, keys), Missing) for run in self._runs[1:])
+
+    def _values_of(self, number: int, run: AlignedRun) -> Values:
+        if number not in self._values:
+            documents = {root: run.document(place) for place, root in _roots(run)}
+            self._values[number] = Values({k: v for k, v in documents.items() if not isinstance(v, Missing)})
+        return self._values[number]
+
+    def _before(self, run: AlignedRun, place: int | None) -> frozenset[str]:
+        """Return the roots of the values that the writer of a literal could have seen."""
+        step = run.function.run.machine.step if place is None else run.calls[place].chosen
+        found = {
+            root for other, root in _roots(run) if other is None or (self._several and run.calls[other].step < step)
+        }
+        return frozenset(found)
 
 
-def _agrees(origin: Origin, other: AlignedRun, value: JSON) -> bool:
-    there = origin.value(other)
-    return not isinstance(there, Missing) and same(there, value)
+def _roots(run: AlignedRun) -> Iterator[tuple[int | None, str]]:
+    """(place, reference) of the input and of each result that a reference can read, in the order of the plan."""
+    if run.function.input:
+        yield None, f"{DAGGER}input"
+    for place in range(len(run.calls)):
+        root = run.reference_to(ValueSource(place, ()))
+        if root is not None:
+            yield place, root
 
 
-def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[AlignedRun, JSON]]) -> bool:
-    """Return whether nothing else can explain a leaf in every run: no element of a list, and nothing under a key that
-    is data. Such a source is offered only if a condition selects it, but the mind may have chosen it.
-    """
-    mine, step = lifted.aligned, _step(lifted, leaf.place)
-    runs = [mine, *(other for other, _ in known)]
-    if not origin.certain or not all(one.looked_through for one in runs) or data_key(mine, origin.source, runs):
+def _selects(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
+    """Return whether a source was selected by a position, or by a key that is data, after its writer had seen it."""
+    if source.place is not None and aligned.calls[source.place].step >= step:
         return False
-    before = {None, *(place for place, one in enumerate(mine.calls) if one.step < step)}
-    forms: set[ValueSource] | None = None
-    for one, value in [(mine, leaf.value), *known]:
-        sources = [source for source in one.where(value) if source.place in before]
-        if len(sources) > _MOST_PLACES:
-            return False
-        found = {generalized(one, source, runs) for source in sources}
-        forms = found if forms is None else forms & found
-    return not (forms or set()) - {origin.source}
+    return is_position(aligned, source) or is_data_key(aligned, source)
 
 
-def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
-    """Note whether a reference selects by position, or by a key that is data, from values that its writer had seen."""
+def _chosen_reference(lifted: Lifted, looking: _Looking, leaf: Leaf) -> Found | None:
+    """Return the explanations of a reference that selects from values its writer had seen, the reference first."""
     aligned = lifted.aligned
-    value = aligned.leaf(leaf.place, leaf.keys)
-    leaf.value = None if isinstance(value, Missing) else value
     expression = parse_reference(str(leaf.reference))
-    if lifted.requests == 0 or expression.uses_item:
-        return
-    step = _step(lifted, leaf.place)
-    for operand in expression.operands():
-        source = aligned.source_in_plan(operand)
-        if source is None or (source.place is not None and aligned.calls[source.place].step >= step):
-            continue
-        if _by_position(aligned, source):
-            leaf.selects = f"{operand.text} is a position in a list that was seen before"
-        elif data_key(aligned, source, lifted.others):
-            leaf.selects = f"{operand.text} has a key that may be data that was seen before"
-        for other in lifted.others if leaf.selects else ():
-            there, read = other.leaf(leaf.place, leaf.keys), other.value(source)
-            if not isinstance(there, Missing) and (isinstance(read, Missing) or not same(there, read)):
-                leaf.varies = f"another place in run {other.run_id}"
-    if leaf.selects and lifted.pick is not None and not isinstance(value, Missing):
-        found = [one for one in origins_of(value, aligned, step, picks=True) if one.pick is not None]
-        leaf.origins = [one for one in found if all(_still(leaf, one, other) for other in lifted.others)][:_OFFERED]
-
-
-def _still(leaf: Leaf, origin: Origin, other: AlignedRun) -> bool:
-    value = other.leaf(leaf.place, leaf.keys)
-    return not isinstance(value, Missing) and _agrees(origin, other, value)
-
-
-def _by_position(aligned: AlignedRun, source: ValueSource) -> bool:
-    for depth, key in enumerate(source.path):
-        if key.isdecimal():
-            above = picked(aligned.value(ValueSource(source.place, source.path[:depth])), "@")
-            if isinstance(above, list):
-                return True
-    return False
+    operands = list(expression.operands())
+    if lifted.requests == 0 or expression.uses_item or len(operands) != 1 or operands[0].instance is not None:
+        return None
+    source = aligned.source_in_plan(operands[0])
+    step = aligned.function.run.machine.step if leaf.place is None else aligned.calls[leaf.place].chosen
+    value = aligned.leaf(leaf.place, leaf.keys)
+    if source is None or isinstance(value, Missing) or not _selects(aligned, source, step):
+        return None
+    found = looking.look(leaf.place, leaf.keys, value)
+    if found is None:
+        return None
+    written = PathTo(format_reference(operands[0].full))
+    by: list[Explanation] = [one for one in found.by if not isinstance(one, Constant) and one != written]
+    return Found([written, *by] if written in found.by else by, found.cut) if by or written in found.by else None

@@ -1,10 +1,12 @@
 """Assumptions: what a published plan does not know for certain, and what its run says about it.
 
 A plan made of a run may have literals that the run copied (`context/explanations.py`). Such a plan is proposed with
-`{"values": [Explained...], "seen": {REFERENCE: profile}, "decisions": [place...], "strict": bool}`:
+`{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE: [REFERENCE...]}, "decisions": [place...],
+"strict": bool}`:
 
 - `values`: before a call is put up, each explained literal gets the value that its explanations have for the new data.
 - `seen`: what earlier runs read at a reference; what is new about a value is named.
+- `watch`: `{PLACE: [REFERENCE...]}`: what a call does not read, but its author had seen; it is compared with `seen`.
 - `decisions`: the places of calls that may have been made because of a result that they do not read.
 - `strict`: ask a person before any value is used that is not determined.
 
@@ -14,12 +16,12 @@ something a person is asked, whatever the approval policy allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ideabridge.bridge.context.assumption import read_assumption, unseen_lines
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import Explained, Read, read_explained, settle
+from ideabridge.bridge.context.explanations import Explained, Read, operand_path, read_explained, references_of, settle
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.seen import unseen
 from ideabridge.bridge.context.state import Missing
@@ -81,7 +83,7 @@ class Assumptions:
         self.output: list[Explained] = []
         self._calls: dict[int, list[Explained]] = {}
         raw = raw or {}
-        listed, seen, decisions = raw.get("values"), raw.get("seen"), raw.get("decisions")
+        listed, seen, decisions, watch = (raw.get(key) for key in ("values", "seen", "decisions", "watch"))
         for number, one in enumerate(listed if isinstance(listed, list) else []):
             try:
                 self._add(read_explained(one, where=f"explained.{number}"), places)
@@ -90,6 +92,7 @@ class Assumptions:
         profiles = seen if isinstance(seen, dict) else {}
         self._seen = {text: profile for text, profile in profiles.items() if isinstance(profile, dict)}
         self._decisions = {one for one in (decisions if isinstance(decisions, list) else []) if isinstance(one, int)}
+        self._watched = self._read_watch(watch if isinstance(watch, dict) else {})
         self.strict = raw.get("strict") is True
 
     def _add(self, one: Explained, places: int) -> None:
@@ -99,6 +102,22 @@ class Assumptions:
             self._calls.setdefault(int(one.at[1]), []).append(one)
         else:
             self.problems.append((None, f"explained: there is no {'.'.join(one.at)}: the plan has {places} calls"))
+
+    def _read_watch(self, raw: JSONObject) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for place, listed in raw.items():
+            for text in listed if isinstance(listed, list) and place.isdecimal() else []:
+                try:
+                    operand_path(str(text))
+                except ExplanationError as error:
+                    self.problems.append((None, f"watch.{place}: {error}"))
+                else:
+                    found.setdefault(int(place), []).append(str(text))
+        return found
+
+    def references(self, place: int) -> list[str]:
+        """Return what a call reads besides its own references: for its explanations, and what it only watches."""
+        return list(dict.fromkeys([*references_of(self.of(place)), *self._watched.get(place, ())]))
 
     def of(self, place: int) -> list[Explained]:
         """Return the explained literals of the call in a place."""
@@ -116,16 +135,19 @@ class Assumptions:
             The values by their keys in the call, what is uncertain, and why a literal has no value (or None).
         """
         values, doubts, problem = settled(self.of(place), 2, read)
-        doubts.unseen = self._new(read, texts)
+        doubts.unseen = self._new(read, texts, self._watched.get(place, ()))
         if place in self._decisions:
             doubts.assumed.append({"at": f"calls.{place}", "why": DECISION})
         return values, doubts, problem
 
-    def _new(self, read: Read, texts: Iterable[str]) -> list[JSONObject]:
+    def _new(self, read: Read, texts: Iterable[str], watched: Collection[str]) -> list[JSONObject]:
         found: list[JSONObject] = []
         for text in dict.fromkeys(texts):
             profile = self._seen.get(text)
             for new in unseen(profile, read(text)) if profile else ():
+                if new.lone and text not in watched:
+                    # What the plan passes on is another number each time. What it does not read may have decided.
+                    continue
                 entry: JSONObject = {"at": text, "what": new.text}
                 found.append({**entry, "mild": True} if new.mild else entry)
         return found

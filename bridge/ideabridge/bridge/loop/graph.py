@@ -187,7 +187,7 @@ class Graph:
                 call.problems.append(f"explained: the call has no {'.'.join(one.at[2:])}")
         if explained:
             call.constant = False
-            call.reads += [Read(parse_reference(text), lenient=True) for text in references_of(explained)]
+        call.reads += [Read(parse_reference(text), lenient=True) for text in self.assumptions.references(call.place)]
 
     def set_output(self, output: JSON) -> None:
         """Read the output; `close` binds its references."""

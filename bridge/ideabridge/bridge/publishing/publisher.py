@@ -9,14 +9,13 @@ answered:
 | `solve` | asks a mind anew, with the plan as guidance | a guide: context, tools, output schema, plan |
 | `recorded` | returns the stored output for the stored input | nothing more |
 
-`auto` chooses the first of these that is possible. If a person must still accept something about the plan, it raises
-`UndecidedError` and does not try the next. A version that it publishes as a plan or for solving keeps the answer
-`auto`. Input and output are always stored, so that `verify` can compare them later.
+`auto` chooses the first of these that is possible. A version that it publishes as a plan or for solving keeps the
+answer `auto`. Input and output are always stored, so that `verify` can compare them later. What is uncertain about a
+plan is no reason to refuse it: the plan keeps all explanations of a copied value, and each answer says what it assumes.
 
 Invariants. A plan is published only if it is self-consistent (with the recorded results it returns the recorded
-output), a person has accepted everything that lifting asks about, and it does not call itself through other ideas.
-After the tools are known, nothing waits until the version is written: the plan is checked against the tools that its
-pins name. A failed publication stores nothing.
+output), and it does not call itself through other ideas. After the tools are known, nothing waits until the version is
+written: the plan is checked against the tools that its pins name. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from typing import Any, Final, Protocol, TypeVar
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
-from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError, UndecidedError
-from ideabridge.bridge.lifting.asking import asks_of, counts_of, demand
-from ideabridge.bridge.lifting.draft import Choices, PlanDraft, apply_choices, read_choices
+from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
+from ideabridge.bridge.lifting.draft import Choices, PlanDraft, make_draft, read_choices
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lift import lift_function
+from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.solution import LAZY
@@ -232,7 +231,9 @@ class Publisher:
         *,
         description: str | None = None,
         answer: Answer = "auto",
+        parameters: ObjectLike | None = None,
         choices: ObjectLike | None = None,
+        strict: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
@@ -243,6 +244,7 @@ class Publisher:
         self.screen.check({"name": name, "description": description})
         self.check_free(name, caller=caller)
         chosen = read_choices(read_object("choices", choices))
+        decisions = read_decisions(read_object("parameters", parameters))
         audience = None if to is None else self._audience(to, caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected 'auto', 'recorded', 'plan' or 'solve', found {answer!r}")
@@ -250,22 +252,21 @@ class Publisher:
         meta = function.stored.meta
         text = (description or meta.description or _description_of(function, name)).rstrip()
         text = text if text.endswith(".") else f"{text}."
-        made = _Made("recorded", _RECORDED, hints_of(()))
+        made = _Made("recorded", _RECORDED, hints_of(()), function.input_schema, function.input or {})
         if answer in ("auto", "plan"):
-            found = await self._lifted(function, chosen, name, caller)
+            making = _Making(chosen, decisions, strict)
+            found = await self._lifted(function, making, name, caller)
             if isinstance(found, _Lifted):
-                # Also `auto` asks a person for what is still open: it does not publish the recorded answer instead.
-                demand(found.draft)
-                made = _as_plan(found, answer, self.store, decider_of(by))
+                made = _as_plan(found, answer, self.store, decider_of(by), read_object("parameters", parameters) or {})
             elif answer == "plan":
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
         if answer == "solve" or (answer == "auto" and made.plan is None):
-            guide = _guide_of(function, _shape(function, self.store, caller, chosen), text, self.store, name)
+            guide = _guide_of(function, _shape(function, self.store, caller), text, self.store, name)
             if isinstance(guide, dict):
                 made = _as_guide(guide, answer, function)
             elif answer == "solve":
                 raise PublicationError(f"it cannot be solved anew: {guide}")
-        recorded: JSONObject = {"input": function.input or {}, "output": function.run.result}
+        recorded: JSONObject = {"input": made.recorded, "output": function.run.result}
         if made.guide is not None:
             recorded["solve"] = made.guide
         pins = read_pins(made.plan or made.guide) or []
@@ -281,7 +282,7 @@ class Publisher:
                     function.stored.id,
                     description=f"{text} {made.sentences}",
                     answer=made.answer,
-                    input_schema=function.input_schema,
+                    input_schema=made.input_schema,
                     output_schema=function.output_schema,
                     annotations=made.annotations,
                     plan=made.plan,
@@ -293,20 +294,20 @@ class Publisher:
 
         return await self.bridge.patiently(keep)
 
-    async def _lifted(self, function: Function, choices: Choices, name: str, caller: str) -> _Lifted | str:
-        """Return the plan with every choice applied, or the reason why no choice can make it a plan."""
+    async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
+        """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
         try:
-            lifted = lift_function(function, self.store, caller, choices.runs)
+            lifted = lift_function(function, self.store, caller, making.choices.runs)
         except PublicationError as error:
-            if choices.runs is not None:
+            if making.choices.runs:
                 raise
             return str(error)
-        draft = apply_choices(lifted, choices)
+        draft = make_draft(lifted, making.choices, making.decisions, strict=making.strict)
         plan = draft.plan()
         await self._expect_listed(calls_in(plan), defined_in(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        catalogue = self.offer.of_plan(draft.with_input(function.input or {}), caller)
+        catalogue = self.offer.of_plan(draft.with_input(draft.arguments(lifted.aligned)), caller)
         cycle = own_cycle(self.store, name, draft.calls)
         if cycle is not None:
             return cycle
@@ -314,7 +315,7 @@ class Publisher:
         if checked.faults:
             return checked.faults[0]
         difference = draft.difference()
-        if difference is not None and choices.take:
+        if difference is not None and making.choices.take:
             raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")
         return _Lifted(draft, catalogue) if difference is None else difference
 
@@ -446,13 +447,27 @@ _RECORDED: Final = "Gives the answer recorded for its one input; nothing runs."
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """How a publication answers, the sentences that its description says about this, and what is stored for it."""
+    """How a publication answers, the sentences that its description says about this, and what is stored for it.
+
+    `recorded` is the input with which it repeats its run.
+    """
 
     answer: Answer
     sentences: str
     annotations: JSONObject
+    input_schema: JSONObject
+    recorded: JSONObject
     plan: JSONObject | None = None
     guide: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What a person decides about a plan."""
+
+    choices: Choices
+    decisions: dict[str, ParameterDecision]
+    strict: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,11 +478,25 @@ class _Lifted:
     catalogue: Catalogue
 
 
-def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
+def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters: JSONObject) -> _Made:
     draft, catalogue = found.draft, found.catalogue
-    confirmed = _confirmations(draft)
+    confirmed, _ = draft.confirmations()
     asking = asking_calls(store, catalogue, draft.calls)
-    plan = _with_decisions(draft, confirmed, by)
+    lifted = draft.lifted
+    lifting: JSONObject = {
+        "run": lifted.function.run.id,
+        "runs": list[JSON](other.run_id for other in lifted.others),
+        "checked": "confirmed" if confirmed else "self-consistent",
+        "confirmed_by": list[JSON](confirmed),
+        "choices": draft.choices.to_json(),
+        "parameters": parameters,
+    }
+    if not lifted.function.instances:
+        # The calls of the run, by the places of the plan.
+        lifting["places"] = list[JSON](one.index for one in lifted.aligned.calls)
+    if lifting["choices"] or parameters:
+        lifting["decided_by"] = by.to_json()
+    plan: JSONObject = {**draft.plan(), "lifting": lifting}
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # A latent call only asks a mind.
     called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
@@ -475,6 +504,8 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
         "auto" if answer == "auto" else "plan",
         _sentences(draft, confirmed, asking),
         hints_of(called),
+        draft.inputs.schema,
+        draft.arguments(lifted.aligned),
         plan=plan,
     )
 
@@ -491,7 +522,8 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     count = len(calls_in(guide.get("plan")))
     guided = f", guided by a saved plan of {count} call{'' if count == 1 else 's'}" if count else ""
     told = f"A model is asked to solve it anew with your input{guided}{may}."
-    return _Made("auto" if answer == "auto" else "solve", told, hints, guide=guide)
+    way: Answer = "auto" if answer == "auto" else "solve"
+    return _Made(way, told, hints, function.input_schema, function.input or {}, guide=guide)
 
 
 def _description_of(function: Function, name: str) -> str:
@@ -514,31 +546,13 @@ def _first(names: list[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:
-    """Return the plan of a function as far as it can be lifted without decisions; None if it cannot be lifted."""
+def _shape(function: Function, store: Store, caller: str) -> JSONObject | None:
+    """Return the calls and output of a function as far as they can be lifted; None if they cannot."""
     try:
-        return apply_choices(lift_function(function, store, caller, choices.runs), choices).plan()
+        lifted = lift_function(function, store, caller)
     except PublicationError:
         return None
-
-
-def _confirmations(draft: PlanDraft) -> list[str]:
-    """Return the runs with other input that the plan reproduces.
-
-    Raises:
-        UndecidedError: there is a run that it does not reproduce.
-    """
-    agree, differ = draft.confirmations()
-    if differ and (draft.choices.runs is not None or not draft.choices.accepts("course")):
-        what = f"it does not do what other runs of the same task did: {'; '.join(differ[:5])}"
-        raise UndecidedError(
-            f'{what}. Name the runs that count (choices {{"runs": [...]}}), accept it (choices'
-            ' {"accept": ["course"]}) where they were not named, or publish with answer "recorded"',
-            [what],
-            ["course"] if draft.choices.runs is None else [],
-            [],
-        )
-    return agree
+    return {"calls": lifted.calls, "output": lifted.output}
 
 
 def _sentences(draft: PlanDraft, confirmed: list[str], asking: list[int]) -> str:
@@ -554,23 +568,6 @@ def _sentences(draft: PlanDraft, confirmed: list[str], asking: list[int]) -> str
 
 def _tool(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else ""
-
-
-def _with_decisions(draft: PlanDraft, confirmed: list[str], by: Decider) -> JSONObject:
-    """Return the plan as it is stored: with the run, the decisions, who made them, and how far it was checked."""
-    accepted: list[JSON] = [one.text for one in asks_of(draft)]
-    lifting: JSONObject = {
-        "run": draft.lifted.run,
-        "checked": "confirmed" if confirmed else "self-consistent",
-        "confirmed_by": list[JSON](confirmed),
-        "choices": draft.choices.to_json(),
-        "accepted": accepted,
-        "taken": dict[str, JSON](draft.replaced),
-        "counts": counts_of(draft),
-    }
-    if lifting["choices"]:
-        lifting["decided_by"] = by.to_json()
-    return {**draft.plan(), "lifting": lifting}
 
 
 def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: Store, name: str) -> JSONObject | str:

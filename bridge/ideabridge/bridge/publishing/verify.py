@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.draft import Choices, PlanDraft
-from ideabridge.bridge.lifting.function import read_function
-from ideabridge.bridge.lifting.lift import lift_function
-from ideabridge.bridge.lifting.origins import contrast
+from ideabridge.bridge.lifting.aligned import contrast
+from ideabridge.bridge.lifting.draft import inconsistency
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.runs.pins import PinCheck
+from ideabridge.bridge.runs.recorded import read_run
+from ideabridge.bridge.runs.replay import plan_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 
@@ -57,7 +58,7 @@ def verify_offline(publication: Publication, store: Store, checked: PinCheck) ->
         )
         return verdict
     try:
-        difference = None if verdict.faults else _again(publication, plan, store).difference()
+        difference = None if verdict.faults else _difference(publication, plan, store)
     except IdeabridgeError as error:
         verdict.notes.append(f"its run cannot be read: {error}")
     else:
@@ -65,22 +66,26 @@ def verify_offline(publication: Publication, store: Store, checked: PinCheck) ->
     return verdict
 
 
-def _again(publication: Publication, plan: JSONObject, store: Store) -> PlanDraft:
-    """Lift the run of a publication again, and combine it with the published plan.
+def _difference(publication: Publication, plan: JSONObject, store: Store) -> str | None:
+    """Return how the published plan differs from its run, with the recorded results; None if it does not.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store.
     """
     lifting = plan.get("lifting")
-    run = lifting.get("run") if isinstance(lifting, dict) else None
+    held = lifting if isinstance(lifting, dict) else {}
+    run = held.get("run")
     runs = [str(run)] if run else store.ideas.runs_of(publication.idea_id)
-    records = (store.runs.get(one) for one in runs)
-    record = next((record for record in records if record is not None and record.status == "done"), None)
-    if record is None:
+    found = next((one for one in (read_run(store, one) for one in runs) if one is not None), None)
+    if found is None:
         raise PublicationError("it is not in this store")
-    lifted = lift_function(read_function(store, record.id, record.caller), store, record.caller, ())
-    calls = plan.get("calls")
-    return PlanDraft(lifted, Choices(), calls if isinstance(calls, list) else [], plan.get("output"))
+    recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
+    given = recorded.get("input")
+    listed = held.get("places")
+    places = (
+        {place: one for place, one in enumerate(listed) if isinstance(one, int)} if isinstance(listed, list) else None
+    )
+    return inconsistency(found, plan_of(publication, given if isinstance(given, dict) else {}), places)
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
@@ -104,6 +109,6 @@ def drift(run: Run, output: JSON) -> str | None:
     if run.errors():
         return f"calls failed: {rejection(run.errors())}"
     given = run.given()
-    if content_hash(given) == content_hash(output):
+    if same(given, output):
         return None
     return f"the output drifted: {contrast(given, output)}"

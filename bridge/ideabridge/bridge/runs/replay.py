@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from ideabridge.bridge.context.messages import read_context, read_message
+from ideabridge.bridge.context.references import format_reference
+from ideabridge.bridge.context.state import read
 from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
@@ -95,7 +97,27 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
+    plan = _without_passed(plan, arguments)
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
+
+
+def _without_passed(plan: JSONObject, arguments: JSONObject) -> JSONObject:
+    """The plan without explanations of parameters that the caller passes: such a value is known.
+
+    The plan has the parameter's reference where such a literal was; a copied value is still a literal there.
+    """
+    listed = plan.get("explained")
+    if not isinstance(listed, list) or not arguments:
+        return plan
+    passed = {format_reference(("input", name)) for name in arguments}
+    kept = [one for one in listed if not (isinstance(one, dict) and _written_at(plan, one.get("at")) in passed)]
+    return plan if len(kept) == len(listed) else {**plan, "explained": kept}
+
+
+def _written_at(plan: JSONObject, at: JSON) -> str | None:
+    keys = tuple(str(key) for key in at) if isinstance(at, list) else ()
+    found = read(plan, keys)
+    return found if isinstance(found, str) else None
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:

@@ -170,16 +170,12 @@ def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def publication_form(
-    ref: str, name: str, choices: JSONObject, accepted: list[str], commands: Commands
+    ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """The message and the form with which a person accepts an assistant's choices for publishing a run or idea.
-
-    `accepted` describes the values that stay as in the run.
-    """
-    stays: list[tuple[str, JSON]] = [("stays", one) for one in accepted]
-    lines, whole = _lines([*choices.items(), *stays])
+    """The message and the form with which a person accepts an assistant's choices for publishing a run or idea."""
+    lines, whole = _lines([*choices.items()])
     text = [f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?", "", *lines, ""]
-    text.append("The assistant made the choices. Each call of the tool repeats what stays.")
+    text.append("The assistant made the choices.")
     meanings = {"approve": "it is published with them", "deny": "it is not published"}
     if not whole:
         del meanings["approve"]

@@ -64,7 +64,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ideas list": ("ideas list --tool git_log --since 3d", "ideas list --published"),
     "ideas search": ("ideas search weekly report", "ideas search report --module git -n 5"),
     "ideas show": ("ideas show weekly_report", "ideas show 3fa94c"),
-    "ideas lift": ("ideas lift run_1f0c9a3b5d7e2468", "ideas lift run_1f0c9a3b5d7e2468 --accept all --live"),
+    "ideas lift": ("ideas lift run_1f0c9a3b5d7e2468", "ideas lift run_1f0c9a3b5d7e2468 --rename path=repo --live"),
     "ideas verify": ("ideas verify", "ideas verify weekly_report --no-live"),
     "ideas publish": (
         "ideas publish run_1f0c9a3b5d7e2468 weekly_report",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -18,7 +19,6 @@ from ideabridge.server.cli.console import (
     fit,
     print_json,
     print_value,
-    read_line,
     say,
     shortened,
     show,
@@ -35,12 +35,9 @@ from ideabridge.server.cli.stores import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
-from ideabridge.tools.names import printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.errors import UndecidedError
-    from ideabridge.bridge.lifting.asking import Ask
     from ideabridge.bridge.store.idea import Answer, Publication
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")]
@@ -49,39 +46,53 @@ ToOption = Annotated[
     str | None,
     typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; for a new name, everybody."),
 ]
-AcceptOption = Annotated[
-    list[str] | None,
-    typer.Option("--accept", metavar="all|PATH", help="A value that may stay as it is; may be repeated."),
-]
 TakeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--take", metavar="PATH=REFERENCE", help="What to put there instead, such as calls.0.repo=†input.repo."
+        "--take",
+        metavar="PATH=REFERENCE",
+        help="Where a copied value comes from, such as calls.0.repo=†input.repo; PATH=keep: it stays as it is.",
     ),
+]
+RenameOption = Annotated[
+    list[str] | None,
+    typer.Option("--rename", metavar="NAME=NEW", help="Rename a parameter."),
+]
+MergeOption = Annotated[
+    list[str] | None, typer.Option("--merge", metavar="NAME=OTHER", help="Fill what NAME fills with OTHER.")
+]
+FixOption = Annotated[
+    list[str] | None, typer.Option("--fix", metavar="NAME", help="No parameter: the recorded value stays.")
+]
+DescribeOption = Annotated[
+    list[str] | None, typer.Option("--describe", metavar="NAME=TEXT", help="Describe a parameter.")
+]
+RequireOption = Annotated[
+    list[str] | None, typer.Option("--require", metavar="NAME", help="Callers must pass this parameter.")
+]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option("--parameter", metavar="NAME=PATH", help="Make the value at PATH a parameter; may be repeated."),
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Ask before any assumed value is used, also in calls that only read.")
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated. Default: similar runs."),
+    typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated."),
 ]
 
 
-def read_decisions(
-    options: Options, accept: list[str] | None, take: list[str] | None, runs: list[str] | None
-) -> JSONObject:
-    """The options as `choices` of `Bridge.lift`. A pick is written `PATH={"pick": JMESPath, "from": REFERENCE}`.
+def read_choices(options: Options, take: list[str] | None, runs: list[str] | None) -> JSONObject:
+    """The options as `choices` of `Bridge.lift`. An explanation is written `PATH={"item_of": ...}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
         UnknownRunError: `--with` is not a run.
     """
     choices: JSONObject = {}
-    if accept:
-        choices["accept"] = True if "all" in accept else list[JSON](accept)
     taken: JSONObject = {}
-    for one in take or []:
-        path, equals, value = one.partition("=")
-        if not equals:
-            raise UsageError(f"--take: expected PATH=REFERENCE, found {one[:80]!r}")
+    for path, value in _pairs("--take", "PATH=REFERENCE", take):
         taken[path] = decode(value, what="--take") if value.startswith("{") else value
     if taken:
         choices["take"] = taken
@@ -90,42 +101,87 @@ def read_decisions(
     return choices
 
 
+def read_parameters(
+    rename: list[str] | None,
+    merge: list[str] | None,
+    fix: list[str] | None,
+    describe: list[str] | None,
+    require: list[str] | None,
+    parameter: list[str] | None,
+) -> JSONObject:
+    """The options as `parameters` of `Bridge.publish`.
+
+    Raises:
+        UsageError: an option has no =.
+    """
+    found: dict[str, JSONObject] = {}
+    for name, path in _pairs("--parameter", "NAME=PATH", parameter):
+        at = found.setdefault(name, {}).setdefault("at", [])
+        if isinstance(at, list):
+            at.append(path)
+    for name, new in _pairs("--rename", "NAME=NEW", rename):
+        found.setdefault(name, {})["rename"] = new
+    for name, other in _pairs("--merge", "NAME=OTHER", merge):
+        found.setdefault(name, {})["merge"] = other
+    for name, text in _pairs("--describe", "NAME=TEXT", describe):
+        found.setdefault(name, {})["description"] = text
+    for name in fix or []:
+        found.setdefault(name, {})["fix"] = True
+    for name in require or []:
+        found.setdefault(name, {})["required"] = True
+    return dict[str, JSON](found)
+
+
+def _pairs(option: str, form: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
+    for one in given or []:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option}: expected {form}, found {one[:80]!r}")
+        yield name, value
+
+
 @app.command("lift")
 @command("config", "project", "store", "tools", "allow_all", "json")
 async def lift_run(
     options: Options,
     ref: Annotated[str, typer.Argument(metavar="RUN", help="A run (`last`: the newest), or an idea.")],
-    accept: AcceptOption = None,
     take: TakeOption = None,
     runs: WithOption = None,
+    rename: RenameOption = None,
+    merge: MergeOption = None,
+    fix: FixOption = None,
+    describe: DescribeOption = None,
+    require: RequireOption = None,
+    parameter: ParameterOption = None,
     live: Annotated[
         bool, typer.Option("--live", help="Also run the plan, if it only reads (or with --allow-all).")
     ] = False,
 ) -> int:
-    """Show the plan that a run would be published as: each part, its origin, and what a person must accept.
+    """Show the tool that a run would become: its parameters, and what each copied value may be for other data.
 
-    Exit code 1 if something is still to be accepted, or if the plan does not do what the run did.
+    Exit code 1 if the plan does not do what the run did.
     """
-    from ideabridge.bridge.lifting.asking import report_lines, report_of
+    from ideabridge.bridge.lifting.report import report_lines, report_of
+    from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.cli.connecting import connected
 
-    choices = read_decisions(options, accept, take, runs)
+    choices = read_choices(options, take, runs)
+    parameters = read_parameters(rename, merge, fix, describe, require, parameter)
     ref = lookup_idea(options, ref)
     async with connected(open_bridge(options)) as bridge:
-        decided = bridge.lift(ref, choices=choices)
-        report = report_of(decided)
+        draft = bridge.lift(ref, parameters=parameters, choices=choices)
+        report = report_of(draft, bridge.store, LOCAL)
         lines = report_lines(report)
         if live:
-            function = decided.lifted.function
-            plan = decided.with_input(function.input or {})
+            function = draft.lifted.function
+            plan = draft.with_input(draft.arguments(draft.lifted.aligned))
             why, different = await bridge.drift(plan, function.run.result, effects=options.allow_all)
             report["live"] = {"not_run": why, "difference": different}
             result = f"not run: {why}" if why is not None else different or "run again, it gives the same"
             lines.append((f"live: {result}", "yellow" if why is not None or different is not None else "green"))
     options.print_lines(report, ((fit(text, 4), style) for text, style in lines))
-    still = any(not one["accepted"] for one in report["asks"])
     drifted = as_object(report.get("live")).get("difference") is not None
-    return 1 if still or drifted or not report["consistent"] else 0
+    return 1 if drifted or not report["consistent"] else 0
 
 
 @app.command("verify")
@@ -166,47 +222,39 @@ async def publish(
     *,
     description: str | None = None,
     answer: str = "auto",
+    parameters: JSONObject | None = None,
     choices: JSONObject | None = None,
+    strict: bool = False,
     to: str | None = None,
-) -> Publication | None:
-    """Publish an idea or a run, and ask at a terminal for the necessary decisions. None: the person gave up.
+) -> Publication:
+    """Publish an idea or a run, and at a terminal show what it became.
 
     Raises:
-        PublicationError: it cannot be published so. If decisions are missing, the error lists the options for them.
+        PublicationError: it cannot be published so.
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
-    from ideabridge.bridge.errors import PublicationError, UndecidedError
+    from ideabridge.bridge.errors import PublicationError
+    from ideabridge.bridge.lifting.report import report_lines, report_of
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
+    from ideabridge.bridge.store.users import LOCAL
 
-    decided = choices or {}
-    if answer in ("auto", "plan") and not options.json and at_terminal():
-        try:
-            found = await decided_at_terminal(bridge, ref, decided)
-        except PublicationError:
-            # It cannot be a plan. Publishing reports why, or publishes the recorded answer.
-            found = decided
-        if found is None:
-            return None
-        decided = found
-    try:
-        way = cast("Answer", answer)
-        by = AT_TERMINAL if at_terminal() else BY_COMMAND
-        return await bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by, to=to)
-    except UndecidedError as error:
-        raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
-
-
-def _how_to_decide(error: UndecidedError, again: str) -> Iterator[str]:
-    """The open decisions, and the command lines that make them."""
-    yield from error.open
-    if error.unexplained:
-        yield "say where these values come from: --take PATH=†input.NAME, or --take PATH=†results.0"
-    if error.paths:
-        yield "accept what may stay (--accept PATH, or --accept all), or name another run of the task (--with RUN)"
-    accepted = error.paths if len(error.paths) <= 4 else ["all"]
-    words = [*(f"--take {path}=†input.NAME" for path in error.unexplained), *(f"--accept {path}" for path in accepted)]
-    yield f"ideabridge ideas publish {again} {' '.join(words)}"
-    yield f"ideabridge ideas publish {again} --answer recorded gives the recorded answer, and nothing runs"
+    published = await bridge.publish(
+        ref,
+        name,
+        description=description,
+        answer=cast("Answer", answer),
+        parameters=parameters,
+        choices=choices,
+        strict=strict,
+        by=AT_TERMINAL if at_terminal() else BY_COMMAND,
+        to=to,
+    )
+    if published.plan is not None and not options.json:
+        with suppress(PublicationError):
+            draft = bridge.lift(ref, parameters=parameters, choices=choices, strict=strict)
+            for text, style in report_lines(report_of(draft, bridge.store, LOCAL)):
+                say(fit(text, 4), style)
+    return published
 
 
 @app.command("publish")
@@ -227,27 +275,41 @@ async def publish_idea(
             " mind again, guided by the plan. auto: plan if there is one, else solve.",
         ),
     ] = "auto",
-    accept: AcceptOption = None,
     take: TakeOption = None,
     runs: WithOption = None,
+    rename: RenameOption = None,
+    merge: MergeOption = None,
+    fix: FixOption = None,
+    describe: DescribeOption = None,
+    require: RequireOption = None,
+    parameter: ParameterOption = None,
+    strict: StrictOption = False,
     to: ToOption = None,
 ) -> int:
     """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
 
-    At a terminal you are asked for the necessary decisions.
+    Its constants become parameters with the recorded values as defaults. Copied values follow where they may have come
+    from; an answer that rests on an assumption says so. `ideas lift` shows the tool before it is published.
     """
     from ideabridge.server.cli.connecting import connected
 
-    choices = read_decisions(options, accept, take, runs)
+    choices = read_choices(options, take, runs)
+    parameters = read_parameters(rename, merge, fix, describe, require, parameter)
     ref = lookup_idea(options, ref)
     async with connected(open_bridge(options)) as bridge:
         # The modules are connected because the tools' definitions say what is read-only and what is required.
         publication = await publish(
-            bridge, ref, name, options, description=description, answer=answer, choices=choices, to=to
+            bridge,
+            ref,
+            name,
+            options,
+            description=description,
+            answer=answer,
+            parameters=parameters,
+            choices=choices,
+            strict=strict,
+            to=to,
         )
-        if publication is None:
-            say("nothing was published", "yellow")
-            return ExitCode.FAILED
         change = bridge.store.change_of(publication)
         shares = bridge.store.publications.shares(name)
     if options.json:
@@ -374,57 +436,6 @@ def _word(key: str, value: JSON) -> str:
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")
-
-
-async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> JSONObject | None:
-    """Ask a person for every open decision and return the completed `choices`; None: the person gave up.
-
-    Raises:
-        PublicationError: it cannot be a plan, whatever is accepted.
-    """
-    from ideabridge.bridge.lifting.asking import open_asks, report_lines, report_of
-
-    if choices.get("accept") is True:
-        return choices
-    shown = False
-    while True:
-        decided = bridge.lift(ref, choices=choices)
-        questions = open_asks(decided)
-        if not questions:
-            return choices
-        if not shown:
-            for text, style in report_lines(report_of(decided)):
-                say(text, style)
-            shown = True
-        path, answer = questions[0].path, await _ask(questions[0])
-        if answer is None:
-            return None
-        accept, take = choices.get("accept"), choices.get("take")
-        if answer == "accept":
-            choices = {**choices, "accept": [*(accept if isinstance(accept, list) else []), path]}
-        else:
-            choices = {**choices, "take": {**as_object(take), path: answer}}
-
-
-async def _ask(ask: Ask) -> JSON:
-    """Ask about one value: return `accept`, the reference or pick that replaces it, or None to give up."""
-    say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
-    origins = ask.leaf.origins if ask.leaf is not None else []
-    for number, origin in enumerate(origins, 1):
-        say(f"  {number}: {printable(origin.shown)}")
-    words = [*([] if ask.kind == "varies" else ["a(ccept)"]), *(["a number to take it"] if origins else []), "q(uit)"]
-    while True:
-        typed = await read_line(f"  {', '.join(words)}: ")
-        if typed is None or typed.strip().lower() in ("q", "quit"):
-            return None
-        word = typed.strip().lower()
-        if word in ("a", "accept") and ask.kind != "varies":
-            return "accept"
-        if word.isdecimal() and 0 < int(word) <= len(origins):
-            return origins[int(word) - 1].take
-        if word.startswith("†"):
-            return typed.strip()
-        say(f"  expected {', '.join(words)}, or a reference that begins with †")
 
 
 @app.command("history")

@@ -92,7 +92,7 @@ async def run(
 
 
 async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra: JSONObject) -> str | None:
-    """Publish the run, ask at a terminal for the necessary decisions, and add the result to `extra`.
+    """Publish the run, and add the result to `extra`.
 
     The result is the reason why the run is not published; None: it is published.
     """
@@ -103,8 +103,6 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
     except IdeabridgeError as error:
         extra["publish_error"] = str(error)
         return f"not published as {name!r}: {error}"
-    if publication is None:
-        return f"not published as {name!r}: you gave up; `ideabridge ideas publish {run} {name}` asks again"
     extra["published"] = {"name": publication.name, "version": publication.version}
     return None
 
