@@ -49,6 +49,12 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
+@tool(read_only=True)
+async def text(size: int) -> str:
+    """A text."""
+    return "text " * (size // 5)
+
+
 # -- the peer ------------------------------------------------------------------------------------------------------
 
 
@@ -270,12 +276,13 @@ PLAN: dict[str, Any] = {
 }
 
 
-def configured(folder: Path, module: bool) -> list[str]:
-    """The command line of `ideabridge serve` for a configuration in `folder`."""
-    config: dict[str, Any] = {"store": str(folder / "ideas.sqlite"), "tools": [__file__], "expose": ["tools"]}
+def configured(folder: Path, module: bool, *, sessions: bool = True) -> list[str]:
+    """The command line of `ideabridge serve` for a configuration in `folder`; `sessions`: calls are recorded."""
+    store = str(folder / "ideas.sqlite")
+    config: dict[str, Any] = {"store": store, "tools": [__file__], "expose": ["tools"], "sessions": sessions}
     if module:
         servers = {"module": {"command": sys.executable, "args": [__file__, "--peer"]}}
-        config = {"store": config["store"], "mcpServers": servers, "expose": ["modules"]}
+        config = {"store": store, "mcpServers": servers, "expose": ["modules"]}
     path = folder / "ideabridge.json"
     path.write_text(json.dumps(config))
     return [sys.executable, "-m", "ideabridge.server", "serve", "--config", str(path)]
@@ -339,6 +346,28 @@ def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def recorded_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
+    """Direct calls of a local tool that are recorded with their results, beside those of which only a line is kept."""
+    rows: list[dict[str, Any]] = []
+    for size in (100, 16_000):
+        with ExitStack() as stack:
+            talks: dict[str, Pipe] = {}
+            for name in ("on", "off"):
+                place = folder / f"sessions {name} {size}"
+                place.mkdir()
+                talks[name] = Pipe(configured(place, module=False, sessions=name == "on"), OLD, stack)
+            taken = interleaved(
+                {name: lambda talk=talk, size=size: talk.call("text", {"size": size}) for name, talk in talks.items()},
+                rounds,
+            )
+            for talk in talks.values():
+                talk.input.close()
+        on, off = (statistics.median(taken[name]) * 1000 for name in ("on", "off"))
+        ratio = compared(taken["on"], taken["off"])
+        rows.append(row(f"a recorded call beside one that is not, {size:,} bytes (ms)", on, off, ratio, None))
+    return rows
+
+
 def module_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
     """A call through the server to a stdio module, beside its two hops."""
     place = folder / "module"
@@ -395,7 +424,12 @@ def main() -> int:
         peer(0 if options.http else None)
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        rows = [*local_calls(options.rounds, Path(folder)), *module_calls(options.rounds, Path(folder))]
+        place = Path(folder)
+        rows = [
+            *local_calls(options.rounds, place),
+            *recorded_calls(options.rounds, place),
+            *module_calls(options.rounds, place),
+        ]
     if options.json:
         print(json.dumps({"rows": rows}))
     else:

@@ -363,6 +363,15 @@ async def test_a_trusted_file_does_not_let_hosts_call_the_users_modules_directly
     assert load_configuration(project=clone).unexposed == {"time"}
 
 
+@pytest.mark.parametrize(("own", "theirs"), [(False, True), (False, False), (True, False), (True, True)])
+def test_a_trusted_file_does_not_make_results_stored_that_the_user_does_not_want(
+    clone: Path, own: bool, theirs: bool
+) -> None:
+    write_own({"sessions": own})
+    write_trusted(clone, {"sessions": theirs})
+    assert load_configuration(project=clone).sessions is (own and theirs)
+
+
 @pytest.mark.parametrize(
     ("own", "theirs"),
     [({"by": "person"}, "default"), ({"default": "ask"}, {"by": "person"}), ("allow_all", {"by": "person"})],

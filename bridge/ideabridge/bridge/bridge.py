@@ -51,6 +51,7 @@ from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
 from ideabridge.bridge.publishing.verify import Verdict
+from ideabridge.bridge.runs.direct import DirectSessions
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
 from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
@@ -217,6 +218,13 @@ class Bridge:
     def _publisher(self) -> Publisher:
         screen = Screen(self.secrets)
         return Publisher(self, self.store, self.offer, self.modules, self.configuration, screen)
+
+    @property
+    def direct_sessions(self) -> DirectSessions:
+        """The sessions of direct calls: what clients called one by one, without a plan."""
+        return DirectSessions(
+            self.store, self._writer, Screen(self.secrets), self.settings, self.fingerprint, self._idea_tool
+        )
 
     # -- tools -------------------------------------------------------------------------------------------------
 

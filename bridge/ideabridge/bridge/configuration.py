@@ -282,6 +282,11 @@ class Configuration(BaseModel):
         default=(),
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
     )
+    sessions: bool = Field(
+        default=True,
+        description="false: the results of direct calls of exposed tools and ideas are not stored, so such calls cannot"
+        " be published.",
+    )
     listed_ideas: int = Field(
         default=300, ge=0, le=10_000, description="How many published ideas, the most used ones, hosts see as tools."
     )
@@ -646,6 +651,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         if refusal is not None:
             refused.append(f"{file.name}: model is not used: {refusal}")
             del changes["model"]
+    if not user.sessions:
+        changes.pop("sessions", None)
     if "expose" in layer.keys:
         changes |= _exposed(user, project, narrowed)
     replaced = tuple(name for name in project.modules if name in user.modules)

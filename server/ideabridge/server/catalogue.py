@@ -13,10 +13,11 @@ import anyio
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import LIST_SECONDS
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
 from ideabridge.server.running import Running
-from ideabridge.server.served_tools import DirectCalls, ExposedTool, PublishedTool, ServedTool
+from ideabridge.server.served_tools import ExposedTool, PublishedTool, ServedTool
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import encode
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
@@ -316,7 +317,7 @@ class ToolCatalogue:
             return None
         if not self._is_served(publication) or not (publication.live or "@" in name):
             return None
-        tool = self._published[name] = PublishedTool(name, publication, self._running)
+        tool = self._published[name] = PublishedTool(name, publication, self._running, self._record)
         if len(self._published) > _CACHED:
             self._published.popitem(last=False)
         return tool
@@ -397,7 +398,7 @@ class ToolCatalogue:
     def _definition(self, publication: Publication) -> dict[str, Any]:
         tool = self._published.get(publication.name)
         if tool is None or tool.publication.version != publication.version:
-            tool = PublishedTool(publication.name, publication, self._running)
+            tool = PublishedTool(publication.name, publication, self._running, self._record)
             if len(self._published) < _CACHED:
                 self._published[publication.name] = tool
         return tool.definition

@@ -16,6 +16,7 @@ from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredI
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -151,8 +152,9 @@ class UnknownFilterError(IdeabridgeError):
 class Finding:
     """Searches of one bridge."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
         self._bridge = bridge
+        self._record = record
         self._search = ToolSearch()
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
@@ -260,7 +262,13 @@ class Finding:
         ideas: list[JSON] = [self._hit_json(hit, request.caller) for hit in hits]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
-        return answer({"ideas": ideas}, "\n".join(lines))
+        result: JSONObject = {"ideas": ideas}
+        # Sessions in progress are not ideas yet.
+        sessions = [one for one in await self._record.shown(request.caller) if one.fits(words)]
+        if sessions:
+            result["sessions"] = [one.to_json() for one in sessions]
+            lines += ["sessions of direct calls, which publish_idea takes:", *(one.line for one in sessions)]
+        return answer(result, "\n".join(lines))
 
     def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
         run, meta = self._origin(hit.id, hit.meta, caller)

@@ -31,12 +31,15 @@ from ideabridge.bridge.lifting.report import report_of, report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreError
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
 from ideabridge.server.asking.forms import publication_form
 from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import Finding
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
@@ -95,7 +98,7 @@ _CALL: Final[JSONObject] = {
         "_outputMethod": _choice(["set", "merge", "push"]),
         "_each": {
             "anyOf": [_TEXT, {"type": "array", "items": {}}],
-            "description": "An array, or a reference to one: a call per item, read as †item.",
+            "description": "An array or a reference: a call per item, read as †item.",
         },
         "_after": {"type": "array", "items": _TEXT, "description": "The _id of calls to wait for."},
         "_id": _TEXT,
@@ -109,10 +112,10 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
         "Start here: find tools of all connected servers, and published ideas, by words. Gives names, modules and"
-        " parameter schemas for run_plan.",
+        " schemas for run_plan.",
         _closed(
             {
-                "words": {"type": "string", "description": "What the tool should do; empty: all."},
+                "words": {"type": "string", "description": "What it should do; empty: all."},
                 "module": {"type": "string", "description": "Only this server's tools."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 8."},
             },
@@ -128,7 +131,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ' "†state.log.0.id", "†results.0" (first call\'s result, if it has no _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
         " join(items, separator?), count(items, by?), template(text, values); path, where, by: JMESPath; text: {name}."
-        " Large values come as references: see check_run. Read-only calls run; others wait for"
+        " Large values come as references: check_run. Read-only calls run; others wait for"
         " approval.",
         _closed(
             {
@@ -142,7 +145,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "output_schema": _open("JSON Schema."),
                 "dry_run": {"type": "boolean", "description": "Only check it and show the order."},
                 "save_as": {"type": "string", "description": "Publish it as this tool when done."},
-                "wait_s": {**_WAIT, "description": "Seconds to wait; default 45."},
+                "wait_s": {**_WAIT, "description": "Seconds; default 45."},
             },
             ["calls"],
         ),
@@ -164,7 +167,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 },
                 "idea": {"type": "string", "description": "A saved idea as an example."},
                 "mind": _choice(["auto", "turns", "sampling", "model"], "Who writes the solutions; turns: you."),
-                "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution before its calls run."),
+                "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution before it runs."),
                 "limits": _open("Lower limits: calls, requests, wall_seconds."),
                 "wait_s": _WAIT,
             },
@@ -175,7 +178,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "submit_solution",
-        "Hand in the solution of a turn. Its calls run, and you get the next turn, the output, or errors to correct.",
+        "Hand in the solution of a turn: its calls run, and you get the next turn, the output or errors.",
         _closed(
             {
                 "run": _TEXT,
@@ -200,7 +203,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "description": "References: †state.log, †results.0, †output.",
                 },
                 "cancel": {"type": "boolean"},
-                "wait_s": {**_WAIT, "description": "Default 45, or 0 with paths or cancel."},
+                "wait_s": {**_WAIT, "description": "Default 45; 0 with paths or cancel."},
             },
             [],
         ),
@@ -222,11 +225,11 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "approval": _TEXT,
                             "decision": _choice(
                                 ["approve", "deny", "edit", "retry", "skip", "value"],
-                                "One of the entry's choices; without choices: approve, deny or edit.",
+                                "One of the entry's choices; without: approve, deny or edit.",
                             ),
-                            "call": _open("For edit: the call to run instead."),
-                            "plan": _open("For edit of a plan: {calls, output}."),
-                            "value": {"description": "For value: the result, or the answer.", "anyOf": _ANY},
+                            "call": _open("The call to run instead."),
+                            "plan": _open("For a plan: {calls, output}."),
+                            "value": {"description": "The result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
                         },
                         ["approval", "decision"],
@@ -240,7 +243,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "search_ideas",
-        "Find saved ideas: earlier runs and plans that may do your task already, by words and by what they call.",
+        "Find saved ideas: earlier runs and plans that may do your task, by words and what they call.",
         _closed(
             {
                 "words": {"type": "string", "description": "Default: the newest."},
@@ -259,10 +262,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run or idea: its plan with other input; constants become parameters.",
+        "Make a tool of a run, a saved idea or what you just did by direct calls (idea: session)."
+        " Constants become parameters.",
         _closed(
             {
                 "idea": {"type": "string", "description": "Name or id of an idea or run."},
+                "calls": {"type": "array", "items": {"type": "integer"}, "description": "[first, last], from 0."},
                 "name": {"type": "string", "description": "a-z, 0-9, _."},
                 "description": _TEXT,
                 "answer": _choice(
@@ -348,11 +353,12 @@ class OwnHandlers:
     Every failure of a handler is an `IdeabridgeError`, whose message becomes a tool error.
     """
 
-    def __init__(self, running: Running, is_exposed: Callable[[str], bool]) -> None:
+    def __init__(self, running: Running, is_exposed: Callable[[str], bool], record: DirectCalls) -> None:
+        self._record = record
         self._bridge = running.bridge
         self._is_exposed = is_exposed
         self._running = running
-        self._finding = Finding(self._bridge)
+        self._finding = Finding(self._bridge, record)
         self._handlers: dict[str, Callable[[Arguments, ToolRequest], Awaitable[ToolAnswer]]] = {
             "search_tools": self._finding.search_tools,
             "run_plan": self._run_plan,
@@ -435,6 +441,8 @@ class OwnHandlers:
                 if key in arguments:
                     raise UnknownPathError(f"{key}: needs `run`; without it check_run lists your latest runs")
             return await self._latest(request.caller)
+        if (session := await self._session_shown(arguments, request)) is not None:
+            return session
         cancel, paths = arguments.get("cancel"), arguments.get("paths")
         if cancel:
             run = await self._bridge.cancel(arguments["run"], "the caller cancelled it", caller=request.caller)
@@ -448,6 +456,29 @@ class OwnHandlers:
         if not paths or run.unwritten is not None:
             return self._running.answer_of(run, request)
         return self._values(run, paths)
+
+    async def _session_shown(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer | None:
+        """The calls of a session of direct calls in progress; None if the run is another."""
+        with suppress(StoreError):
+            await self._record.written()
+        found = self._bridge.direct_sessions.shown(arguments["run"], request.caller)
+        if found is None:
+            return None
+        info, calls = found
+        for key in ("paths", "cancel"):
+            if key in arguments:
+                raise UnknownPathError(f"{key}: {info.run} is a session of direct calls, and no run yet")
+        shown: list[JSON] = []
+        left = MAX_RESULT // 3
+        for one in reversed(calls):
+            entry = {**one, "parameters": shorten_literal(one["parameters"])}
+            left -= len(encode(entry))
+            if left < 0:
+                break
+            shown.append(entry)
+        shown.reverse()
+        result: JSONObject = {**info.to_json(), "shown": shown}
+        return answer(result, "\n".join([info.line, *map(encode_text, shown)]))
 
     async def _latest(self, caller: str) -> ToolAnswer:
         lines: list[str] = []
@@ -463,7 +494,16 @@ class OwnHandlers:
                 if note is not None:
                     entry["note"] = note
                     lines.append(f"  {note}")
-        return answer({"runs": list[JSON](listed)}, "\n".join(["your latest runs, newest first:", *lines]))
+        sessions = await self._record.shown(caller)
+        if sessions:
+            lines += [
+                "your latest sessions of direct calls, which publish_idea takes:",
+                *(one.line for one in sessions),
+            ]
+        result: JSONObject = {"runs": list[JSON](listed)}
+        if sessions:
+            result["sessions"] = [one.to_json() for one in sessions]
+        return answer(result, "\n".join(["your latest runs, newest first:", *lines]))
 
     def _values(self, run: Run, paths: list[str]) -> ToolAnswer:
         values: JSONObject = {}
@@ -524,8 +564,9 @@ class OwnHandlers:
     # -- ideas -------------------------------------------------------------------------------------------------
 
     async def _publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        name, ref, choices = arguments["name"], arguments["idea"], arguments.get("choices")
+        name, choices = arguments["name"], arguments.get("choices")
         self._check_free(name, request.caller)
+        ref = await self._called_run(arguments["idea"], arguments.get("calls"), request)
         self._finding.expect_visible(ref, request.caller)
         how, by = arguments.get("answer", "auto"), by_tool(request)
         if choices is not None and choices.get("take") and how in ("auto", "plan"):
@@ -567,6 +608,14 @@ class OwnHandlers:
             result["live"] = False
             text += "\nThe name is pinned to another version and stays with it."
         return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+
+    async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
+        """Return the run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""
+        await self._record.written()
+        sessions = self._bridge.direct_sessions
+        if ref == SESSION:
+            ref = sessions.find(request.caller, self._record.client(request), self._record.session(request))
+        return await sessions.part(ref, calls, request.caller)
 
     async def _chosen_by(self, ref: str, name: str, choices: JSONObject, request: ToolRequest) -> Decider:
         """Return who decides on the choices of an assistant: the person, if its client shows forms.

@@ -71,6 +71,7 @@ async def _front(
             fronts.append(front)
             group.start_soon(front.announcements.run)
             group.start_soon(front.direct_calls.run)
+            group.start_soon(front.direct_calls.end_sessions)
             group.start_soon(_recover, bridge, front)
             group.start_soon(_retain, bridge)
             if on_status is not None:

@@ -1,4 +1,4 @@
-"""The tools of this server besides its own: exposed tools, published ideas, and the record of direct calls.
+"""The tools of this server besides its own: exposed tools and published ideas.
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about direct calls of it,
 unless the configuration's `approval` has a rule for the tool: `deny` refuses the call, and `ask` makes it a run of one
@@ -8,26 +8,17 @@ call, which waits for approval. Every direct call is recorded.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
-import secrets
-import time
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-import anyio
-from starlette.requests import Request
-
-from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
 from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.journal import DirectCall, DirectOutcome
 from ideabridge.bridge.store.users import LOCAL, user_of
 from ideabridge.server.answers import (
     ToolAnswer,
@@ -37,15 +28,14 @@ from ideabridge.server.answers import (
     object_output,
     refusal,
     showable,
-    size_of,
     text_answer,
     value_answer,
 )
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.assumed import reporting_output, with_report
-from ideabridge.server.callers import session_id
+from ideabridge.server.direct_calls import DirectCalls, Entry
 from ideabridge.server.running import Running
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import META_PROPERTIES, ActivityFunction, Annotations, Tool
@@ -64,142 +54,6 @@ class ServedTool(Protocol):
     async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
         """Answer a call; raises `IdeabridgeError` with a message for the caller."""
         ...
-
-
-# -- the record of direct calls --------------------------------------------------------------------------------------
-#
-# A separate task writes the record to the store in batches, within a second of the end of a call and when the server
-# ends. A crash loses the calls of the last second.
-
-FLUSH_SECONDS: Final = 1.0
-_AT_ONCE: Final = 500
-"""The number of calls that are written at once."""
-
-_MOST_KEPT: Final = 20_000
-"""The number of calls kept in memory while the store cannot be written; the oldest are dropped."""
-
-_CLIENT_CHARACTERS: Final = 120
-_DIGITS: Final = 32
-
-
-@dataclass(slots=True)
-class Entry:
-    """A direct call in progress. `outcome` applies unless the call returns a result."""
-
-    started: float
-    at: float
-    request: ToolRequest
-    name: str
-    tool: Tool
-    bytes_in: int
-    parameters: str
-    outcome: DirectOutcome = "cancelled"
-    run: str | None = None
-
-
-class DirectCalls:
-    """The record of direct calls."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
-        self._ended: list[DirectCall] = []
-        self._some = anyio.Event()
-        self._lost = 0
-        self._failing = False
-        # The session of stdio: one client per process.
-        self._process = _hashed(secrets.token_hex(16))
-
-    def begin(self, name: str, tool: Tool, arguments: JSONObject, request: ToolRequest) -> Entry:
-        """Begin the record of a direct call under a name. It keeps only the size and the digest of the arguments."""
-        data = encode(arguments)
-        masked = self._bridge.secrets.redact(arguments)
-        digest = hashlib.sha256(data if masked is arguments else encode(masked)).hexdigest()[:_DIGITS]
-        return Entry(time.perf_counter(), time.time(), request, name, tool, len(data), digest)
-
-    def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call; `result` is None if it has none."""
-        outcome = entry.outcome
-        if result is not None and outcome == "cancelled":
-            outcome = "error" if result.get("isError") else "ok"
-        tool = entry.tool
-        self._ended.append(
-            DirectCall(
-                at=entry.at,
-                caller=entry.request.caller,
-                client=self._client(entry.request),
-                session=self._session(entry.request),
-                name=entry.name,
-                module=tool.module,
-                tool=tool.remote_name or tool.name,
-                parameters=entry.parameters,
-                seconds=round(time.perf_counter() - entry.started, 6),
-                outcome=outcome,
-                run=entry.run,
-                bytes_in=entry.bytes_in,
-                bytes_out=0 if result is None else _bytes_of(result),
-            )
-        )
-        if len(self._ended) >= _AT_ONCE:
-            self.flush()
-        else:
-            self._some.set()
-
-    def _client(self, request: ToolRequest) -> str:
-        params = request.context.session.client_params
-        if params is None:
-            return ""
-        text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
-        # Masked before it is cut to its length, because a part of a secret is not recognised.
-        return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
-
-    def _session(self, request: ToolRequest) -> str:
-        if not isinstance(request.context.request, Request):
-            return self._process
-        session = session_id(request.context)
-        return _hashed(session) if session else ""
-
-    async def run(self) -> None:
-        """Write ended calls to the store every second, until cancelled."""
-        while True:
-            await self._some.wait()
-            await anyio.sleep(FLUSH_SECONDS)
-            self._some = anyio.Event()
-            self.flush()
-
-    def flush(self) -> None:
-        """Write ended calls. If the store fails, they are kept for the next attempt."""
-        if not self._ended:
-            return
-        calls, self._ended = self._ended, []
-        try:
-            self._bridge.store.direct_calls.add(calls, time.time())
-        except StoreError as error:
-            self._ended = calls[-_MOST_KEPT:]
-            self._lost += len(calls) - len(self._ended)
-            self._some.set()
-            if not self._failing:
-                logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
-            self._failing = True
-            return
-        if self._failing:
-            logger.warning("direct calls are recorded again; %d are lost", self._lost)
-        self._failing, self._lost = False, 0
-
-
-def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
-
-
-def _bytes_of(result: ToolAnswer) -> int:
-    """Bytes of the content of a result; texts are not encoded again."""
-    size = 0
-    for block in cast("list[dict[str, Any]]", result.get("content") or []):
-        text = block.get("text") or block.get("data")
-        if isinstance(text, str):
-            size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-        else:
-            size += size_of(block)
-    return size
 
 
 # -- exposed tools ---------------------------------------------------------------------------------------------------
@@ -257,6 +111,7 @@ class ExposedTool:
             entry.outcome = "asked"
             raise
         except Exception as error:
+            entry.error = error
             entry.outcome = entry.outcome if entry.outcome == "denied" else "error"
             if not isinstance(error, IdeabridgeError) or self.tool.annotations.read_only is True:
                 raise
@@ -285,7 +140,7 @@ class ExposedTool:
             offered = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
         verdict = self._policy(offered, arguments)
         if verdict.verdict == "allow":
-            return await self._called(tool, arguments, request)
+            return await self._called(tool, arguments, request, entry)
         if verdict.verdict == "deny":
             entry.outcome = "denied"
             raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
@@ -322,7 +177,7 @@ class ExposedTool:
             return {**self._running.answer_of(run, request), "isError": True}
         return self._answer(ran, made.value)
 
-    async def _called(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
+    async def _called(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
         parameters = self._parameters
         if tool.parameters != self.tool.parameters:
             parameters = Validator(tool.parameters, what=f"parameters of {self.name}")
@@ -332,6 +187,7 @@ class ExposedTool:
             value = await self._bridge.modules[tool.module or ""].call(
                 tool.remote_name or tool.name, arguments, progress=progress, run=request.client
             )
+            entry.give(tool, value)
             return self._answer(tool, value)
         try:
             result = await self._activity(arguments, DirectContext({"_tool": tool.name, **arguments}, request))
@@ -342,7 +198,9 @@ class ExposedTool:
         value = normalise(result, what=f"the result of {tool.name}")
         if self._output is not None:
             await self._output.check_apart(value)
-        return self._answer(tool, self._bridge.secrets.redact(value))
+        value = self._bridge.secrets.redact(value)
+        entry.give(tool, value)
+        return self._answer(tool, value)
 
     def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
         if self._activity is None and tool.output is None:
@@ -410,7 +268,8 @@ _MOST_ERRORS: Final = 20
 class PublishedTool:
     """A published idea as a tool."""
 
-    def __init__(self, name: str, publication: Publication, running: Running) -> None:
+    def __init__(self, name: str, publication: Publication, running: Running, record: DirectCalls) -> None:
+        self._record = record
         self.publication = publication
         output, self._wrapped = reporting_output(publication)
         self._bridge = running.bridge
@@ -450,12 +309,25 @@ class PublishedTool:
             PublicationError: the recorded input differs, or the idea is no longer complete.
             PlanError: the plan cannot run.
         """
+        entry = self._record.begin(self.publication.name, self.publication.name, arguments, request)
+        try:
+            return await self._answered(arguments, request, entry)
+        except Exception as error:
+            entry.error = error
+            raise
+        finally:
+            self._record.end_idea(entry)
+
+    async def _answered(self, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
         if request.resumed is not None:
+            entry.run = request.resumed.id
             return await self._of_run(request.resumed, request)
         publication = self.publication
         if publication.answer == "recorded":
             await self._input.check_apart(arguments)
-            return await self._of_value(recorded_answer(publication, arguments))
+            value = recorded_answer(publication, arguments)
+            entry.give(publication.name, value)
+            return await self._of_value(value)
         replay = await self._bridge.call_idea(
             publication.name,
             arguments,
@@ -463,7 +335,11 @@ class PublishedTool:
             version=publication.version,
             samples=request.samples,
         )
-        return await (self._of_value(replay.output) if replay.run is None else self._of_run(replay.run, request))
+        if replay.run is None:
+            entry.give(publication.name, replay.output)
+            return await self._of_value(replay.output)
+        entry.run = replay.run.id
+        return await self._of_run(replay.run, request)
 
     async def _of_run(self, run: Run, request: ToolRequest) -> ToolAnswer:
         status = await self._running.wait_started(run, request)

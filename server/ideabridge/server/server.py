@@ -24,10 +24,11 @@ from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS, OwnHandlers
 from ideabridge.server.resources import IdeaPrompts, IdeaResources
 from ideabridge.server.running import CANCELLED, Running
-from ideabridge.server.served_tools import DirectCalls, PublishedTool
+from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
@@ -81,7 +82,7 @@ class Front:
         self.announcements = Announcements(self.catalogue, self.quotas)
         self.running.deciding.changed = self.announcements.tools_changed
         self.running.published = self.announcements.poke
-        self._own = OwnHandlers(self.running, self.catalogue.is_exposed)
+        self._own = OwnHandlers(self.running, self.catalogue.is_exposed, self.direct_calls)
         self.server = self._served(version)
 
     def _served(self, version: str) -> FrontServer:

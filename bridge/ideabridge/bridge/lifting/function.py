@@ -25,6 +25,7 @@ from ideabridge.bridge.loop.question import edited_parameters
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.recorded import RecordedRun, find_idea, read_run
+from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.idea import StoredIdea, function_schemas
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.compose import wrap_output
@@ -105,7 +106,10 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     value = taken[0].value if taken else None
     machine = run.machine
     output, fault = _unwrapped(run)
-    faults = [*_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
+    record = store.runs.get(run_id)
+    lost = {} if record is None else unkept(record)
+    marked = [f"calls.{place} was not kept whole: {why}" for place, why in lost.items()]
+    faults = [*marked, *_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
     whole, part = _output_schemas(run)
     states = {name: _initial(machine.messages, name) for name in machine.instances}
     return Function(

@@ -137,6 +137,9 @@ class ModuleConfiguration(BaseModel):
         f" patterns, of which the first that matches holds; 1: once. Default: {TRIES}. Only tools that say they are"
         " read-only or idempotent are tried again.",
     )
+    record: bool = Field(
+        default=True, description="false: results of direct calls of its tools are not stored, see `sessions`."
+    )
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
     def tries_of(self, tool: str) -> int:

@@ -493,9 +493,9 @@ class Runs:
         return math.inf if held else 0.0
 
     def latest(self, caller: str, limit: int) -> list[RunSummary]:
-        """Return the caller's latest runs, newest first."""
+        """Return the caller's latest runs, newest first, without sessions of direct calls and imported calls."""
         summaries: list[RunSummary] = []
-        for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False):
+        for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False, sessions=False):
             live = self._runs.get(record.id)
             left = record.status == "running" and self.left(record.lease) == 0
             status = "interrupted" if left else record.status

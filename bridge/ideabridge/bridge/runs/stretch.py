@@ -31,10 +31,10 @@ from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import IDEA, Tool
 
 KIND = "session"
 """The kind of these runs."""
@@ -99,6 +99,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     listed: list[JSON] = [call.listed() for call in calls]
     catalogue = Catalogue({call.tool.key: call.tool for call in calls}.values())
     room = len(calls) + 1
+    digest = content_hash(listed)
     settings = dataclasses.replace(settings, approval="allow_all", planning="eager", calls=room, requests=room)
     machine = Machine(catalogue)
 
@@ -108,7 +109,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
 
     def propose(proposed: list[JSON], output: JSON = None) -> None:
         # Nobody was asked: the id of the Request only has to be another one for each step.
-        take(RequestMade(machine.step, content_hash([listed, machine.step])))
+        take(RequestMade(machine.step, content_hash([digest, machine.step])))
         take(SolutionProposed(proposed, output))
 
     take(RunStarted("solve", made.context, *catalogue.to_json(), settings.to_json(), {}, None, why))
@@ -179,6 +180,22 @@ def keep_ended(
         store.ideas.save(idea, meta)
 
 
+def part_id(run_id: str, first: int, last: int) -> str:
+    """The id of the run of some calls of a run."""
+    return f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
+
+
+def unkept(record: RunRecord) -> dict[int, str]:
+    """Why calls of a session cannot be published, by their numbers."""
+    origin = (record.summary or {}).get("origin")
+    marks = origin.get("unkept") if isinstance(origin, dict) else None
+    found: dict[int, str] = {}
+    for one in marks if isinstance(marks, list) else []:
+        if isinstance(one, dict) and isinstance(one["call"], int):
+            found[one["call"]] = str(one["why"])
+    return found
+
+
 def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     """Store some calls of a run as a run of their own, and return its id. The same calls are stored once.
 
@@ -198,7 +215,7 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     record = store.runs.get(run_id)
     if record is None or record.caller != caller:
         raise UnknownRunError(f"unknown run {run_id[:64]!r}")
-    own = f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
+    own = part_id(run_id, first, last)
     if store.runs.get(own) is not None:
         return own
     run = read_run(store, run_id)
@@ -207,6 +224,9 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     count = len(run.machine.history)
     if not 0 <= first <= last < count:
         raise PublicationError(f"run {run_id} has calls 0 to {count - 1}, not {first} to {last}")
+    for place, why in unkept(record).items():
+        if first <= place <= last:
+            raise PublicationError(f"call {place} cannot be published: {why}. Choose other calls")
     made = ended_run(
         calls_of(run, range(first, last + 1)), run.machine.settings, _task_of(run), f"a part of run {run_id}"
     )
@@ -241,7 +261,8 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
 
 
 def is_plain(one: Progress) -> bool:
-    """True if a call ran once, by a tool, without the meta-properties that change what it does."""
+    """True if a call ran once, by a tool or a published idea, without the meta-properties that change what it does."""
     call = one.call
-    special = call.has_each or call.has_latent or call.instance or call.room is not None
+    anonymous = call.room is not None and not (one.tool is not None and (one.tool.module or "").startswith(IDEA))
+    special = call.has_each or call.has_latent or call.instance or anonymous
     return one.tool is not None and len(one.items) == 1 and not special

@@ -306,6 +306,18 @@ class Journal:
             ).fetchall()
         return {int(row[0]) for row in rows}
 
+    def sessions(self, caller: str, limit: int) -> list[tuple[str, JSONObject]]:
+        """(run, member `origin` of its summary) of the latest sessions of a caller that have ended, the latest first.
+        Parts of sessions and imported runs are left out.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT id, json_extract(summary, '$.origin') FROM runs WHERE caller = ? AND kind = 'session' "
+                "AND json_extract(summary, '$.origin.last') IS NOT NULL ORDER BY number DESC LIMIT ?",
+                (caller, limit),
+            ).fetchall()
+        return [(run, cast("JSONObject", decode_trusted(origin))) for run, origin in rows]
+
     def forks(self, run_id: str) -> list[tuple[str, int]]:
         """(run, after which event) of every run forked from this one, oldest first."""
         with self._database.guard:
@@ -371,9 +383,10 @@ class Journal:
         *,
         after: str | None = None,
         rooms: bool = True,
+        sessions: bool = True,
     ) -> list[RunRecord]:
         """Runs, newest first; `caller` and `status` filter them. `after` is the last id of the previous page. Without
-        `rooms`, runs that answer calls of other runs are left out.
+        `rooms`, runs that answer calls of other runs are left out; without `sessions`, recorded and imported calls.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -387,6 +400,7 @@ class Journal:
             where = "" if caller is None else "caller = ? AND "
             where += f"status IN ({', '.join('?' * len(statuses))}) AND " if statuses else ""
             where += "" if rooms else "parent IS NULL AND "
+            where += "" if sessions else "kind <> 'session' AND "
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?", (*values, before, limit)
             ).fetchall()
@@ -487,6 +501,121 @@ class DirectCallTable:
             ).fetchall()
         found = [DirectCall(*row) for row in rows[:limit]]
         return Page(found, str(found[-1].number) if len(rows) > limit else None)
+
+
+# -- sessions -------------------------------------------------------------------------------------------------------
+
+
+class SessionRow(NamedTuple):
+    """A session in progress.
+
+    Attributes:
+        id: the id of the run that it becomes.
+        caller: the caller.
+        client: name and version of the client; "" if it sent none.
+        session: hash of the connection; "" if the transport has none, so that several conversations may be in it.
+        began: when its first call arrived, in seconds since 1970.
+        last: when its last call ended, in seconds since 1970.
+        calls: the number of its calls.
+        tools: the names of its tools, each once.
+    """
+
+    id: str
+    caller: str
+    client: str
+    session: str
+    began: float
+    last: float
+    calls: int
+    tools: tuple[str, ...]
+
+
+_SESSION: Final = "SELECT id, caller, client, session, began, last, count, tools FROM sessions"
+
+
+def _session(row: tuple[Any, ...]) -> SessionRow:
+    *plain, tools = row
+    return SessionRow(
+        *cast("tuple[str, str, str, str, float, float, int]", tuple(plain)),
+        tuple(cast("list[str]", decode_trusted(tools))),
+    )
+
+
+class SessionTable:
+    """The tables `sessions` and `session_calls`: sessions in progress, with the results of their calls."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, row: SessionRow, bodies: Sequence[str]) -> bool:
+        """Store a session and its latest calls, in the order in which they ended; return False if it has ended, or if
+        calls before these are missing.
+
+        Args:
+            row: the session with these calls counted.
+            bodies: one JSON text for each call.
+        """
+        first = row.calls - len(bodies)
+        tools = encode_text([*row.tools])
+        with self._database.transaction():
+            if first == 0:
+                self._database.execute(
+                    "INSERT INTO sessions(id, caller, client, session, began, last, count, tools) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row[:-1], tools),
+                )
+            else:
+                cursor = self._database.execute(
+                    "UPDATE sessions SET last = ?2, count = ?3, tools = ?4 WHERE id = ?1 AND count = ?5",
+                    (row.id, row.last, row.calls, tools, first),
+                )
+                if cursor.rowcount != 1:
+                    return False
+            number = self._database.number("SELECT number FROM sessions WHERE id = ?", (row.id,))
+            self._database.connection.executemany(
+                "INSERT INTO session_calls(id, body) VALUES (?, ?)",
+                [((number << _BITS) + first + place, body) for place, body in enumerate(bodies)],
+            )
+        return True
+
+    def get(self, session_id: str) -> SessionRow | None:
+        """A session in progress by id, or None."""
+        with self._database.guard:
+            row = self._database.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
+        return None if row is None else _session(row)
+
+    def of(self, caller: str, limit: int) -> list[SessionRow]:
+        """The sessions of a caller that are in progress, the latest first."""
+        with self._database.guard:
+            rows = self._database.execute(
+                f"{_SESSION} WHERE caller = ? ORDER BY last DESC LIMIT ?", (caller, limit)
+            ).fetchall()
+        return [_session(row) for row in rows]
+
+    def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
+        """The sessions without a call since this time, in seconds since 1970."""
+        with self._database.guard:
+            rows = self._database.execute(f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)).fetchall()
+        return [_session(row) for row in rows]
+
+    def calls(self, session_id: str) -> list[JSONObject]:
+        """The calls of a session in progress, in the order in which they ended."""
+        with self._database.guard:
+            number = self._database.number("SELECT number FROM sessions WHERE id = ?", (session_id,))
+            rows = self._database.execute(
+                "SELECT body FROM session_calls WHERE id BETWEEN ? AND ? ORDER BY id",
+                (number << _BITS, ((number + 1) << _BITS) - 1),
+            ).fetchall()
+        return [cast("JSONObject", decode_trusted(row[0])) for row in rows] if number else []
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session with its calls, if it exists."""
+        with self._database.transaction():
+            number = self._database.number("SELECT number FROM sessions WHERE id = ?", (session_id,))
+            self._database.execute(
+                "DELETE FROM session_calls WHERE id BETWEEN ? AND ?", (number << _BITS, ((number + 1) << _BITS) - 1)
+            )
+            self._database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
 
 
 # -- settings -------------------------------------------------------------------------------------------------------

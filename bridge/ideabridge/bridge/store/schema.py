@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 22
+VERSION: Final = 23
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -172,6 +172,22 @@ _STATEMENTS: Final = (
         bytes_out INTEGER NOT NULL
     ) STRICT
     """,
+    # Sessions in progress: direct calls of one caller, client and connection, and their results. `id` of a call is the
+    # session's number times 2^32 plus the place of the call. When a session ends, it becomes a run of kind `session`.
+    """
+    CREATE TABLE sessions (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        caller TEXT NOT NULL,
+        client TEXT NOT NULL,
+        session TEXT NOT NULL,
+        began REAL NOT NULL,
+        last REAL NOT NULL,
+        count INTEGER NOT NULL,
+        tools TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE TABLE session_calls (id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT",
     # Whose each exposed name is, by the folder of the configuration: a name never comes to mean another tool.
     """
     CREATE TABLE exposed_names (
@@ -217,6 +233,7 @@ _STATEMENTS: Final = (
 _PARTIAL_INDEXES: Final = (
     "CREATE INDEX runs_by_fork ON runs(forked_from) WHERE forked_from IS NOT NULL",
     "CREATE INDEX runs_by_parent ON runs(parent) WHERE parent IS NOT NULL",
+    "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
 )
 

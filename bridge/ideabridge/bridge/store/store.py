@@ -16,7 +16,7 @@ from ideabridge.bridge.store.database import Database, back_up, now_text, vacuum
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
-from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Journal, StoredSettings
+from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Journal, SessionTable, StoredSettings
 from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
@@ -57,6 +57,7 @@ class Store:
         settings: values by key.
         requests: requests of other processes to the driver of a run.
         direct_calls: the record of calls without a run.
+        sessions: sessions of such calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
     """
@@ -71,6 +72,7 @@ class Store:
         self.settings = StoredSettings(database)
         self.requests = DriverRequests(database, self.settings)
         self.direct_calls = DirectCallTable(database)
+        self.sessions = SessionTable(database)
         self.tool_memory = ToolMemory(database)
         self.users = Users(database)
         self.publications = Publications(database, self._search, self.tool_memory)

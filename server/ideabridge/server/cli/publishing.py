@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,6 +28,7 @@ from ideabridge.server.cli.ideas import RefArgument, app, publication_json
 from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
 from ideabridge.server.cli.options import InputOption, Line, Options, command, complete_names
 from ideabridge.server.cli.stores import (
+    lookup_called,
     lookup_idea,
     lookup_run,
     open_bridge,
@@ -81,6 +83,26 @@ WithOption = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated."),
 ]
+
+
+CallsOption = Annotated[
+    str | None,
+    typer.Option("--calls", metavar="FIRST-LAST", help="Only these calls of a run or session, counted from 0: 2-5."),
+]
+
+
+def read_calls(text: str | None) -> list[int] | None:
+    """The option `--calls` as [first, last]; a single number is both.
+
+    Raises:
+        UsageError: it is not FIRST-LAST.
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", text)
+    if found is None:
+        raise UsageError(f"--calls: expected FIRST-LAST, such as 2-5, found {text[:80]!r}")
+    return [int(found[1]), int(found[2] or found[1])]
 
 
 def read_choices(options: Options, take: list[str] | None, runs: list[str] | None) -> JSONObject:
@@ -285,18 +307,27 @@ async def publish_idea(
     parameter: ParameterOption = None,
     strict: StrictOption = False,
     to: ToOption = None,
+    calls: CallsOption = None,
 ) -> int:
     """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
 
     Its constants become parameters with the recorded values as defaults. Copied values follow where they may have come
     from; an answer that rests on an assumption says so. `ideas lift` shows the tool before it is published.
+
+    `session` stands for what an assistant called last, tool by tool.
     """
+    from ideabridge.bridge.runs.direct import SESSION
+    from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.cli.connecting import connected
 
     choices = read_choices(options, take, runs)
     parameters = read_parameters(rename, merge, fix, describe, require, parameter)
-    ref = lookup_idea(options, ref)
+    part = read_calls(calls)
+    ref = lookup_called(options, ref)
     async with connected(open_bridge(options)) as bridge:
+        if ref == SESSION:
+            ref = bridge.direct_sessions.find(LOCAL)
+        ref = await bridge.direct_sessions.part(ref, part, LOCAL)
         # The modules are connected because the tools' definitions say what is read-only and what is required.
         publication = await publish(
             bridge,

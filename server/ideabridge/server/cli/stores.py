@@ -64,8 +64,8 @@ _NAMED: Final = 5
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """Return the run with this id or beginning of an id; with `last`, the newest run; with `RUN:FIRST-LAST`, some calls
-    of a run as a run of their own.
+    """Return the run with this id or beginning of an id; with `last`, the newest run that is not of kind `session`;
+    with `RUN:FIRST-LAST`, some calls of a run as a run of their own.
 
     Raises:
         UnknownRunError: no run matches.
@@ -79,7 +79,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         text = _cut(store, *part.groups())
     record = store.runs.get(text)
     if record is None and text == "last":
-        record = next(iter(store.runs.newest(limit=1, rooms=False)), None)
+        record = next(iter(store.runs.newest(limit=1, rooms=False, sessions=False)), None)
         if record is None:
             raise UnknownRunError("there is no last run: the store has no runs yet")
     if record is not None:
@@ -134,6 +134,14 @@ def resolve_idea(store: Store, ref: str) -> str:
 def lookup_idea(options: Options, ref: str) -> str:
     """`resolve_idea` in the store of the command line."""
     with open_store(options) as store:
+        return resolve_idea(store, ref)
+
+
+def lookup_called(options: Options, ref: str) -> str:
+    """`lookup_idea`, which also takes `session` and the id of a session of direct calls that is in progress."""
+    with open_store(options) as store:
+        if ref == "session" or store.sessions.get(ref) is not None:
+            return ref
         return resolve_idea(store, ref)
 
 

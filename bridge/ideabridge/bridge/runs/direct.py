@@ -1,0 +1,435 @@
+"""Direct calls: what a client calls one by one, without a plan, as sessions that can be published.
+
+The calls of one caller, client and connection are a session, until ten minutes pass without one. A session in progress
+is stored call by call. When it ends, it becomes a run of kind `session`. Parts of it can be made runs at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, TypeVar, cast
+
+from anyio import to_thread
+
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.runs.recorded import read_run
+from ideabridge.bridge.runs.stretch import EndedCall, EndedRun, calls_of, cut, ended_run, keep_ended, part_id
+from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.store.errors import RunExistsError, StoreError
+from ideabridge.bridge.store.journal import SessionRow
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.writer import Writer
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
+
+PAUSE: Final = 600.0
+"""Seconds without a call, from the end of the last one, that end a session."""
+
+_MARGIN: Final = 60.0
+"""Seconds after the pause until a session becomes a run: its last calls may not be written yet."""
+
+MOST_CALLS: Final = 2000
+"""Calls of one session. The next call begins another session."""
+
+RESULT_BYTES: Final = 1_000_000
+"""Bytes of a result, or of parameters, that are kept."""
+
+SESSION_BYTES: Final = 16_000_000
+"""Bytes of the calls of one session that are kept."""
+
+LISTED: Final = 5
+"""The number of sessions in a list."""
+
+_SEARCHED: Final = 100
+"""The number of latest sessions among which `session` is looked for."""
+
+SESSION: Final = "session"
+"""The reference to the latest session."""
+
+_WHY: Final = "calls that a client made one by one"
+
+_FAILED: Final = ("failed", "cancelled", "limit", "stalled")
+"""The statuses of a run that has ended without a result."""
+
+_OPEN: Final = "unknown"
+"""The kind of the error of a call whose run may still have a result."""
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session of direct calls.
+
+    Attributes:
+        run: the id of its run. It exists when the session has ended.
+        client: name and version of the client; "" if it sent none.
+        session: hash of the connection; "" if the transport has none: several conversations may be in it.
+        began: when its first call arrived, in seconds since 1970.
+        last: when its last call ended, in seconds since 1970.
+        calls: the number of its calls.
+        tools: the names of its tools, each once.
+        in_progress: whether it has not ended.
+    """
+
+    run: str
+    client: str
+    session: str
+    began: float
+    last: float
+    calls: int
+    tools: tuple[str, ...]
+    in_progress: bool
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether it may be the calls of several conversations."""
+        return not self.session
+
+    def to_json(self) -> JSONObject:
+        """`{"run", "calls", "tools", "client", "began", "last", "in_progress"?, "ambiguous"?}`."""
+        entry: JSONObject = {
+            "run": self.run,
+            "calls": self.calls,
+            "tools": [*self.tools[:20]],
+            "client": self.client,
+            "began": _iso(self.began),
+            "last": _iso(self.last),
+        }
+        if self.in_progress:
+            entry["in_progress"] = True
+        if self.is_ambiguous:
+            entry["ambiguous"] = True
+        return entry
+
+    def fits(self, words: str) -> bool:
+        """Whether the name of one of its tools contains one of the words, or there are no words."""
+        wanted = words.lower().split()
+        return not wanted or any(word in tool.lower() for word in wanted for tool in self.tools)
+
+    @property
+    def line(self) -> str:
+        """One line for people and models."""
+        more = f", {self.client}" if self.client else ""
+        doubt = "; perhaps of several conversations" if self.is_ambiguous else ""
+        tools = ", ".join(self.tools)
+        return f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to {_iso(self.last)}{more}{doubt}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Calls of a session as calls of a run, and why some of them cannot be published, by place."""
+
+    calls: list[EndedCall] = field(default_factory=list[EndedCall])
+    unkept: dict[int, str] = field(default_factory=dict[int, str])
+
+
+class DirectSessions:
+    """The sessions of direct calls in a store.
+
+    Args:
+        store: the store.
+        writer: writes into it; None: writes wait.
+        screen: checks what is stored.
+        settings: the settings of runs.
+        fingerprint: the fingerprint of the configuration.
+        ideas: finds the tool of `idea:NAME` as a caller sees it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer | None,
+        screen: Screen,
+        settings: Callable[[], Settings],
+        fingerprint: str,
+        ideas: Callable[[str, str], Tool | None],
+    ) -> None:
+        self._store, self._writer, self._screen = store, writer, screen
+        self._settings, self._fingerprint, self._ideas = settings, fingerprint, ideas
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def write(
+        self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None], *, is_large: bool
+    ) -> None:
+        """Write calls; see `Writer.write`.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        if self._writer is None:
+            done(job())
+        else:
+            self._writer.write(job, done, failed, key="direct calls", is_large=is_large)
+
+    async def written(self) -> None:
+        """Wait until earlier writes have ended.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        await self._write(lambda: None)
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
+        """The latest sessions of a caller, the latest first."""
+        found = {run: _ended_info(run, origin) for run, origin in self._store.runs.sessions(caller, limit)}
+        for row in self._store.sessions.of(caller, limit):
+            found[row.id] = SessionInfo(
+                row.id, row.client, row.session, row.began, row.last, row.calls, row.tools, in_progress=True
+            )
+        return sorted(found.values(), key=lambda one: -one.last)[:limit]
+
+    def find(self, caller: str, client: str | None = None, session: str | None = None) -> str:
+        """The id of the latest session of a caller.
+
+        Args:
+            caller: the caller.
+            client: name and version of the client; None: any.
+            session: hash of the connection that asks; "": it has none; None: there is no connection.
+
+        Raises:
+            PublicationError: there is none, or it is not certain which one is meant; the message lists them.
+        """
+        found = [one for one in self.latest(caller, _SEARCHED) if client is None or one.client == client]
+        if not found:
+            raise PublicationError("session: nothing was called directly, so there is no session to publish")
+        own = [one for one in found if session and one.session == session]
+        if own:
+            return own[0].run
+        first = found[0]
+        beside = [one for one in found[1:] if one.last >= first.began]
+        if session != "" and not first.is_ambiguous and not beside:
+            return first.run
+        lines = "\n".join(one.line for one in found[:LISTED])
+        raise PublicationError(
+            "session: more than one conversation may have made these calls. Say which one by its id instead of"
+            f" 'session', and with `calls` which of its calls, from 0; check_run shows them:\n{lines}"
+        )
+
+    def shown(self, session_id: str, caller: str) -> tuple[SessionInfo, list[JSONObject]] | None:
+        """A session in progress and its calls, each `{"call", "tool", "module"?, "parameters", "error"?, "unkept"?}`;
+        None if the caller has no such session.
+        """
+        row = self._store.sessions.get(session_id)
+        if row is None or row.caller != caller:
+            return None
+        info = SessionInfo(row.id, row.client, row.session, row.began, row.last, row.calls, row.tools, in_progress=True)
+        shown: list[JSONObject] = []
+        bodies = self._store.sessions.calls(session_id)
+        for place, body in enumerate(bodies):
+            entry: JSONObject = {"call": place, "tool": body["name"], "parameters": body.get("parameters", {})}
+            entry.update({key: body[key] for key in ("error", "unkept", "run") if key in body})
+            shown.append(entry)
+        return info, shown
+
+    # -- publishing --------------------------------------------------------------------------------------------
+
+    async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
+        """The run of some calls of a session or of another run, made if it does not exist.
+
+        Args:
+            ref: the id of a session or of a run.
+            calls: [first, last], from 0; None: all.
+            caller: the owner.
+
+        Raises:
+            UnknownRunError: the caller has no such session or run.
+            PublicationError: it does not have these calls, or one of them cannot be published.
+        """
+        row = self._store.sessions.get(ref)
+        if row is not None and row.caller == caller:
+            return await self._part_of(row, calls)
+        if calls is None:
+            return ref
+        first, last = calls
+        return await self._write(lambda: cut(self._store, ref, first, last, caller))
+
+    async def _part_of(self, row: SessionRow, calls: Sequence[int] | None) -> str:
+        first, last = (0, row.calls - 1) if calls is None else calls
+        if not 0 <= first <= last < row.calls:
+            raise PublicationError(f"session {row.id} has calls 0 to {row.calls - 1}, not {first} to {last}")
+        own = part_id(row.id, first, last)
+        if self._store.runs.get(own) is not None:
+            return own
+
+        def make() -> EndedRun:
+            found = self._read(row, first, last)
+            for place, why in found.unkept.items():
+                raise PublicationError(f"call {first + place} cannot be published: {why}. Choose other calls")
+            return self._run_of(found)
+
+        made = await to_thread.run_sync(make)
+        origin: JSONObject = {"run": row.id, "calls": [first, last]}
+        try:
+            await self._write(lambda: self._keep(own, row, made, origin))
+        except RunExistsError:
+            # The same request, sent twice.
+            pass
+        return own
+
+    # -- ending ------------------------------------------------------------------------------------------------
+
+    async def end_idle(self, now: float | None = None) -> int:
+        """Make runs of the sessions that have ended, of every process; returns their number.
+
+        Args:
+            now: the present time in seconds since 1970; None: it is read.
+        """
+        count = 0
+        since = (time.time() if now is None else now) - PAUSE - _MARGIN
+        while rows := self._store.sessions.idle(since):
+            for row in rows:
+                await self._end(row)
+                count += 1
+        return count
+
+    async def _end(self, row: SessionRow) -> None:
+        origin: JSONObject = {
+            "client": row.client,
+            "session": row.session,
+            "began": row.began,
+            "last": row.last,
+            "count": row.calls,
+            "tools": [*row.tools],
+        }
+
+        def make() -> EndedRun | None:
+            found = self._read(row, 0, row.calls - 1)
+            if found.unkept:
+                origin["unkept"] = [{"call": place, "why": why} for place, why in found.unkept.items()]
+            return self._run_of(found) if found.calls else None
+
+        try:
+            made = await to_thread.run_sync(make)
+        except StoreError:
+            raise
+        except IdeabridgeError as error:
+            # One session that cannot be a run must not keep the others from ending.
+            logger.error("session %s is not kept: %s", row.id, error)
+            made = None
+
+        def keep() -> None:
+            # Another process on this store may have done it.
+            if made is not None and self._store.sessions.get(row.id) is not None:
+                self._keep(row.id, row, made, origin)
+            self._store.sessions.delete(row.id)
+
+        await self._write(keep)
+
+    def _run_of(self, found: _Calls) -> EndedRun:
+        made = ended_run(found.calls, self._settings(), "", _WHY)
+        made.events = self._screen.admit(made.events)
+        return made
+
+    def _keep(self, run_id: str, row: SessionRow, made: EndedRun, origin: JSONObject) -> None:
+        keep_ended(
+            self._store,
+            run_id,
+            made,
+            caller=row.caller,
+            title="",
+            fingerprint=self._fingerprint,
+            origin=origin,
+        )
+
+    async def _write(self, job: Callable[[], T]) -> T:
+        return job() if self._writer is None else await self._writer.perform(job)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _read(self, row: SessionRow, first: int, last: int) -> _Calls:
+        """Some calls of a session as calls of a run."""
+        bodies = self._store.sessions.calls(row.id)[: last + 1]
+        found = _Calls()
+        steps = _steps(bodies[first:])
+        for body, step in zip(bodies[first:], steps, strict=True):
+            place = len(found.calls)
+            tool = self._tool(body, bodies, row.caller)
+            why = body.get("unkept")
+            if tool is None:
+                why = f"nothing is published to you as {body['name']} any more"
+                tool = Tool(str(body["name"]), "", {"type": "object"})
+            if isinstance(why, str):
+                found.unkept[place] = why
+            call = self._call(tool, body, step)
+            if "run" in body and call.error is not None and call.error.get("kind") == _OPEN:
+                found.unkept[place] = str(call.error.get("message"))
+            found.calls.append(call)
+        exact = Catalogue({call.tool.key: call.tool for call in found.calls}.values())
+        for place, call in enumerate(found.calls):
+            tool = exact.get(call.tool.key) or call.tool
+            if call.error is not None:
+                continue
+            named = call.parameters.keys().isdisjoint(META_PROPERTIES)
+            if not named or not exact.exact(tool).is_valid(call.parameters):
+                # The machine would refuse it, so it is no call that succeeded.
+                found.unkept.setdefault(place, "its parameters are not those of a call in a plan")
+                error: JSONObject = {"kind": "unknown", "message": f"it ran: {found.unkept[place]}"}
+                found.calls[place] = EndedCall(call.tool, call.parameters, call.step, error=error)
+        return found
+
+    def _tool(self, body: JSONObject, bodies: Sequence[JSONObject], caller: str) -> Tool | None:
+        defined = body["tool"]
+        if isinstance(defined, str):
+            return self._ideas(f"{IDEA}{defined}", caller)
+        if isinstance(defined, int):
+            defined = bodies[defined]["tool"]
+        return Tool.from_json(cast("JSONObject", defined))
+
+    def _call(self, tool: Tool, body: JSONObject, step: int) -> EndedCall:
+        parameters = cast("JSONObject", body.get("parameters", {}))
+        run_id = body.get("run")
+        if not isinstance(run_id, str):
+            error = body.get("error")
+            return EndedCall(tool, parameters, step, body.get("value"), error if isinstance(error, dict) else None)
+        # It became a run: that of an idea, or of one call that waited for approval.
+        run = read_run(self._store, run_id)
+        if run is None:
+            record = self._store.runs.get(run_id)
+            status = "gone" if record is None else record.status
+            kind = "runtime" if status in _FAILED else _OPEN
+            return EndedCall(tool, parameters, step, error={"kind": kind, "message": f"run {run_id} is {status}"})
+        if tool.in_room:
+            return EndedCall(tool, parameters, step, run.result)
+        try:
+            (call,) = calls_of(run, [0])
+        except PublicationError as error:
+            # A person has put another kind of call in its place.
+            return EndedCall(tool, parameters, step, error={"kind": "runtime", "message": str(error)})
+        return EndedCall(call.tool, call.parameters, step, call.value, call.error)
+
+
+def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
+    """For each call its step: a call that began before another one of its step had ended has the same one."""
+    steps: list[int] = []
+    step, seen = 0, None
+    for body in bodies:
+        began, ended = cast("float", body["began"]), cast("float", body["ended"])
+        if seen is not None and began >= seen:
+            step, seen = step + 1, None
+        steps.append(step)
+        seen = ended if seen is None else min(seen, ended)
+    return steps
+
+
+def _ended_info(run: str, origin: JSONObject) -> SessionInfo:
+    tools = cast("list[str]", origin.get("tools", []))
+    began, last = cast("float", origin["began"]), cast("float", origin["last"])
+    client, session, count = str(origin["client"]), str(origin["session"]), cast("int", origin["count"])
+    return SessionInfo(run, client, session, began, last, count, tuple(tools), in_progress=False)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,392 @@
+"""The record of direct calls: a line for each call of an exposed tool, and sessions of calls with their results.
+
+Both are written to the store together, within a fraction of a second of the end of a call and when the server ends. A
+crash loses the calls of that time. `sessions: false` in the configuration, and `record: false` of a module, leave only
+the lines, which have neither arguments nor results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import anyio
+from starlette.requests import Request
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.runs.direct import MOST_CALLS, PAUSE, RESULT_BYTES, SESSION_BYTES, SessionInfo
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.journal import DirectCall, DirectOutcome, SessionRow
+from ideabridge.server.answers import ToolAnswer, size_of
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.callers import session_id
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import Tool
+
+logger = logging.getLogger(__name__)
+
+FLUSH_SECONDS: Final = 0.25
+"""Seconds from the end of a call until it is written."""
+
+_AT_ONCE: Final = 500
+"""The number of calls that are written at once."""
+
+_MOST_KEPT: Final = 20_000
+"""The number of calls kept in memory while the store cannot be written; the oldest are dropped."""
+
+_BYTES_AT_ONCE: Final = 262_144
+"""Bytes of results above which they are written by a thread."""
+
+_MOST_BYTES: Final = 64_000_000
+"""Bytes of results kept in memory while the store cannot be written. The sessions of later calls end."""
+
+_MOST_SESSIONS: Final = 10_000
+"""Sessions in memory. Beyond it, the one whose last call is the oldest is forgotten: its next call begins another."""
+
+_SWEEP_SECONDS: Final = 60.0
+"""Seconds between two looks for sessions that have ended."""
+
+_CLIENT_CHARACTERS: Final = 120
+_ERROR_CHARACTERS: Final = 4096
+_DIGITS: Final = 32
+
+
+@dataclass(slots=True)
+class Entry:
+    """A direct call in progress. `outcome` applies unless the call returns a result.
+
+    Attributes:
+        tool: the tool; a text: the name of a published idea.
+        arguments: its arguments, without secrets.
+        is_secret: whether a secret was in its arguments.
+        value: its value, once `has_value`.
+        error: why it failed.
+        run: the run that it became.
+    """
+
+    started: float
+    at: float
+    request: ToolRequest
+    name: str
+    tool: Tool | str
+    arguments: JSONObject
+    bytes_in: int
+    parameters: str
+    is_secret: bool
+    outcome: DirectOutcome = "cancelled"
+    value: JSON = None
+    has_value: bool = False
+    error: Exception | None = None
+    run: str | None = None
+
+    def give(self, tool: Tool | str, value: JSON) -> None:
+        """Note the value of the call, and the tool as it was called."""
+        if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
+            # A session names tools as plans do.
+            tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
+        self.tool, self.value, self.has_value = tool, value, True
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session in memory: the row in the store, and its calls that are not written.
+
+    Attributes:
+        defined: the place of the first call of each tool. Only that call has the definition.
+        runs: the runs that its calls became.
+        size: the bytes of its calls.
+        waiting: calls that are not written.
+    """
+
+    row: SessionRow
+    defined: dict[str, int] = field(default_factory=dict[str, int])
+    runs: set[str] = field(default_factory=set[str])
+    size: int = 0
+    waiting: list[str] = field(default_factory=list[str])
+
+
+class DirectCalls:
+    """The record of direct calls."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._ended: list[DirectCall] = []
+        self._sessions: dict[tuple[str, str, str], _Session] = {}
+        self._touched: dict[str, _Session] = {}
+        self._bytes = 0
+        self._writing = 0
+        self._some = anyio.Event()
+        self._lost = 0
+        self._failing = False
+        # The session of stdio: one client per process.
+        self._process = _hashed(secrets.token_hex(16))
+        configuration = bridge.configuration
+        self._unrecorded = {name for name, module in configuration.modules.items() if not module.record}
+        self._is_on = configuration.sessions
+
+    def begin(self, name: str, tool: Tool | str, arguments: JSONObject, request: ToolRequest) -> Entry:
+        """Begin the record of a direct call under a name. `tool` is the name of a published idea, or a tool."""
+        data = encode(arguments)
+        masked = self._bridge.secrets.redact(arguments)
+        is_secret = masked is not arguments
+        digest = hashlib.sha256(encode(masked) if is_secret else data).hexdigest()[:_DIGITS]
+        kept = cast("JSONObject", masked)
+        return Entry(time.perf_counter(), time.time(), request, name, tool, kept, len(data), digest, is_secret)
+
+    def end(self, entry: Entry, result: ToolAnswer | None) -> None:
+        """Complete the record of a call of an exposed tool; `result` is None if it has none."""
+        outcome = entry.outcome
+        if result is not None and outcome == "cancelled":
+            outcome = "error" if result.get("isError") else "ok"
+        tool = entry.tool
+        if isinstance(tool, str):
+            return
+        client, session = self.client(entry.request), self.session(entry.request)
+        size = 0 if result is None else _bytes_of(result)
+        self._ended.append(
+            DirectCall(
+                at=entry.at,
+                caller=entry.request.caller,
+                client=client,
+                session=session,
+                name=entry.name,
+                module=tool.module,
+                tool=tool.remote_name or tool.name,
+                parameters=entry.parameters,
+                seconds=round(time.perf_counter() - entry.started, 6),
+                outcome=outcome,
+                run=entry.run,
+                bytes_in=entry.bytes_in,
+                bytes_out=size,
+            )
+        )
+        if self._is_on and tool.module not in self._unrecorded:
+            self._record(entry, client, session, size)
+        self._wake()
+
+    def end_idea(self, entry: Entry) -> None:
+        """Complete the record of a call of a published idea. Its run is its line."""
+        if self._is_on:
+            self._record(entry, self.client(entry.request), self.session(entry.request), 0)
+            self._wake()
+
+    def _wake(self) -> None:
+        if len(self._ended) >= _AT_ONCE:
+            self.flush()
+        else:
+            self._some.set()
+
+    def client(self, request: ToolRequest) -> str:
+        """Name and version of the client of a request, as they are recorded."""
+        params = request.context.session.client_params
+        if params is None:
+            return ""
+        text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
+        # Masked before it is cut to its length, because a part of a secret is not recognised.
+        return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
+
+    def session(self, request: ToolRequest) -> str:
+        """The hash of the connection of a request; "" over HTTP without a session."""
+        if not isinstance(request.context.request, Request):
+            return self._process
+        session = session_id(request.context)
+        return _hashed(session) if session else ""
+
+    # -- sessions ----------------------------------------------------------------------------------------------
+
+    def _record(self, entry: Entry, client: str, session: str, size: int) -> None:
+        """Add a call that has ended to its session."""
+        key = (entry.request.caller, client, session)
+        now = time.time()
+        found = self._sessions.pop(key, None)
+        if found is None or now - found.row.last >= PAUSE or found.row.calls >= MOST_CALLS:
+            row = SessionRow(f"run_{secrets.token_hex(8)}", *key, entry.at, now, 0, ())
+            found = _Session(row)
+        # The order of the table is that of the latest calls.
+        self._sessions[key] = found
+        if len(self._sessions) > _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        if entry.run is not None and entry.run in found.runs:
+            # The request came again with the answer of a person.
+            return
+        place = found.row.calls
+        body = self._body(entry, found, now, size)
+        text = encode_text(body)
+        if "value" in body and len(text) > RESULT_BYTES + entry.bytes_in:
+            # The answer to the client was only an error about its size.
+            body["unkept"] = _too_large(len(text))
+            del body["value"]
+            text = encode_text(body)
+        if entry.run is not None:
+            found.runs.add(entry.run)
+        found.size += len(text)
+        found.waiting.append(text)
+        name = entry.name if entry.name in found.row.tools else None
+        tools = found.row.tools if name is not None else (*found.row.tools, entry.name)
+        found.row = found.row._replace(last=now, calls=place + 1, tools=tools)
+        self._touched[found.row.id] = found
+        self._bytes += len(text)
+        if self._bytes > _MOST_BYTES:
+            self._end([*self._touched], "too many wait to be written")
+
+    def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
+        """A call as it is stored; `size` is about the bytes of its result."""
+        tool = entry.tool
+        body: JSONObject = {"name": entry.name, "began": entry.at, "ended": now}
+        if isinstance(tool, str):
+            body["tool"] = tool
+        else:
+            digest = f"{tool.module}/{tool.name} {tool.prose_digest}"
+            known = session.defined.setdefault(digest, session.row.calls)
+            known = None if known == session.row.calls else known
+            body["tool"] = tool.to_json() if known is None else known
+        left = SESSION_BYTES - session.size
+        if entry.is_secret:
+            body["unkept"] = "its parameters hold a secret of the configuration"
+        elif entry.bytes_in > min(RESULT_BYTES, left):
+            body["unkept"] = f"its parameters have {entry.bytes_in:,} bytes, more than a session takes"
+        else:
+            body["parameters"] = entry.arguments
+            left -= entry.bytes_in
+        if entry.run is not None:
+            body["run"] = entry.run
+        elif not entry.has_value:
+            body["error"] = self._error_of(entry)
+        elif size > min(RESULT_BYTES, left):
+            body["unkept"] = _too_large(size)
+        else:
+            body["value"] = self._bridge.secrets.redact(entry.value)
+        return body
+
+    def _error_of(self, entry: Entry) -> JSONObject:
+        error = entry.error
+        if error is None:
+            return {"kind": "unknown", "message": "it was cancelled; it may have run"}
+        kind = "runtime"
+        if isinstance(error, IdeabridgeError) and error.outcome in ("unknown", "ran"):
+            kind = error.outcome
+        elif entry.outcome == "denied":
+            kind = "denied"
+        text = str(error) if isinstance(error, IdeabridgeError) else type(error).__name__
+        return {"kind": kind, "message": self._bridge.secrets.mask(text)[:_ERROR_CHARACTERS]}
+
+    async def end_sessions(self) -> None:
+        """Make runs of the sessions that have ended, of every process on the store, until cancelled."""
+        while True:
+            try:
+                await self._bridge.direct_sessions.end_idle()
+            except StoreError as error:
+                logger.warning("ended sessions wait to become runs: %s", error)
+            await anyio.sleep(_SWEEP_SECONDS)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write ended calls to the store a moment after they end, until cancelled."""
+        while True:
+            await self._some.wait()
+            await anyio.sleep(FLUSH_SECONDS)
+            self._some = anyio.Event()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write ended calls. If the store fails, the lines are kept for the next attempt."""
+        if not self._ended and not self._touched:
+            return
+        calls, self._ended = self._ended, []
+        sessions = [(one.row, one.waiting) for one in self._touched.values()]
+        is_large = self._bytes > _BYTES_AT_ONCE
+        for one in self._touched.values():
+            one.waiting = []
+        self._touched, self._bytes = {}, 0
+        store = self._bridge.store
+
+        def write() -> list[str]:
+            with store.transaction():
+                if calls:
+                    store.direct_calls.add(calls, time.time())
+                return [row.id for row, bodies in sessions if not store.sessions.add(row, bodies)]
+
+        def failed(error: Exception) -> None:
+            self._failed(error, calls, [row.id for row, _ in sessions])
+
+        self._writing += 1
+        try:
+            self._bridge.direct_sessions.write(write, self._written, failed, is_large=is_large)
+        except StoreError as error:
+            failed(error)
+
+    def _written(self, ended: list[str]) -> None:
+        """Calls are written, but not those of sessions that have ended in the meantime."""
+        self._writing -= 1
+        if ended:
+            self._end(ended, "their sessions have become runs")
+        if self._failing:
+            logger.warning("direct calls are recorded again; %d are lost", self._lost)
+        self._failing, self._lost = False, 0
+
+    def _failed(self, error: Exception, calls: list[DirectCall], sessions: list[str]) -> None:
+        self._writing -= 1
+        waiting = [*calls, *self._ended]
+        self._ended = waiting[-_MOST_KEPT:]
+        self._lost += len(waiting) - len(self._ended)
+        self._some.set()
+        if not self._failing:
+            logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
+        self._failing = True
+        self._end(sessions, "the store cannot be written")
+
+    def _end(self, ids: Sequence[str], why: str) -> None:
+        """End sessions in memory, of which some calls are not written: no session has a gap."""
+        if ids:
+            logger.warning("results of direct calls in %d sessions are not kept: %s", len(ids), why)
+        self._sessions = {key: one for key, one in self._sessions.items() if one.row.id not in ids}
+        for one in ids:
+            self._touched.pop(one, None)
+        self._bytes = sum(len(text) for one in self._touched.values() for text in one.waiting)
+
+    async def written(self) -> None:
+        """Write ended calls, and wait until they are in the store.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        self.flush()
+        if self._writing:
+            await self._bridge.direct_sessions.written()
+
+    async def shown(self, caller: str) -> list[SessionInfo]:
+        """The latest sessions of a caller, with the calls that are written. If the store is busy, the last ones may be
+        missing.
+        """
+        with suppress(StoreError):
+            await self.written()
+        return self._bridge.direct_sessions.latest(caller)
+
+
+def _too_large(size: int) -> str:
+    return f"its result has {size:,} bytes, more than a session takes"
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _bytes_of(result: ToolAnswer) -> int:
+    """Bytes of the content of a result; texts are not encoded again."""
+    size = 0
+    for block in cast("list[dict[str, Any]]", result.get("content") or []):
+        text = block.get("text") or block.get("data")
+        if isinstance(text, str):
+            size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        else:
+            size += size_of(block)
+    return size
