@@ -86,6 +86,15 @@ async def test_what_was_called_directly_is_a_session_that_can_be_published(tmp_p
         assert session["tools"][-1] == "counted"
         assert session["calls"] == 5
         assert (await call(client, "check_run"))["runs"] == []
+        await call(client, "publish_idea", idea="session", name="twice", calls=[4, 4], answer="recorded")
+        calls = [{"_tool": "add", "a": "†input.n", "b": "†input.n"}]
+        plan = {"calls": calls, "input": {"n": 4}, "output": "†results.0"}
+        run = (await call(client, "run_plan", **plan))["run"]
+        await call(client, "publish_idea", idea=run, name="planned", answer="plan")
+        assert text(await client.call_tool("planned", {"n": 7})) == "14"
+        # A call of an idea that made a run has the result of this run.
+        await call(client, "publish_idea", idea="session", name="thrice", calls=[5, 5], answer="recorded")
+        assert text(await client.call_tool("thrice", {})) == "14"
 
 
 async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> None:
