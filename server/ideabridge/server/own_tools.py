@@ -262,12 +262,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run, a saved idea or what you just did by direct calls (idea: session)."
-        " Constants become parameters.",
+        "Make a tool of a run, idea or what you just did by direct calls (idea: session), with constants as"
+        " parameters.",
         _closed(
             {
                 "idea": {"type": "string", "description": "Name or id of an idea or run."},
-                "calls": {"type": "array", "items": {"type": "integer"}, "description": "[first, last], from 0."},
+                "calls": {"type": "array", "items": {"type": "integer"}, "description": "[first, last]"},
                 "name": {"type": "string", "description": "a-z, 0-9, _."},
                 "description": _TEXT,
                 "answer": _choice(
