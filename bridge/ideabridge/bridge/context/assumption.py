@@ -63,17 +63,19 @@ class Assumption:
         why: why it is not determined.
         taken: the value that was taken; None for a call.
         instead: what else it could have been.
+        instance: that of the call or of the output; "" if there are no instances.
     """
 
     at: str
     why: str
     taken: Candidate | None = None
     instead: tuple[Candidate, ...] = ()
+    instance: str = ""
 
     @property
     def line(self) -> str:
         """The assumption in one line for people and models."""
-        told = clipped(self.at, _AT)
+        told = _where(self.at, self.instance)
         if self.taken is not None:
             told += f" is {self.taken.text}"
         if self.instead:
@@ -95,13 +97,20 @@ def read_assumption(raw: JSON) -> Assumption:
     Raises:
         ExplanationError: the form is wrong.
     """
+    instance = raw.get("instance") if isinstance(raw, dict) else None
+    where = instance if isinstance(instance, str) else ""
     match raw:
         case {"at": str(at), "why": str(why), "taken": _, "from": str(), "instead": [*instead]}:
-            return Assumption(at, why, _candidate(raw, "taken"), tuple(_candidate(one, "value") for one in instead))
+            others = tuple(_candidate(one, "value") for one in instead)
+            return Assumption(at, why, _candidate(raw, "taken"), others, where)
         case {"at": str(at), "why": str(why)}:
-            return Assumption(at, why)
+            return Assumption(at, why, instance=where)
         case _:
             raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
+
+
+def _where(at: str, instance: JSON) -> str:
+    return f"{clipped(at, _AT)}{f' of {clipped(str(instance), _AT)}' if instance else ''}"
 
 
 def _candidate(raw: JSON, key: str) -> Candidate:
@@ -121,7 +130,7 @@ def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[st
 def unseen_lines(unseen: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
     """What no earlier run had, `{"at", "what"}`, as `assumption_lines` tells assumptions; `most` None: all of it."""
     told = (one if isinstance(one, dict) else {} for one in unseen)
-    lines = [visible(f"{clipped(str(one.get('at')), _AT)}: {one.get('what')}") for one in told]
+    lines = [visible(f"{_where(str(one.get('at')), one.get('instance'))}: {one.get('what')}") for one in told]
     return lines if most is None else fitting_lines(lines, most)
 
 
@@ -230,7 +239,8 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
             for other in (instead if isinstance(instead, list) else [])
             if not (isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"]))
         ]
-        found.append({"at": one["at"], **taken, "from": who, "instead": others[:3], "why": one["why"]})
+        kept: JSONObject = {key: value for key, value in one.items() if key not in ("taken", "shortened")}
+        found.append({**kept, **taken, "from": who, "instead": others[:3]})
     return found
 
 

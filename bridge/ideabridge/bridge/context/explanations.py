@@ -758,7 +758,7 @@ def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
     if unknown:
         raise ExplanationError(f"{where}: unknown key {show(unknown[0])}; expected at, by, runs, cut or why")
     at = _keys(raw.get("at"), where)
-    if not (at[:1] == ("output",) or (at[:1] == ("calls",) and len(at) > 2 and at[1].isdecimal())):
+    if not (at[:1] == ("output",) or (at[:1] == ("calls",) and len(at) > 2 and _PLACE.fullmatch(at[1]))):
         raise ExplanationError(
             f'{where}.at: expected ["calls", place, key...] or ["output", key...], found {show(list[JSON](at))}'
         )
@@ -776,6 +776,8 @@ def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
 
 MOST: Final = 64
 """The most explanations of one literal."""
+
+_PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,40 @@ something a person is asked, whatever the approval policy allows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
 
 from ideabridge.bridge.context.assumption import read_assumption, unseen_lines
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import Explained, Read, operand_path, read_explained, references_of, settle
+from ideabridge.bridge.context.explanations import (
+    Explained,
+    Read,
+    operand_path,
+    read_explained,
+    references_of,
+    settle,
+)
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.seen import unseen
 from ideabridge.bridge.context.state import Missing
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
+from ideabridge.tools.keywords import show
 
-DECISION = "it was called after results had been seen, and may have been called because of them"
+MOST_PARTS: Final = 50_000
+"""The most explanations, and parts of explanations, of one plan: reading one takes 5 us in the event loop."""
+
+DECISION: Final = "it was called after results had been seen, and may have been called because of them"
+
+_NAMED: Final = 20
+"""The most malformed explanations that are named."""
+
+_CACHED: Final = 256 * 1024
+"""The most bytes of JSON of explanations that are kept after they were read."""
+
+_KINDS: Final[dict[type, str]] = {list: "an array", dict: "an object", bool: "true or false"}
 
 
 @dataclass(slots=True)
@@ -37,6 +59,8 @@ class Doubts:
     Attributes:
         assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have been a decision.
         unseen: `{"at": reference, "what": text, "mild"?: true}` for each value that is new.
+
+    With instances, each has its `instance`.
     """
 
     assumed: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -50,6 +74,17 @@ class Doubts:
         if self.unseen:
             found["unseen"] = list[JSON](self.unseen)
         return found or None
+
+    def add(self, other: Doubts, instance: str) -> None:
+        """Add what is uncertain about a call or an output of an instance; "" if there are no instances."""
+        named: JSONObject = {"instance": instance} if instance else {}
+        self.assumed += [{**one, **named} for one in other.assumed] if named else other.assumed
+        self.unseen += [{**one, **named} for one in other.unseen] if named else other.unseen
+
+    def confirm(self) -> None:
+        """Drop what a person has been told."""
+        self.assumed = []
+        self.unseen = [one for one in self.unseen if one.get("mild")]
 
     def add_room(self, at: str, doubts: JSONObject) -> None:
         """Add the doubts of the run that answered a call; `at` is the path of the call."""
@@ -82,13 +117,21 @@ class Assumptions:
         self.problems: list[tuple[int | None, str]] = []
         self.output: list[Explained] = []
         self._calls: dict[int, list[Explained]] = {}
+        self._references: dict[int, list[str]] = {}
         raw = raw or {}
         listed, seen, decisions, watch = (raw.get(key) for key in ("values", "seen", "decisions", "watch"))
-        for number, one in enumerate(listed if isinstance(listed, list) else []):
-            try:
-                self._add(read_explained(one, where=f"explained.{number}"), places)
-            except ExplanationError as error:
-                self.problems.append((None, str(error)))
+        for key, wanted in (("values", list), ("seen", dict), ("watch", dict), ("decisions", list), ("strict", bool)):
+            if raw.get(key) is not None and not isinstance(raw[key], wanted):
+                self._refuse(f"explained.{key}: expected {_KINDS[wanted]}, found {show(raw[key])}")
+        for one in _read_all(listed if isinstance(listed, list) else []):
+            if isinstance(one, str):
+                self._refuse(one)
+            else:
+                self._add(one, places)
+        for explained in (self.output, *self._calls.values()):
+            for one, other in pairwise(sorted(found.at for found in explained)):
+                if other[: len(one)] == one:
+                    self._refuse(f"explained: {'.'.join(other)} is explained twice: {'.'.join(one)} contains it")
         profiles = seen if isinstance(seen, dict) else {}
         self._seen = {text: profile for text, profile in profiles.items() if isinstance(profile, dict)}
         self._decisions = {one for one in (decisions if isinstance(decisions, list) else []) if isinstance(one, int)}
@@ -101,12 +144,15 @@ class Assumptions:
         elif int(one.at[1]) < places:
             self._calls.setdefault(int(one.at[1]), []).append(one)
         else:
-            self.problems.append((None, f"explained: there is no {'.'.join(one.at)}: the plan has {places} calls"))
+            self._refuse(f"explained: there is no {'.'.join(one.at)}: the plan has {places} calls")
+
+    def _refuse(self, problem: str) -> None:
+        self.problems.append((None, problem))
 
     def _read_watch(self, raw: JSONObject) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}
         for place, listed in raw.items():
-            for text in listed if isinstance(listed, list) and place.isdecimal() else []:
+            for text in listed if isinstance(listed, list) and place.isdecimal() and len(place) < 10 else []:
                 try:
                     operand_path(str(text))
                 except ExplanationError as error:
@@ -115,13 +161,18 @@ class Assumptions:
                     found.setdefault(int(place), []).append(str(text))
         return found
 
-    def references(self, place: int) -> list[str]:
-        """Return what a call reads besides its own references: for its explanations, and what it only watches."""
-        return list(dict.fromkeys([*references_of(self.of(place)), *self._watched.get(place, ())]))
-
     def of(self, place: int) -> list[Explained]:
         """Return the explained literals of the call in a place."""
         return self._calls.get(place, [])
+
+    def references(self, place: int) -> list[str]:
+        """Return what a call reads besides its own references: for its explanations, and what it only watches."""
+        found = self._references.get(place)
+        if found is None:
+            found = self._references[place] = list(
+                dict.fromkeys([*references_of(self.of(place)), *self._watched.get(place, ())])
+            )
+        return found
 
     def settle(self, place: int, read: Read, texts: Iterable[str]) -> tuple[dict[Path, JSON], Doubts, str | None]:
         """Evaluate the explained literals of a call.
@@ -140,6 +191,14 @@ class Assumptions:
             doubts.assumed.append({"at": f"calls.{place}", "why": DECISION})
         return values, doubts, problem
 
+    def settle_output(self, read: Read) -> tuple[dict[Path, JSON], Doubts, str | None]:
+        """Evaluate the explained literals of the output; see `settle`. Only what they are made of is compared with what
+        runs have read: all other values of an output are references that somebody wrote.
+        """
+        values, doubts, problem = settled(self.output, 1, read)
+        doubts.unseen = self._new(read, references_of(self.output), ())
+        return values, doubts, problem
+
     def _new(self, read: Read, texts: Iterable[str], watched: Collection[str]) -> list[JSONObject]:
         found: list[JSONObject] = []
         for text in dict.fromkeys(texts):
@@ -151,6 +210,49 @@ class Assumptions:
                 entry: JSONObject = {"at": text, "what": new.text}
                 found.append({**entry, "mild": True} if new.mild else entry)
         return found
+
+
+def _read_all(listed: list[JSON]) -> Sequence[Explained | str]:
+    """The explained literals, and the problems of malformed ones."""
+    text = encode(listed)
+    return _read_text(text) if len(text) <= _CACHED else _read_new(listed)
+
+
+def _read_new(listed: list[JSON]) -> Sequence[Explained | str]:
+    if _parts(listed) > MOST_PARTS:
+        return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
+    found: list[Explained | str] = []
+    problems = 0
+    for number, one in enumerate(listed):
+        try:
+            found.append(read_explained(one, where=f"explained.{number}"))
+        except ExplanationError as error:
+            found.append(str(error))
+            problems += 1
+            if problems >= _NAMED:
+                break
+    return found
+
+
+@lru_cache(maxsize=8)
+def _read_text(text: bytes) -> Sequence[Explained | str]:
+    # The plan of a tool is read again for each of its calls.
+    listed = decode_trusted(text)
+    return _read_new(listed if isinstance(listed, list) else [])
+
+
+def _parts(listed: list[JSON]) -> int:
+    """The number of explanations with their parts; it stops counting above the limit."""
+    stack: list[JSON] = [one.get("by") for one in listed if isinstance(one, dict)]
+    count = 0
+    while stack and count <= MOST_PARTS:
+        one = stack.pop()
+        count += isinstance(one, dict | str)
+        if isinstance(one, dict):
+            stack.extend(value for key, value in one.items() if key != "constant")
+        elif isinstance(one, list):
+            stack.extend(one)
+    return count
 
 
 def settled(explained: Iterable[Explained], depth: int, read: Read) -> tuple[dict[Path, JSON], Doubts, str | None]:
@@ -172,17 +274,30 @@ def settled(explained: Iterable[Explained], depth: int, read: Read) -> tuple[dic
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
     """Return a document with other values at some paths. A path that does not exist changes nothing."""
+    if not values:
+        return document
+    if () in values:
+        return values[()]
+    # Each array and object is copied once, however many of its members change.
+    below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
-        document = _with(document, keys, value)
+        below.setdefault(keys[0], {})[keys[1:]] = value
+    if isinstance(document, dict):
+        return {key: put_in(item, below[key]) if key in below else item for key, item in document.items()}
+    if isinstance(document, list):
+        return [put_in(item, below.get(str(number), {})) for number, item in enumerate(document)]
     return document
 
 
-def _with(document: JSON, keys: Path, value: JSON) -> JSON:
-    if not keys:
-        return value
-    if isinstance(document, dict) and keys[0] in document:
-        return {**document, keys[0]: _with(document[keys[0]], keys[1:], value)}
-    if isinstance(document, list) and keys[0].isdecimal() and int(keys[0]) < len(document):
-        number = int(keys[0])
-        return [*document[:number], _with(document[number], keys[1:], value), *document[number + 1 :]]
-    return document
+def holds(document: JSON, keys: Path) -> bool:
+    """Return whether `put_in` can change the value at a path: unlike a reference, it does not look into texts."""
+    for key in keys:
+        if isinstance(document, dict) and key in document:
+            document = document[key]
+        elif isinstance(document, list) and len(key) < 10 and key.isdecimal() and int(key) < len(document):
+            if key != str(int(key)):
+                return False
+            document = document[int(key)]
+        else:
+            return False
+    return True

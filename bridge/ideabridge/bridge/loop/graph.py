@@ -55,12 +55,12 @@ from ideabridge.bridge.context.references import (
     quoted,
 )
 from ideabridge.bridge.context.state import Missing, StateSchema, describe_missing, read
-from ideabridge.bridge.loop.assumptions import Assumptions
+from ideabridge.bridge.loop.assumptions import Assumptions, holds
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
+from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,8 @@ class Graph:
         # The most edges between the calls; with more, the Solution is malformed.
         self.most_bound: int | None = None
         self._bound = 0
+        # The most references that calls read for the explanations of their literals.
+        self.most_sources: int | None = None
 
     def call(self, index: int) -> Call:
         """The call with this number in the run."""
@@ -183,11 +185,14 @@ class Graph:
         """Let a call read what the explanations of its literals read, as far as it exists."""
         explained = self.assumptions.of(call.place)
         for one in explained:
-            if isinstance(read(call.raw, one.at[2:]), Missing):
+            if not holds(call.raw, one.at[2:]):
                 call.problems.append(f"explained: the call has no {'.'.join(one.at[2:])}")
+            elif one.at[2] in META_PROPERTIES and one.at[2] != "_each":
+                call.problems.append(f"explained: {one.at[2]} is no parameter; expected a parameter or _each")
         if explained:
             call.constant = False
-        call.reads += [Read(parse_reference(text), lenient=True) for text in self.assumptions.references(call.place)]
+        sources = self.assumptions.references(call.place)
+        call.reads += [Read(parse_reference(text), lenient=True) for text in sources]
 
     def set_output(self, output: JSON) -> None:
         """Read the output; `close` binds its references."""
@@ -195,6 +200,9 @@ class Graph:
         self.output = compile_value(output, self.output_holes, faults)
         self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
         look_for_wrong_references(output, "output", self.output_problems)
+        for one in self.assumptions.output:
+            if not holds(output, one.at[1:]):
+                self.output_problems.append(f"explained: there is no {'.'.join(one.at)}")
         lenient = list(references_of(self.assumptions.output))
         self.output_reads = {
             instance: [
@@ -253,11 +261,19 @@ class Graph:
             spread = [place for place in places or () if isinstance(place, int)]
             self.assumptions = Assumptions(self.explained, 1 + max(spread) if spread else len(calls))
             self.output_problems.extend(text for _, text in self.assumptions.problems)
+            count = sum(len(self.assumptions.references(place)) for place in spread or range(len(calls)))
+            if self.most_sources is not None and count > self.most_sources:
+                self.output_problems.append(
+                    f"explained: its calls read {count:,} values for their explanations; at most {self.most_sources:,}"
+                )
+                return
         for number, raw in enumerate(calls):
             place = places[number] if places is not None else None
             self.add(raw, place if isinstance(place, int) else None)
         if output is not None:
             self.set_output(output)
+        elif self.assumptions.output:
+            self.output_problems.append("explained: the plan has no output")
         self.close()
 
     def errors(self) -> list[JSONObject]:
@@ -331,7 +347,7 @@ class Graph:
         for alternative in item.expression.alternatives:
             operands: list[tuple[int, ...] | None] = []
             for operand in alternative:
-                operands.append(self._bind_operand(operand, instance, reader))
+                operands.append(self._bind_operand(operand, instance, reader, lenient=item.lenient))
                 self._bound += len(operands[-1] or ())
                 if self._is_over:
                     return []
@@ -350,7 +366,9 @@ class Graph:
         document = self.base.get(operand.instance or instance, {})
         return not isinstance(read(document, operand.full), Missing)
 
-    def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
+    def _bind_operand(
+        self, operand: Reference, instance: str, reader: int, *, lenient: bool = False
+    ) -> tuple[int, ...] | None:
         if operand.kind == "data" and operand.path[:1] != ("error",):
             # Any earlier call may add data.
             return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
@@ -359,7 +377,8 @@ class Graph:
         writers = self._writers.get(operand.instance or instance)
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
-        if earlier or self._exists(operand, instance):
+        if earlier or lenient or self._exists(operand, instance):
+            # What a literal was copied from existed before its call.
             return tuple(earlier)
         if not self.closed:
             return None

@@ -258,7 +258,13 @@ class Machine:
     def doubts(self) -> Doubts:
         """What is uncertain about the parameters of the run's calls and about its output."""
         parts = [*(one.doubts for one in self.history), self._output_doubts]
-        return Doubts([one for part in parts for one in part.assumed], [one for part in parts for one in part.unseen])
+        # Several calls may read the same value.
+        unseen = {
+            (str(one.get("at")), str(one.get("what")), str(one.get("instance"))): one
+            for part in parts
+            for one in part.unseen
+        }
+        return Doubts([one for part in parts for one in part.assumed], list(unseen.values()))
 
     @property
     def documents(self) -> JSONObject:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.references import Expression, Path, fill
 from ideabridge.bridge.context.state import MISSING, Missing
-from ideabridge.bridge.loop.assumptions import Doubts, put_in, settled
+from ideabridge.bridge.loop.assumptions import Doubts, put_in
 from ideabridge.bridge.loop.call import Call, ErrorKind, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
@@ -122,7 +122,8 @@ class Readiness:
             known = {**explained, **values}
             texts = [read.expression.text for read in call.reads if not read.expression.uses_item]
             settling = self._graph.assumptions.settle(call.place, lambda text: known.get(text, MISSING), texts)
-            parts, self._progress[call.index].doubts, problem = settling
+            parts, doubts, problem = settling
+            self._progress[call.index].doubts.add(doubts, call.instance)
             if problem is not None:
                 return Refusal(problem)
         if not call.has_each:
@@ -319,13 +320,14 @@ def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, li
         missing = [(text, one) for text, one in values.items() if isinstance(one, Absent)]
         absent = [f"{where}: {one.message}" for text, one in missing if text in needed]
         known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
-        parts, more, problem = settled(graph.assumptions.output, 1, lambda text, known=known: known.get(text, MISSING))
-        doubts.assumed += more.assumed
+        settling = graph.assumptions.settle_output(lambda text, known=known: known.get(text, MISSING))
+        parts, more, problem = settling
+        doubts.add(more, instance)
         absent += [] if problem is None else [f"{where}: {problem}"]
         if not absent:
             filling = Filling(known)
             filled = put_in(fill(graph.output, filling), parts)
-            size += filling.size
+            size += filling.size + sum(len(encode(value)) for value in parts.values())
             problem = filling.problem(where, size)
             if problem is None:
                 found[instance] = filled

@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.event import (
     QuestionAsked,
 )
 from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
-from ideabridge.bridge.loop.policy import Policy
+from ideabridge.bridge.loop.policy import ALLOW, Policy
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
@@ -175,13 +175,15 @@ def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) ->
     in every call.
     """
     call, tool = progress.call, progress.tool
-    if call.has_latent or tool is None or (call.room is not None and tool.module is None):
-        # A mind writes the result, or a room opens, whose own calls are checked.
+    doubt = progress.doubts.ask
+    # A room opens, whose own calls are checked.
+    opens = call.room is not None and tool is not None and tool.module is None
+    if call.has_latent or tool is None or (opens and not (strict and doubt)):
+        # A mind has written the result.
         return None
     resolved = resolved_call(progress)
-    verdict = policy(tool, resolved)
-    doubt = progress.doubts.ask if strict or tool.annotations.read_only is not True else None
-    if verdict.verdict == "allow" and doubt is None:
+    verdict = ALLOW if opens else policy(tool, resolved)
+    if verdict.verdict == "allow" and (doubt is None or (tool.annotations.read_only is True and not strict)):
         return None
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")

@@ -219,7 +219,7 @@ class SolutionReader:
         if over:
             return over
         graph = self.graph(pattern, explained)
-        graph.most_bound = MOST_BOUND
+        graph.most_bound, graph.most_sources = MOST_BOUND, MOST_REFERENCES
         self.checked = Proposal.whole(graph, calls, output, places, pattern)
         return self.checked.graph.errors()
 

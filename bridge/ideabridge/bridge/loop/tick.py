@@ -48,7 +48,6 @@ from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
-from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
 from ideabridge.bridge.loop.effect import Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -324,7 +323,7 @@ class Tick:
             tool = apply_edit(progress, event)
             if event.by.kind in ("person", "approver"):
                 # They saw what was assumed.
-                progress.doubts = Doubts()
+                progress.doubts.confirm()
             elif event.edited is not None:
                 progress.doubts.assumed = after_edit(progress.doubts.assumed, event.edited, f"chosen by {event.by}")
             if tool is not None:
