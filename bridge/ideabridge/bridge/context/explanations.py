@@ -23,11 +23,11 @@ and `CHARACTERS`; beyond a bound an explanation has no value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Final, TypeAlias
+from functools import cached_property, lru_cache
+from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
@@ -193,10 +193,14 @@ class PathTo(Explanation):
             COSTS["first or last position" if self.path[depth] == "0" else "other position"] for depth in self._numbers
         )
 
+    @cached_property
+    def _references(self) -> tuple[str, ...]:
+        return (self.reference, *(format_reference(self.path[:depth]) for depth in self._numbers))
+
     @property
     def references(self) -> tuple[str, ...]:
         """The reference, and those of the lists in which it selects."""
-        return (self.reference, *(format_reference(self.path[:depth]) for depth in self._numbers))
+        return self._references
 
     @property
     def shown(self) -> str:
@@ -209,7 +213,7 @@ class PathTo(Explanation):
 
     def positions(self, read: Read) -> bool:
         """Return whether a key of the path is a position in a list with more than one item."""
-        return any(len(items_of(read(one)) or ()) > 1 for one in self.references[1:])
+        return any(len(items_of(read(one)) or ()) > 1 for one in self._references[1:])
 
     def to_json(self) -> JSON:
         """The text of the reference."""
@@ -265,7 +269,8 @@ class ItemOf(Explanation):
             wanted = self.where[1].value(read)
             if isinstance(wanted, Missing):
                 return MISSING
-            chosen = next((item for item in items if _equal(member(item, self.where[0]), wanted)), MISSING)
+            number = _first_equal(_column(items, self.where[0]), wanted)
+            chosen = MISSING if number is None else items[number]
         else:
             chosen = _extreme(items, self.by or ("", ""))
         return MISSING if isinstance(chosen, Missing) else read_path(chosen, self.take)
@@ -318,9 +323,9 @@ class AllOf(Explanation):
             wanted = self.where[1].value(read)
             if isinstance(wanted, Missing):
                 return MISSING
-            items = [item for item in items if _equal(member(item, self.where[0]), wanted)]
-        found = [read_path(item, self.take) for item in items]
-        return [one for one in found if not isinstance(one, Missing)]
+            column = _column(items, self.where[0])
+            items = [item for item, value in zip(items, column, strict=True) if _equal(value, wanted)]
+        return [one for one in _column(items, self.take) if not isinstance(one, Missing)]
 
     def positions(self, read: Read) -> bool:
         """Return whether the condition compares with something that a position selects."""
@@ -422,6 +427,7 @@ def _inner(one: Explanation) -> str:
     return show(one.constant) if isinstance(one, Constant) else one.shown
 
 
+@lru_cache(maxsize=8192)
 def operand_path(reference: str) -> Path:
     """Return the full path of a reference with one operand.
 
@@ -454,18 +460,35 @@ def _equal(value: JSON | Missing, wanted: JSON) -> bool:
     return not isinstance(value, Missing) and same(value, wanted)
 
 
+def _column(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
+    """The member of every item that a FIELD, or keys, name."""
+    keys: Path = name if isinstance(name, tuple) else tuple(name.split(".")) if name else ()
+    if len(keys) != 1:
+        return [read_path(item, keys) for item in items] if keys else items
+    key = keys[-1]
+    return [item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys) for item in items]
+
+
+def _first_equal(column: Sequence[JSON | Missing], wanted: JSON) -> int | None:
+    """The number of the first value that equals another; None if none does."""
+    if not isinstance(wanted, str):
+        return next((number for number, value in enumerate(column) if _equal(value, wanted)), None)
+    try:
+        # No value of another type equals a text, so nothing else needs to be compared.
+        return column.index(wanted)
+    except ValueError:
+        return None
+
+
 def _extreme(items: list[JSON], by: tuple[str, str]) -> JSON | Missing:
     """Return the first item with the largest or smallest number or text; MISSING if the values cannot be compared."""
     side, name = by
-    keys: list[JSON | Missing] = [member(item, name) for item in items]
-    numbers = [one for one in keys if isinstance(one, int | float) and not isinstance(one, bool)]
-    texts = [one for one in keys if isinstance(one, str)]
-    choose = max if side == "largest" else min
-    if keys and len(numbers) == len(keys):
-        return items[numbers.index(choose(numbers))]
-    if keys and len(texts) == len(keys):
-        return items[texts.index(choose(texts))]
-    return MISSING
+    column = _column(items, name)
+    types = set(map(type, column))
+    if not types or not (types <= {int, float} or types == {str}):
+        return MISSING
+    values = cast("Sequence[float]", column)
+    return items[values.index(max(values) if side == "largest" else min(values))]
 
 
 # -- conversions ----------------------------------------------------------------------------------------------------
@@ -514,7 +537,7 @@ def convert(value: JSON, by: tuple[JSON, ...]) -> JSON | Missing:
             return _to_number(value)
         case ("lower" | "upper" | "title" | "strip" as change,):
             return {"lower": str.lower, "upper": str.upper, "title": str.title, "strip": str.strip}[change](value)
-        case ("date", str(given), str(wanted), int(days)):
+        case ("date", str(given), str(wanted), int(days)) if len(value) <= 40:
             return _date(value, given, wanted, days)
         case ("word", int(number)):
             return _nth(value.split(), number)
@@ -609,9 +632,8 @@ def _length(value: JSON) -> JSON | Missing:
 _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
 
 
+@lru_cache(maxsize=1024)
 def _date(value: str, given: str, wanted: str, days: int) -> JSON | Missing:
-    if len(value) > 40:
-        return MISSING
     try:
         moment = datetime.strptime(value, given.replace("%e", "%d"))  # noqa: DTZ007
         # strptime also reads forms that the format does not write, such as a day without its zero.
@@ -806,16 +828,15 @@ def settle(explained: Explained, read: Read) -> Settled:
     if taken is None:
         return Settled(MISSING)
     chosen, value = taken
-    instead: list[JSON] = []
+    others: list[tuple[Explanation, JSON]] = []
+    without: list[Explanation] = []
     for one, other in values:
         if isinstance(other, Missing):
-            instead.append({"from": one.shown})
-        elif not same(other, value) and not any(
-            isinstance(seen, dict) and "value" in seen and same(seen["value"], _cut(other)) for seen in instead
-        ):
-            instead.append({**shortened("value", other), "from": one.shown})
+            without.append(one)
+        elif not same(other, value) and not any(same(other, seen) for _, seen in others):
+            others.append((one, other))
     why = explained.why
-    if why is None and instead:
+    if why is None and (others or without):
         why = "its explanations differ"
     if why is None and explained.cut:
         why = "not every explanation was looked for"
@@ -824,10 +845,12 @@ def settle(explained: Explained, read: Read) -> Settled:
     if why is None:
         return Settled(value)
     # Other values say more than explanations without one.
-    instead.sort(key=lambda one: isinstance(one, dict) and "value" not in one)
+    instead: list[JSON] = []
+    instead.extend({**shortened("value", other), "from": one.shown} for one, other in others[:3])
+    instead.extend({"from": one.shown} for one in without[: 3 - len(instead)])
     at = ".".join(_name(key) for key in explained.at)
     taken = shortened("taken", value)
-    return Settled(value, {"at": at, **taken, "from": chosen.shown, "instead": instead[:3], "why": why})
+    return Settled(value, {"at": at, **taken, "from": chosen.shown, "instead": instead, "why": why})
 
 
 def shortened(key: str, value: JSON) -> JSONObject:

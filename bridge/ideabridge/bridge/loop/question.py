@@ -175,15 +175,19 @@ def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) ->
     in every call.
     """
     call, tool = progress.call, progress.tool
-    doubt = progress.doubts.ask
-    # A room opens, whose own calls are checked.
-    opens = call.room is not None and tool is not None and tool.module is None
-    if call.has_latent or tool is None or (opens and not (strict and doubt)):
+    if call.has_latent or tool is None:
         # A mind has written the result.
+        return None
+    # A room opens, whose own calls are checked.
+    opens = call.room is not None and tool.module is None
+    if opens and not strict:
         return None
     resolved = resolved_call(progress)
     verdict = ALLOW if opens else policy(tool, resolved)
-    if verdict.verdict == "allow" and (doubt is None or (tool.annotations.read_only is True and not strict)):
+    if verdict.verdict == "allow" and tool.annotations.read_only is True and not strict:
+        return None
+    doubt = progress.doubts.ask
+    if verdict.verdict == "allow" and doubt is None:
         return None
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
