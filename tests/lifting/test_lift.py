@@ -426,7 +426,7 @@ async def test_a_run_that_made_other_calls_is_refused_as_evidence(bridge: Bridge
         with pytest.raises(PublicationError, match="made other calls: it also called pages"):
             await bridge.publish(run.id, "no", choices={"runs": [other.id]})
         same = await solved(bridge, "x", {"name": "ann"}, turns(False), NUMBER)
-        with pytest.raises(PublicationError, match="the same input and the same results"):
+        with pytest.raises(PublicationError, match="so it shows nothing new"):
             await bridge.publish(run.id, "no", choices={"runs": [same.id]})
 
 

@@ -285,7 +285,9 @@ def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRu
     if fault is not None:
         raise OtherShapeError(f"{where} has another shape: {fault}")
     if not differ(mine, other):
-        raise PublicationError(f"{where} had the same input and the same results, so it shows nothing new")
+        raise PublicationError(
+            f"{where} had the same input, made the same calls and had the same results, so it shows nothing new"
+        )
     return other
 
 
@@ -299,7 +301,10 @@ def differ(one: AlignedRun, other: AlignedRun) -> bool:
                 return True
         elif not same(mine, theirs):
             return True
-    return not same(one.function.run.result, other.function.run.result)
+    ran, there = (
+        [list[JSON](item.parameters for item in call.progress.items) for call in run.calls] for run in (one, other)
+    )
+    return not (same(list[JSON](ran), list[JSON](there)) and same(one.function.run.result, other.function.run.result))
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
