@@ -1,0 +1,1 @@
+"""Public data as runs: tasks with the true calls, and the environments they were written for."""
