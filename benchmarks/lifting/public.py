@@ -12,7 +12,8 @@ the environment got exactly the true calls, and the output is the true one.
 
 A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
 asks, as it is proposed. The exit code is 1 if an answer is silently wrong: a wrong value, and nothing is named as
-assumed or unseen, nothing asked, and the value is no default that the caller could see.
+assumed or unseen, nothing asked. An answer is wrong by a default if each wrong value is the default of a parameter
+that the caller could see and did not fill in; this includes answers that name something as assumed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ ANY: JSONObject = {"type": ["string", "number", "boolean", "object", "array"]}
 
 @dataclass
 class Stage:
-    """Where the calls of a bridge go: the environment of the current world. `made`: the calls that it accepted."""
+    """Where the calls of a bridge go: the environment of the current world.
+
+    Attributes:
+        made: the calls and their results; the result of a call that the environment refused is None.
+    """
 
     environment: Environment
     made: list[tuple[Step, JSON]] = field(default_factory=list[tuple[Step, JSON]])
@@ -62,6 +67,7 @@ class Stage:
         try:
             result = self.environment.call(name, arguments)
         except CallError as error:
+            self.made.append((Step(name, arguments), None))
             raise ActivityError(str(error)) from error
         self.made.append((Step(name, arguments), result))
         return result
@@ -214,13 +220,13 @@ async def replayed(
     row.counts["assumed"] += len(run.assumed)
     row.counts["asked"] += len(asked)
     row.counts["determined"] += row.values - len(run.assumed)
+    differs = differences(truth, [step for step, _ in stage.made])
     try:
         output = await run.result()
     except IdeabridgeError as error:
         row.counts["failed"] += 1
-        row.wrong.append(["failed", str(error)[:300]])
+        row.wrong.append(["failed", *shown(differs), str(error)[:300]])
         return
-    differs = differences(truth, [step for step, _ in stage.made])
     told = first_leaf(results[-1])
     if not differs and not same(output, told) and same(first_leaf(stage.made[-1][1]), told):
         differs = [("output", output, told)]
@@ -228,17 +234,18 @@ async def replayed(
     if not differs:
         row.counts["right, assumed" if said else "right"] += 1
         return
-    defaults = (
-        [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
-        if (isinstance(properties, dict))
-        else []
-    )
+    defaults: list[JSON] = []
+    if isinstance(properties, dict):
+        defaults = [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
     visible = all(any(holds(default, got) for default in defaults) for _, got, _ in differs)
-    kind = "wrong, assumed" if said else "wrong, by a default" if visible else "silently wrong"
+    kind = "wrong, by a default" if visible else "wrong, assumed" if said else "silently wrong"
     row.counts[kind] += 1
-    row.wrong.append(
-        [kind, *(f"{at}: {json.dumps(got)[:150]}, true is {json.dumps(true)[:150]}" for at, got, true in differs)]
-    )
+    row.wrong.append([kind, *shown(differs)])
+
+
+def shown(differs: list[tuple[str, JSON, JSON]]) -> list[str]:
+    """One line for each difference."""
+    return [f"{at}: {json.dumps(got)[:150]}, true is {json.dumps(true)[:150]}" for at, got, true in differs]
 
 
 def holds(default: JSON, value: JSON) -> bool:
@@ -247,14 +254,16 @@ def holds(default: JSON, value: JSON) -> bool:
 
 
 def differences(truth: list[Step], made: list[Step]) -> list[tuple[str, JSON, JSON]]:
-    """Where the calls differ: (place, made, true)."""
-    if [one.tool for one in truth] != [one.tool for one in made]:
-        return [("calls", [one.tool for one in made], [one.tool for one in truth])]
+    """Where the calls differ: (place, made, true). Calls that are missing after another difference follow from it."""
     found: list[tuple[str, JSON, JSON]] = []
-    for place, (true, got) in enumerate(zip(truth, made, strict=True)):
+    for place, (true, got) in enumerate(zip(truth, made, strict=False)):
+        if true.tool != got.tool:
+            return [*found, (f"calls.{place}", got.tool, true.tool)]
         for key in sorted({*true.arguments, *got.arguments}):
             if not same(got.arguments.get(key), true.arguments.get(key)):
                 found.append((f"calls.{place}.{key}", got.arguments.get(key), true.arguments.get(key)))
+    if len(truth) != len(made) and not found:
+        found.append(("calls", [one.tool for one in made], [one.tool for one in truth]))
     return found
 
 
@@ -278,8 +287,8 @@ def table(rows: list[Row]) -> list[str]:
         counts = sum((row.counts for row in of), Counter[str]())
         label = f"{suite[:9]}, {part}, {'in' if with_input else 'no'}, {runs}"
         figures = [counts[column] for column in COLUMNS]
-        shown = "".join(f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 8, 7, 5), strict=True))
-        lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {shown}")
+        line = "".join(f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 8, 7, 5), strict=True))
+        lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {line}")
     return lines
 
 
@@ -318,8 +327,8 @@ def main() -> int:
         print("\n".join(table(rows)))
     silent = [row for row in rows if row.counts["silently wrong"]]
     for row in silent[:20]:
-        shown = next(one for one in row.wrong if one[0] == "silently wrong")
-        print(f"silently wrong: {row.suite} {row.task}, {row.runs} runs: {shown[1:]}", file=sys.stderr)
+        first = next(one for one in row.wrong if one[0] == "silently wrong")
+        print(f"silently wrong: {row.suite} {row.task}, {row.runs} runs: {first[1:]}", file=sys.stderr)
     refused = [row for row in rows if row.published != "plan"]
     for row in refused[:10]:
         print(f"no plan: {row.suite} {row.task}, {row.runs} runs: {row.published}", file=sys.stderr)

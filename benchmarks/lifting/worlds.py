@@ -156,8 +156,9 @@ class Case:
         return {key: world.value(value) for key, value in named.items()}
 
     def says(self, value: JSON) -> bool:
-        """True if the user names this value of world 0."""
-        return stands_in(self.prompt.lower(), value)
+        """True if the user names this value of world 0, or each part of it."""
+        parts = leaves(value)
+        return bool(parts) and all(stands_in(self.prompt.lower(), one) for _, one in parts)
 
     def true_steps(self, world: Renaming) -> list[Step]:
         """The true calls in a world."""
