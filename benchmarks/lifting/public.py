@@ -11,10 +11,10 @@ the published tool in worlds 3, 4 and 5. Every call is executed in the environme
 the environment got exactly the true calls, and the output is the true one.
 
 A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
-asks, as it is proposed. An answer is wrong by a default if each wrong value is the default of a parameter that the
-caller could see and did not fill in; this includes answers that name something as assumed. An answer is silently wrong
-if it is wrong otherwise, and nothing is named as assumed or unseen, and nothing asked. The exit code is 1 if an answer
-is silently wrong, or if one run of a task cannot be published.
+asks, as it is proposed. An answer is silently wrong if it is wrong, and names nothing as assumed or unseen. By its
+cause this is counted twice: if each wrong value is the default of a parameter that the caller did not fill in, nothing
+explains the value, and the true function is none of those that are searched; and all others. The exit code is 1 if
+there are such others, or if one run of a task cannot be published.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ async def replayed(
     told = first_leaf(results[-1])
     if not differs and not same(output, told) and same(first_leaf(stage.made[-1][1]), told):
         differs = [("output", output, told)]
-    said = bool(run.assumed or run.unseen or asked)
+    said = bool(run.assumed or run.unseen)
     if not differs:
         row.counts["right, assumed" if said else "right"] += 1
         return
@@ -246,8 +246,9 @@ async def replayed(
     if isinstance(properties, dict):
         defaults = [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
     visible = all(any(holds(default, got) for default in defaults) for _, got, _ in differs)
-    kind = "wrong, by a default" if visible else "wrong, assumed" if said else "silently wrong"
+    kind = "wrong, assumed" if said else "silently wrong, default" if visible else "silently wrong"
     row.counts[kind] += 1
+    row.counts["wrong by defaults alone"] += visible
     row.wrong.append([kind, *shown(differs)])
 
 
@@ -275,14 +276,14 @@ def differences(truth: list[Step], made: list[Step]) -> list[tuple[str, JSON, JS
     return found
 
 
-COLUMNS = ("right", "right, assumed", "wrong, assumed", "wrong, by a default", "failed", "silently wrong")
+COLUMNS = ("right", "right, assumed", "wrong, assumed", "failed", "silently wrong, default", "silently wrong")
 
 
 def table(rows: list[Row]) -> list[str]:
     """The figures in 80 columns."""
     lines = [
-        f"{'':28}{'publ.':>9} {'right':>6}{'right,':>8}{'wrong,':>8}{'wrong,':>8}{'':>7}{'sil.':>5}",
-        f"{'suite, input, runs':28}{'':>9} {'':>6}{'assumed':>8}{'assumed':>8}{'default':>8}{'failed':>7}{'wr.':>5}",
+        f"{'':28}{'publ.':>9} {'right':>6}{'right,':>8}{'wrong,':>8}{'failed':>7}{'silent,':>9}{'silent':>7}",
+        f"{'suite, part, input, runs':28}{'':>9} {'':>6}{'assumed':>8}{'assumed':>8}{'':>7}{'default':>9}{'':>7}",
     ]
     groups = sorted({(row.suite.split(" ")[0], row.part, row.with_input, row.runs) for row in rows})
     for suite, part, with_input, runs in groups:
@@ -295,7 +296,7 @@ def table(rows: list[Row]) -> list[str]:
         counts = sum((row.counts for row in of), Counter[str]())
         label = f"{suite[:9]}, {part}, {'in' if with_input else 'no'}, {runs}"
         figures = [counts[column] for column in COLUMNS]
-        line = "".join(f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 8, 7, 5), strict=True))
+        line = "".join(f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 7, 9, 7), strict=True))
         lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {line}")
     return lines
 
