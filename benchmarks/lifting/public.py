@@ -249,6 +249,9 @@ async def replayed(
     kind = "wrong, assumed" if said else "silently wrong, default" if visible else "silently wrong"
     row.counts[kind] += 1
     row.counts["wrong by defaults alone"] += visible
+    # An answer that names another value is not silent, but it does not warn of the one that is wrong.
+    named = [str(one.get("at")) for one in run.assumed]
+    row.counts["wrong, another value named"] += said and not any(at.startswith(differs[0][0]) for at in named)
     row.wrong.append([kind, *shown(differs)])
 
 
@@ -298,6 +301,10 @@ def table(rows: list[Row]) -> list[str]:
         figures = [counts[column] for column in COLUMNS]
         line = "".join(f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 7, 9, 7), strict=True))
         lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {line}")
+    other = sum(row.counts["wrong, another value named"] for row in rows)
+    defaults = sum(row.counts["wrong by defaults alone"] for row in rows)
+    lines.append(f"wrong answers whose first wrong value is not among the assumed ones: {other}")
+    lines.append(f"wrong answers in which each wrong value is a default: {defaults}")
     return lines
 
 
