@@ -1,7 +1,8 @@
-"""What only a person can know of a run that is published is not accepted by the model in their place."""
+"""What a published run takes in place of its literals is chosen by the person, not by the model in their place."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,9 +14,9 @@ from mcp import Client, types
 
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import Commands, publication_form
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSONObject
 from tests import preloaded
-from tests.server.serving import BIN, ERAS, all_tools, call, configured, over_stdio, refused
+from tests.server.serving import BIN, ERAS, all_tools, call, configured, over_stdio, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -58,20 +59,40 @@ def decided_by(folder: Path, name: str) -> Any:
         return plan["lifting"]["decided_by"]
 
 
-TAKE: dict[str, Any] = {"take": {"calls.0.b": "keep"}}
+TAKEN: dict[str, Any] = {"take": {"calls.0.a": {"convert": "†input.a", "by": ["add", 40]}, "calls.0.b": "keep"}}
+
+
+async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(era: str, tmp_path: Path) -> None:
+    shown, callback = person("accept", "approve")
+    async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
+        run = await solved(client)
+        result = await client.call_tool("publish_idea", {"idea": run, "name": "sum_up", "answer": "plan"})
+        assert not result.is_error, text(result)
+        for line in ("a_2 = 41  fills calls.0.a", "b = 7  fills calls.0.b"):
+            assert f"\n  {line}\n" in text(result)
+        assert await call(client, "sum_up", a=1) == {"result": 48}
+        assert await call(client, "sum_up", a=1, a_2=50, b=8) == {"result": 58}
+    assert not shown
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        plan: Any = store.publications.get("sum_up").plan
+    # Nobody decided anything.
+    assert "decided_by" not in plan["lifting"]
 
 
 async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path) -> None:
     shown, callback = person("accept", "approve")
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
-        # Without choices nothing is decided, so nobody is asked.
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan")
-        assert not shown
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
-    [text] = shown
-    assert text.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take: {{")
-    assert '"calls.0.b": "keep"' in text or '"calls.0.b":"keep"' in text
+        told = await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
+        assert [*told["input_schema"]["properties"]] == ["a"]
+        assert await call(client, "sum_up", a=2) == {"result": 49}
+    [form] = shown
+    assert form.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take: ")
+    # The form breaks long lines, and marks each.
+    whole = " ".join(form.replace("  | ", "").split())
+    for path, value in TAKEN["take"].items():
+        assert f'"{path}": {json.dumps(value, ensure_ascii=False)}' in whole
+    assert "The assistant made the choices." in form
     assert decided_by(tmp_path, "sum_up") == {"kind": "person", "via": "form", "user": "local"}
 
 
@@ -90,7 +111,7 @@ async def test_without_the_person_nothing_is_published(
     shown, callback = person(action, decision)
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
+        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
         assert expected in said
         assert "sum_up" not in await all_tools(client)
     assert len(shown) == 1
@@ -99,7 +120,7 @@ async def test_without_the_person_nothing_is_published(
 async def test_where_no_forms_are_shown_the_choices_are_the_assistants(era: str, tmp_path: Path) -> None:
     async with over_stdio(configured(tmp_path), era) as client:
         run = await solved(client)
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
+        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
     assert decided_by(tmp_path, "sum_up") == {"kind": "assistant", "via": "tool", "user": "local"}
 
 
@@ -107,20 +128,11 @@ async def test_approval_by_person_leaves_the_choices_to_the_terminal(era: str, t
     configuration = configured(tmp_path, approval={"by": "person"})
     async with over_stdio(configuration, era) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
+        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
         assert f"at a terminal: ideabridge ideas publish {run} sum_up" in said
         assert "sum_up" not in await all_tools(client)
-    command = [
-        BIN / "ideabridge",
-        "ideas",
-        "publish",
-        run,
-        "sum_up",
-        "--take",
-        "calls.0.b=keep",
-        "--config",
-        configuration,
-    ]
+    options = ["--take", "calls.0.b=keep", "--config", configuration]
+    command = [BIN / "ideabridge", "ideas", "publish", run, "sum_up", *options]
     ended = await anyio.run_process([str(one) for one in command], stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     assert decided_by(tmp_path, "sum_up") == {"kind": "person", "via": "command", "user": "local"}
@@ -130,18 +142,19 @@ async def test_a_form_declined_at_once_is_nobodys_answer(era: str, tmp_path: Pat
     shown, callback = person("decline")
     async with over_stdio(configured(tmp_path), era, start=unhurried, elicitation_callback=callback) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
+        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
         assert "nobody was asked: the client declined the form at once" in said
         # From now on the session counts as one without forms.
-        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKE)
+        await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
     assert len(shown) == 1
     assert decided_by(tmp_path, "sum_up")["kind"] == "assistant"
 
 
 def test_choices_that_are_not_shown_whole_cannot_be_approved() -> None:
-    take: JSON = {f"calls.{number}.path": f"†input.path_{number}" for number in range(500)}
-    text, form = publication_form("run_1", "sum_up", {"take": take}, Commands())
+    taken: JSONObject = {f"calls.{number}.path": "keep" for number in range(500)}
+    taken["calls.500.path"] = "†input.path"
+    shown, form = publication_form("run_1", "sum_up", {"take": taken}, Commands())
     asked: Any = form
     assert asked["properties"]["decision"]["enum"] == ["deny"]
-    assert "  ideabridge ideas publish run_1 sum_up" in text.split("\n")
-    assert len(text) < 3000
+    assert "  ideabridge ideas publish run_1 sum_up" in shown.split("\n")
+    assert len(shown) < 3000

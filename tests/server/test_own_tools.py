@@ -270,6 +270,18 @@ async def test_a_plan_of_constants_is_saved_with_them_as_parameters(client: Clie
     assert told["saved"]["name"] == "constants"
     assert (await call(client, "constants"))["sum"] == 3
     assert (await call(client, "constants", b=5))["sum"] == 6
+    parameters = (await all_tools(client))["constants"].input_schema
+    assert {key: one["default"] for key, one in parameters["properties"].items()} == {"a": 1, "b": 2}
+    assert not parameters.get("required")
+
+
+async def test_a_failure_to_save_is_told_in_the_answer(client: Client, gate: Gate) -> None:
+    started = await call(client, "run_plan", calls=[held(gate)], save_as="never", wait_s=0)
+    await call(client, "check_run", run=started["run"], cancel=True)
+    told = await call(client, "check_run", run=started["run"], wait_s=10)
+    assert told["status"] == "cancelled"
+    assert told["saved"] == {"name": "never", "error": "not published: the run is cancelled"}
+    assert "never" not in await all_tools(client)
 
 
 async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not_tried_again(tmp_path: Path) -> None:
