@@ -129,9 +129,14 @@ class Explanation:
         raise NotImplementedError
 
     @property
-    def order(self) -> tuple[int, int, str]:
-        """A key for sorting: the cost, then the number of keys that are read, then the text."""
-        return self.cost, sum(text.count(".") for text in self.references), self.shown
+    def label(self) -> int:
+        """The characters of the labels and separators of its conversions: a short label fits more texts."""
+        return 0
+
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        """A key for sorting: the cost, then the number of keys that are read, the length of labels, and the text."""
+        return self.cost, sum(text.count(".") for text in self.references), self.label, self.shown
 
 
 @dataclass(frozen=True)
@@ -362,6 +367,11 @@ class Converted(Explanation):
         return self.inner.references
 
     @property
+    def label(self) -> int:
+        """The characters of the arguments of its steps."""
+        return self.inner.label + sum(len(one) for one in self.by[1:] if isinstance(one, str))
+
+    @property
     def shown(self) -> str:
         """`†input.day, date + 7 days`."""
         return f"{self.inner.shown}, {_shown_step(self.by)}"
@@ -397,6 +407,11 @@ class Joined(Explanation):
     def references(self) -> tuple[str, ...]:
         """Those of all parts."""
         return tuple(dict.fromkeys(text for one in self.parts for text in one.references))
+
+    @property
+    def label(self) -> int:
+        """The sum of its parts."""
+        return sum(one.label for one in self.parts)
 
     @property
     def shown(self) -> str:

@@ -291,12 +291,13 @@ class _Search:
         pieces = self._pieces(value)
         if not pieces:
             return
-        best = [self._inner(text)[:2] for _, _, text in pieces]
+        best = [self._inner(text)[:4] for _, _, text in pieces]
         for skipped in (None, *range(len(pieces))) if len(pieces) > 1 else (None,):
             self._add([self._joined(value, pieces, [0 if n != skipped else -1 for n in range(len(pieces))], best)])
         for number, found in enumerate(best):
-            if len(found) > 1:
-                self._add([self._joined(value, pieces, [int(n == number) for n in range(len(pieces))], best)])
+            for which in range(1, len(found)):
+                take = [which if n == number else 0 for n in range(len(pieces))]
+                self._add([self._joined(value, pieces, take, best)])
 
     def _pieces(self, value: str) -> list[tuple[int, int, str]]:
         """Return (start, end, text) of the longest parts of a text that are values, without overlap."""
