@@ -1,6 +1,6 @@
 """The search for explanations beside reading the same data as JSON.
 
-    python benchmarks/lifting.py [--json]
+    python benchmarks/search.py [--json]
 
 A run of 50 calls returned 10 MB. Its values are indexed once, and the explanations of four literals for each call are
 searched for. The peer is `json.loads` of the same data. Times are those of the processor, in seconds.
