@@ -1,0 +1,194 @@
+"""Evidence: what further runs of a published idea show about the literals that its plan copied.
+
+A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
+"values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` has the values that the run used, and `view`
+the data that the explanations read; a view that is larger than `VIEW` bytes is null. Records are only added, and
+`learn` computes from all of them what is known now, so their order does not matter.
+
+A record of kind `assistant` teaches nothing, and neither does one without a view. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import (
+    RUNS_FOR_POSITION,
+    Explained,
+    Explanation,
+    Read,
+    operand_path,
+    references_of,
+    same,
+)
+from ideabridge.bridge.context.references import Path
+from ideabridge.bridge.context.seen import grow
+from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.keywords import show
+
+Kind: TypeAlias = Literal["run", "person", "assistant"]
+
+VIEW: Final = 65_536
+"""The most bytes of a view as JSON."""
+
+RECORDS: Final = 100
+"""The most records of one version of an idea."""
+
+CONTRADICTED: Final = "a run had a value that no explanation gives"
+"""Why a literal is never determined after a run contradicted all of its explanations."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run shows.
+
+    Attributes:
+        run: the id of the run.
+        by: who started it.
+        kind: `run`: named at publication; `person`: a person confirmed its assumptions; `assistant`: a mind did.
+        time: when it ended, ISO 8601.
+        values: the value of each literal, by its place; see `Explained.at`.
+        view: the values of the references that the explanations read; one that is absent had no value. None: too large.
+    """
+
+    run: str
+    by: str
+    kind: Kind
+    time: str
+    values: Mapping[Path, JSON]
+    view: Mapping[str, JSON] | None
+
+    @property
+    def teaches(self) -> bool:
+        """Whether it can remove explanations."""
+        return self.kind != "assistant" and self.view is not None
+
+    def read(self, reference: str) -> JSON | Missing:
+        """Return the value of a reference text in the view, or MISSING."""
+        return MISSING if self.view is None else self.view.get(reference, MISSING)
+
+    def to_json(self) -> JSONObject:
+        """See the module's docstring."""
+        values: list[JSON] = [[list[JSON](at), value] for at, value in self.values.items()]
+        view: JSON = None if self.view is None else dict(self.view)
+        return {"run": self.run, "by": self.by, "kind": self.kind, "time": self.time, "values": values, "view": view}
+
+
+def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | None:
+    """Return the values of all references that explanations read; None if they are larger than `VIEW` bytes."""
+    view: dict[str, JSON] = {}
+    size = 2
+    for reference in references_of(explained):
+        value = read(reference)
+        if isinstance(value, Missing):
+            continue
+        size += len(encode_text({reference: value}).encode())
+        if size > VIEW:
+            return None
+        view[reference] = value
+    return view
+
+
+def read_record(raw: JSON, *, where: str = "evidence") -> Record:
+    """Read the form that `Record.to_json` returns.
+
+    Raises:
+        ExplanationError: the form is wrong, or its view is too large; the message says where and what was expected.
+    """
+    keys = ("run", "by", "kind", "time", "values", "view")
+    if not isinstance(raw, dict) or sorted(raw) != sorted(keys):
+        raise ExplanationError(f"{where}: expected an object with {', '.join(keys)}, found {show(raw)}")
+    for key in ("run", "by", "time"):
+        if not isinstance(raw[key], str):
+            raise ExplanationError(f"{where}.{key}: expected a text, found {show(raw[key])}")
+    kind, listed, view = raw["kind"], raw["values"], raw["view"]
+    if kind not in ("run", "person", "assistant"):
+        raise ExplanationError(f"{where}.kind: expected run, person or assistant, found {show(kind)}")
+    if not isinstance(listed, list):
+        raise ExplanationError(f"{where}.values: expected an array of [place, value], found {show(listed)}")
+    values: dict[Path, JSON] = {}
+    for number, one in enumerate(listed):
+        match one:
+            case [list() as at, value] if all(isinstance(key, str) for key in at):
+                values[tuple(map(str, at))] = value
+            case _:
+                raise ExplanationError(f"{where}.values.{number}: expected [place, value], found {show(one)}")
+    if view is not None:
+        if not isinstance(view, dict):
+            raise ExplanationError(f"{where}.view: expected an object or null, found {show(view)}")
+        if (size := len(encode_text(view).encode())) > VIEW:
+            raise ExplanationError(f"{where}.view: expected at most {VIEW} bytes of JSON, found {size}")
+        for reference in view:
+            operand_path(reference)
+    return Record(str(raw["run"]), str(raw["by"]), kind, str(raw["time"]), values, view)
+
+
+def learn(
+    explained: Iterable[Explained], seen: Mapping[str, JSONObject], records: Sequence[Record]
+) -> tuple[list[Explained], dict[str, JSONObject]]:
+    """Return the literals and profiles of a version under its evidence.
+
+    Args:
+        explained: the literals at publication.
+        seen: the profiles of what was read, by reference; see `context/seen.py`.
+        records: all records of the version, also those of the runs from which it was made.
+
+    A record removes the explanations that do not give its value. If it removes all of them, they stay and the literal
+    is never determined again, because its value comes from something that no explanation describes.
+    """
+    teaching = [one for one in records if one.teaches]
+    profiles = dict(seen)
+    for record in teaching:
+        for reference, value in (record.view or {}).items():
+            if reference in profiles:
+                profiles[reference] = grow(profiles[reference], value)
+    return [_learned(one, teaching) for one in explained], profiles
+
+
+def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
+    about = [one for one in records if explained.at in one.values]
+    if not about:
+        return explained
+    left = tuple(one for one in explained.by if all(_gives(one, record, explained.at) for record in about))
+    if not left:
+        return replace(explained, why=explained.why or CONTRADICTED)
+    # Runs with the same data show the same thing, so they count once. It is the whole data of the literal that must
+    # differ, also what only a removed explanation read.
+    different: list[list[JSON | Missing]] = []
+    for record in about:
+        data = [record.read(reference) for reference in explained.references]
+        if len(different) < RUNS_FOR_POSITION and not any(_same_data(data, one) for one in different):
+            different.append(data)
+    return replace(explained, by=left, runs=max(explained.runs, len(different)))
+
+
+def _gives(explanation: Explanation, record: Record, at: Path) -> bool:
+    value = explanation.value(record.read)
+    return not isinstance(value, Missing) and same(value, record.values[at])
+
+
+def _same_data(left: list[JSON | Missing], right: list[JSON | Missing]) -> bool:
+    for one, other in zip(left, right, strict=True):
+        if isinstance(one, Missing) or isinstance(other, Missing):
+            if one is not other:
+                return False
+        elif not same(one, other):
+            return False
+    return True
+
+
+def is_worth_keeping(
+    explained: Sequence[Explained], seen: Mapping[str, JSONObject], records: Sequence[Record], new: Record
+) -> bool:
+    """Return whether a record adds something to those of a version: it changes what is known, or an assistant made it
+    and there are fewer than three of this kind. A version with `RECORDS` records takes no more.
+    """
+    if len(records) >= RECORDS:
+        return False
+    if new.kind == "assistant":
+        return sum(one.kind == "assistant" for one in records) < RUNS_FOR_POSITION
+    return learn(explained, seen, [*records, new]) != learn(explained, seen, records)
