@@ -1,10 +1,13 @@
 """Publications, portable documents, settings."""
 
+from __future__ import annotations
+
 import re
 from typing import cast
 
 import pytest
 
+from ideabridge.bridge.lifting.evidence import Kind, Record, teach
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import (
     IdeaDocumentError,
@@ -42,6 +45,53 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
         store.publications.get("nam")
     assert store.ideas.page().items[0].names == ("name",)
     assert store.ideas.page().items[1].names == ()
+
+
+def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(store: Store) -> None:
+    idea = store.ideas.save(idea_of("x"), IdeaMeta())
+    literal: JSONObject = {"at": ["calls", "0", "n"], "by": ["†input.a", "†input.b"]}
+    plan: JSONObject = {"calls": [{"_tool": "t", "n": 1}], "explained": [literal], "seen": {}}
+    store.publications.publish(
+        "taught",
+        idea,
+        description="d",
+        answer="plan",
+        input_schema=None,
+        output_schema=None,
+        annotations={},
+        plan=plan,
+    )
+    publish(store, "other", idea)
+
+    def add(run: str, value: int, a: int, b: int, kind: Kind = "person") -> JSONObject | None:
+        at = ("calls", "0", "n")
+        record = Record(run, "local", kind, "2026-11-22T00:00:00Z", {at: value}, {"†input.a": a, "†input.b": b})
+        before = store.publications.catalogue_version()
+        found = store.publications.add_evidence("taught", 1, lambda told, known: teach(told, known, record))
+        kept = [one["run"] for one in store.publications.evidence("taught", 1)]
+        assert (run in kept) == (store.publications.catalogue_version() > before)
+        return found.learned
+
+    unchanged: JSONObject = {"explained": [literal], "seen": {}}
+    assert add("asked a mind", 2, 1, 2, "assistant") == unchanged
+    learned: JSONObject = {"explained": [{"at": ["calls", "0", "n"], "by": ["†input.b"]}], "seen": {}}
+    assert add("one", 2, 1, 2) == learned
+    assert add("the same data again", 2, 1, 2) == learned
+
+    assert [one["run"] for one in store.publications.evidence("taught", 1)] == ["asked a mind", "one"]
+    assert store.publications.evidence("other", 1) == []
+    assert store.publications.named("taught").learned == learned
+    assert store.publications.page().items[1].learned == learned
+    at_publication = store.publications.named("taught@1")
+    assert (at_publication.learned, at_publication.plan) == (None, plan)
+    current = store.publications.named("taught")
+    pinned = store.publications.pin(current, {**plan, "pins": []}, None, {})
+    assert pinned.learned == learned
+    assert store.publications.get("taught", 1).plan == {**plan, "pins": []}
+    store.publications.unpublish("taught")
+    assert add("later", 9, 8, 9) == {"explained": [{**literal, "by": ["†input.b"], "runs": 2}], "seen": {}}
+    with pytest.raises(UnknownPublicationError, match="version 1, not 2"):
+        store.publications.add_evidence("taught", 2, lambda told, known: None)
 
 
 def test_a_publication_is_kept_whole(store: Store) -> None:

@@ -21,12 +21,15 @@ from ideabridge.bridge.context.explanations import (
     Explanation,
     Read,
     operand_path,
+    read_explained,
     references_of,
     same,
 )
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.publications import Evidence
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show
 
@@ -192,3 +195,28 @@ def is_worth_keeping(
     if new.kind == "assistant":
         return sum(one.kind == "assistant" for one in records) < RUNS_FOR_POSITION
     return learn(explained, seen, [*records, new]) != learn(explained, seen, records)
+
+
+def teach(published: Publication, records: Iterable[JSONObject], new: Record) -> Evidence | None:
+    """Return what to store of a record of a published version, for `Publications.add_evidence`.
+
+    Args:
+        published: the version as it was published.
+        records: its records so far.
+        new: the further record.
+
+    Returns:
+        The record, and what all of them teach; None if the record adds nothing, or the version has no explained values.
+    """
+    plan = published.plan or {}
+    listed, profiles = plan.get("explained"), plan.get("seen")
+    if not isinstance(listed, list) or not listed:
+        return None
+    explained = [read_explained(one, where=f"explained.{number}") for number, one in enumerate(listed)]
+    raw = profiles if isinstance(profiles, dict) else {}
+    seen = {text: profile for text, profile in raw.items() if isinstance(profile, dict)}
+    known = [read_record(one, where=f"evidence.{number}") for number, one in enumerate(records)]
+    if not is_worth_keeping(explained, seen, known, new):
+        return None
+    literals, grown = learn(explained, seen, [*known, new])
+    return Evidence(new.to_json(), {"explained": [one.to_json() for one in literals], "seen": {**grown}})

@@ -52,7 +52,7 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
 
 def evidence_of(found: Publication) -> str:
     """Return how many runs the plan of an idea rests on, and what they leave open; see `evidence_sentence`."""
-    explained = (found.plan or {}).get("explained")
+    explained = (found.learned or found.plan or {}).get("explained")
     return evidence_sentence(explained) if isinstance(explained, list) else ""
 
 

@@ -97,7 +97,7 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    plan = _without_passed(plan, arguments)
+    plan = _without_passed({**plan, **(publication.learned or {})}, arguments)
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
 
 

@@ -368,6 +368,8 @@ class Publication:
         time: when it was published, ISO 8601 in UTC.
         live: True if the name refers to this version now.
         pinned: True if the name keeps this version when another is published.
+        learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence; None: as at publication,
+            which is also what NAME@VERSION means.
     """
 
     name: str
@@ -384,6 +386,7 @@ class Publication:
     time: str
     live: bool
     pinned: bool = False
+    learned: JSONObject | None = None
 
     @property
     def guide(self) -> JSONObject | None:

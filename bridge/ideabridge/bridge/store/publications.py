@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.errors import (
@@ -26,7 +27,7 @@ from ideabridge.tools.names import is_safe_name, nearest, safe_name
 _ID: Final = re.compile("[0-9a-f]{64}")
 _COLUMNS: Final = (
     "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, p.annotations, p.plan, "
-    "p.recorded, p.owner, p.time"
+    "p.recorded, p.owner, p.time, p.learned"
 )
 _SELECT: Final = (
     f"SELECT {_COLUMNS}, names.version, names.pinned FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
@@ -110,13 +111,21 @@ def _read(row: tuple[Any, ...]) -> Publication:
         recorded=_value(row[9]),
         owner=row[10] or None,
         time=row[11],
-        live=row[12] == row[1],
-        pinned=row[12] == row[1] and bool(row[13]),
+        learned=cast("JSONObject | None", _value(row[12])),
+        live=row[13] == row[1],
+        pinned=row[13] == row[1] and bool(row[14]),
     )
 
 
+class Evidence(NamedTuple):
+    """A record of evidence, and what it teaches together with those before it: `Publication.learned`."""
+
+    record: JSONObject
+    learned: JSONObject
+
+
 class Publications:
-    """The tables `publications` (every version), `names` (the current version of each name) and `shares`."""
+    """The tables `publications` (every version), `names` (the version of each name), `shares` and `evidence`."""
 
     def __init__(self, database: Database, search: Search, tool_memory: ToolMemory) -> None:
         self._database = database
@@ -241,7 +250,52 @@ class Publications:
                 "UPDATE publications SET plan = ?, recorded = ? WHERE name = ? AND version = ?",
                 (_text(plan), _text(recorded), publication.name, publication.version),
             )
-            return self.get(publication.name, publication.version)
+            pinned = self.get(publication.name, publication.version)
+            return dataclasses.replace(pinned, learned=publication.learned)
+
+    def add_evidence(
+        self, name: str, version: int, learn: Callable[[Publication, list[JSONObject]], Evidence | None]
+    ) -> Publication:
+        """Add a record of evidence to a version, in one transaction with what it teaches.
+
+        Args:
+            name: the name; it need not be published now.
+            version: the version.
+            learn: gets the version as published and its records so far, and returns a further record and what all of
+                them teach. None: nothing is added.
+
+        Returns:
+            The version as it is under its evidence now.
+
+        Raises:
+            UnknownPublicationError: there is no such version.
+        """
+        with self._database.transaction():
+            published = self.get(name, version)
+            added = learn(published, self.evidence(name, version))
+            if added is not None:
+                self._database.execute(
+                    "INSERT INTO evidence(publication, record) "
+                    "SELECT number, ?3 FROM publications WHERE name = ?1 AND version = ?2",
+                    (name, version, encode_text(added.record)),
+                )
+                self._database.execute(
+                    "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
+                    (name, version, encode_text(added.learned)),
+                )
+                # The description of the tool says what its evidence leaves open.
+                self._database.count(_CATALOGUE, 1)
+            return next(one for one in self.versions(name) if one.version == version)
+
+    def evidence(self, name: str, version: int) -> list[JSONObject]:
+        """The records of evidence of a version, the oldest first. They have values of the runs of its publisher."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT record FROM evidence WHERE publication = "
+                "(SELECT number FROM publications WHERE name = ? AND version = ?) ORDER BY number",
+                (name, version),
+            )
+            return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
         """Share a published name, in every version of its owner, with these callers instead of the previous ones.
@@ -349,7 +403,7 @@ class Publications:
             return self.get(name)
 
     def versions(self, name: str) -> list[Publication]:
-        """Every version of a name, the latest first. The name need not be published now.
+        """Every version of a name, the latest first, with what was `learned`. The name need not be published now.
 
         Raises:
             UnknownPublicationError: the name was never published.
@@ -406,6 +460,8 @@ class Publications:
     def get(self, name: str, version: int | None = None, *, caller: str | None = None) -> Publication:
         """The publication that a name refers to now, or one version of it, even if the name was unpublished since.
 
+        A version that is asked for by its number is as it was published, without what was learned since.
+
         Args:
             name: the name.
             version: one of its versions; None: the current one.
@@ -421,7 +477,8 @@ class Publications:
             ).fetchone()
             if row is None:
                 raise self._unknown(name, version, caller)
-            return _read(row)
+            found = _read(row)
+            return found if version is None else dataclasses.replace(found, learned=None)
 
     def find(self, name: str, version: int | None, caller: str | None = None) -> int | None:
         """The row of the idea that a name or version refers to; `caller` as for `get`."""

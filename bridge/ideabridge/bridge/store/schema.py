@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 23
+VERSION: Final = 24
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -55,11 +55,18 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
             "recorded": str,
             "owner": str,
             "time": str,
+            "learned": str,
         },
-        "nullable": {"input_schema", "output_schema", "plan", "recorded", "owner"},
+        "nullable": {"input_schema", "output_schema", "plan", "recorded", "owner", "learned"},
         "foreign_keys": [("idea", "ideas", "number")],
         "unique": [["name", "version"]],
         "indexes": [["idea"]],
+    },
+    # What further runs of a version showed. Rows are only added; `publications.learned` is computed from them.
+    "evidence": {
+        "columns": {"number": int, "publication": int, "record": str},
+        "foreign_keys": [("publication", "publications", "number")],
+        "indexes": [["publication"]],
     },
     "names": {
         "columns": {"number": int, "name": str, "version": int, "owner": str, "pinned": int},
