@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import Explained, read_explained, settle
 from ideabridge.bridge.context.seen import grow
@@ -16,9 +19,17 @@ from ideabridge.bridge.lifting.evidence import (
     is_worth_keeping,
     learn,
     read_record,
+    record_of,
+    teach,
     view_of,
 )
+from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.tools import Toolbox
 from ideabridge.tools.encoding import JSON
+from tests.server.assuming import WRITING
+from tests.server.assuming import publish as publish_plan
+from tests.server.tools import write_note
 
 AT = ("calls", "1", "n")
 
@@ -109,3 +120,57 @@ def test_a_malformed_record_is_refused(change: dict[str, JSON], message: str) ->
     assert read_record(good) == _record(7, a=5)
     with pytest.raises(ExplanationError, match=message):
         read_record({**good, **change})
+
+
+async def _replay(bridge: Bridge, folder: Path, words: str, by: Decider) -> str:
+    """Call the idea `noted` with new words, and approve its call."""
+    run = (await bridge.call_idea("noted", {"path": str(folder / "note"), "words": words})).run
+    assert run is not None
+    assert await run.wait(5) == "needs_approval"
+    [asked] = run.pending()
+    run.decide(asked.approval, "approve", by=by)
+    await run.result()
+    return run.id
+
+
+@pytest.mark.anyio
+async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -> None:
+    at = ("calls", "0", "text")
+    publish_plan(tmp_path / "s.sqlite", "noted", WRITING)
+    person = Decider("person", "terminal", "local")
+    async with Bridge(toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite") as bridge:
+        publications = bridge.store.publications
+        published = publications.get("noted", 1)
+
+        def add(run: str) -> tuple[Record | None, Publication]:
+            record = record_of(bridge.store, run, published)
+            return record, publications.add_evidence(
+                "noted", 1, lambda told, known: teach(told, known, record) if record is not None else None
+            )
+
+        for other in (Decider("assistant", "tool", "local"), Decider("person", "command", "local")):
+            record, found = add(await _replay(bridge, tmp_path, "bye", other))
+            assert record is not None
+            assert (record.kind, found.learned is None or found.learned["explained"] == WRITING["explained"]) == (
+                "assistant",
+                True,
+            )
+        record, found = add(await _replay(bridge, tmp_path, "bye", person))
+        assert record is not None
+        assert (record.kind, record.values, record.view) == ("person", {at: "bye"}, {"†input.words": "bye"})
+        assert found.learned == {"explained": [{"at": list(at), "by": ["†input.words"]}], "seen": {}}
+
+        # The name has learned, so the question about its call gives no such reason any more. The version still does.
+        arguments = {"path": str(tmp_path / "note"), "words": "again"}
+        run = (await bridge.call_idea("noted", arguments)).run
+        assert run is not None
+        assert await run.wait(5) == "needs_approval"
+        assert "its explanations differ" not in run.pending()[0].why
+        run.cancel()
+        assert await run.wait(5) == "cancelled"
+        assert add(run.id)[0] is None
+        run = (await bridge.call_idea("noted@1", arguments)).run
+        assert run is not None
+        assert await run.wait(5) == "needs_approval"
+        assert "its explanations differ" in run.pending()[0].why
+        run.cancel()

@@ -5,7 +5,8 @@ A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "ti
 the data that the explanations read; a view that is larger than `VIEW` bytes is null. Records are only added, and
 `learn` computes from all of them what is known now, so their order does not matter.
 
-A record of kind `assistant` teaches nothing, and neither does one without a view. Everything here is pure.
+A record of kind `assistant` teaches nothing, and neither does one without a view. `record_of` makes the record of a
+replay, in which only values count that a person confirmed or that were determined. All else here is pure.
 """
 
 from __future__ import annotations
@@ -24,12 +25,20 @@ from ideabridge.bridge.context.explanations import (
     read_explained,
     references_of,
     same,
+    settle,
 )
-from ideabridge.bridge.context.references import Path
+from ideabridge.bridge.context.references import Path, is_reference, parse_reference
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.lifting.aligned import AlignedRun
+from ideabridge.bridge.lifting.function import executed_calls, read_function
+from ideabridge.bridge.loop.event import CallDecided
+from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show
 
@@ -220,3 +229,73 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
         return None
     literals, grown = learn(explained, seen, [*known, new])
     return Evidence(new.to_json(), {"explained": [one.to_json() for one in literals], "seen": {**grown}})
+
+
+# -- replays --------------------------------------------------------------------------------------------------------
+
+
+def record_of(store: Store, run_id: str, published: Publication) -> Record | None:
+    """Return what a replay of a published plan shows.
+
+    A value counts if a person decided on its call, or if it was determined. A value that nobody saw does not, and
+    neither does one that fills a parameter, because whoever called may have passed it.
+
+    Args:
+        store: contains the run.
+        run_id: a run of this plan.
+        published: the version, as it was published.
+
+    Returns:
+        The record. None: the run is not done, its caller is not the owner of the version, nobody decided on a call
+        with explained values, the run did not make the calls of the plan, or not all data can be read from the run.
+
+    Raises:
+        PublicationError, ExplanationError: the run or the plan cannot be read.
+    """
+    stored, plan = store.runs.get(run_id), published.plan or {}
+    calls, listed = plan.get("calls"), plan.get("explained")
+    if stored is None or stored.status != "done" or stored.caller != (published.owner or LOCAL):
+        return None
+    if not isinstance(calls, list) or not isinstance(listed, list):
+        return None
+    explained = [read_explained(one, where=f"explained.{number}") for number, one in enumerate(listed)]
+    function = read_function(store, run_id, stored.caller)
+    kept, left_out = executed_calls(function.run)
+    if function.run.machine.mode != "plan" or function.instances or left_out or len(kept) != len(calls):
+        return None
+    aligned = AlignedRun(function, kept)
+    for text in references_of(explained):
+        # A member of the state may have been written again since it was read.
+        if any(one.kind != "input" and aligned.source_in_plan(one) is None for one in parse_reference(text).operands()):
+            return None
+    deciders = _deciders(function.run)
+    kinds = {deciders[int(one.at[1])] for one in explained if one.at[0] == "calls" and int(one.at[1]) in deciders}
+    if not kinds:
+        return None
+    values: dict[Path, JSON] = {}
+    for one in explained:
+        if one.at[0] != "calls" or _fills_parameter(plan, one.at):
+            continue
+        place = int(one.at[1])
+        value = aligned.leaf(place, one.at[2:])
+        if not isinstance(value, Missing) and (place in deciders or settle(one, aligned.read).assumed is None):
+            values[one.at] = value
+    kind: Kind = "person" if kinds == {"person"} else "assistant"
+    time = stored.updated or stored.created
+    return Record(run_id, stored.caller, kind, time, values, view_of(explained, aligned.read))
+
+
+def _deciders(run: RecordedRun) -> dict[int, Kind]:
+    """Who approved or edited calls, by place: a person who was shown the question, or else an assistant."""
+    found: dict[int, Kind] = {}
+    for event in run.events:
+        if isinstance(event, CallDecided) and event.decision != "deny":
+            # A script can give an answer on a command line, so that is no person who saw the question.
+            shown = event.by.kind == "person" and event.by.via != "command"
+            found[run.machine.history[event.call].call.place] = "person" if shown else "assistant"
+    return found
+
+
+def _fills_parameter(plan: JSONObject, at: Path) -> bool:
+    written = read_path(plan, at)
+    return isinstance(written, str) and is_reference(written)
