@@ -27,7 +27,7 @@ import anyio
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
-from ideabridge.bridge.lifting.report import report_of, report_text
+from ideabridge.bridge.lifting.report import report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
@@ -569,7 +569,7 @@ class OwnHandlers:
         ref = await self._called_run(arguments["idea"], arguments.get("calls"), request)
         self._finding.expect_visible(ref, request.caller)
         how, by = arguments.get("answer", "auto"), by_tool(request)
-        if choices is not None and choices.get("take") and how in ("auto", "plan"):
+        if choices and how in ("auto", "plan"):
             by = await self._chosen_by(ref, name, choices, request)
         publication = await self._bridge.publish(
             ref,
@@ -595,11 +595,8 @@ class OwnHandlers:
             "annotations": publication.annotations,
         }
         text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
-        if publication.plan is not None:
-            draft = self._bridge.lift(
-                ref, parameters=arguments.get("parameters"), choices=choices, caller=request.caller
-            )
-            text += f"\n{report_text(report_of(draft, self._bridge.store, request.caller))}"
+        if publication.report is not None:
+            text += f"\n{report_text(publication.report)}"
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
             result["breaking"] = list[JSON](broken)

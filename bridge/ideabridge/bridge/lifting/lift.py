@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -245,6 +246,9 @@ class _Ids:
 _SEARCHED: Final = 200
 """The latest runs that are looked through for others of the same shape."""
 
+_EXAMINED: Final = 20
+"""The most runs with the same tools that are read to find those of the same shape."""
+
 _OFFERED: Final = 5
 """The most runs of the same shape that are offered."""
 
@@ -364,15 +368,15 @@ def runs_like(mine: AlignedRun, store: Store, caller: str, without: Iterable[str
     found: list[AlignedRun] = []
     passed = {mine.run_id, *without}
     tools = {one.name for one in mine.calls}
+    examined = 0
     for other in _ended(store, caller):
         if other.id in passed or other.parent is not None or not tools <= _tools(store, other.id):
             continue
-        try:
+        examined += 1
+        # Otherwise it has another shape, the same data, or cannot be examined.
+        with suppress(IdeabridgeError):
             found.append(align(mine, store, other.id, caller))
-        except IdeabridgeError:
-            # Another shape, the same data, or a run that cannot be examined.
-            continue
-        if len(found) >= _OFFERED:
+        if len(found) >= _OFFERED or examined >= _EXAMINED:
             break
     return found
 
@@ -504,8 +508,10 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
     return lift_function(read_function(store, ref, caller), store, caller, runs)
 
 
-def lift_function(function: Function, store: Store, caller: str, runs: Iterable[str] = ()) -> Lifted:
-    """Lift a run that has been read; see `lift`."""
+def lift_function(
+    function: Function, store: Store, caller: str, runs: Iterable[str] = (), *, search: bool = True
+) -> Lifted:
+    """Lift a run that has been read; see `lift`. Without `search` the caller calls `explain`, which reads no store."""
     run = function.run
     changed = run.not_as_listed()
     if function.instances:
@@ -528,7 +534,8 @@ def lift_function(function: Function, store: Store, caller: str, runs: Iterable[
     if run.machine.step > 0:
         lifted.kept_order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
     lifted.others = [align(lifted.aligned, store, one, caller) for one in dict.fromkeys(runs)]
-    explain(lifted)
+    if search:
+        explain(lifted)
     return lifted
 
 

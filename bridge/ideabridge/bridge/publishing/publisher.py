@@ -26,14 +26,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
+from anyio import to_thread
+
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
 from ideabridge.bridge.lifting.draft import Choices, PlanDraft, make_draft, read_choices
 from ideabridge.bridge.lifting.function import Function, read_function
-from ideabridge.bridge.lifting.lift import lift_function
+from ideabridge.bridge.lifting.lift import explain, lift_function
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
+from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.solution import LAZY
@@ -292,16 +295,22 @@ class Publisher:
                     replaces=self.store.users.manages(caller),
                 )
 
-        return await self.bridge.patiently(keep)
+        published = await self.bridge.patiently(keep)
+        if made.draft is None:
+            return published
+        return dataclasses.replace(published, report=report_of(made.draft, self.store, caller))
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
         try:
-            lifted = lift_function(function, self.store, caller, making.choices.runs)
+            lifted = lift_function(function, self.store, caller, making.choices.runs, search=False)
         except PublicationError as error:
             if making.choices.runs:
                 raise
             return str(error)
+        if not function.instances:
+            # The search is bounded, but may take seconds for results of megabytes.
+            await to_thread.run_sync(explain, lifted)
         draft = make_draft(lifted, making.choices, making.decisions, strict=making.strict)
         plan = draft.plan()
         await self._expect_listed(calls_in(plan), defined_in(plan), caller)
@@ -459,6 +468,7 @@ class _Made:
     recorded: JSONObject
     plan: JSONObject | None = None
     guide: JSONObject | None = None
+    draft: PlanDraft | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,6 +517,7 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters:
         draft.inputs.schema,
         draft.arguments(lifted.aligned),
         plan=plan,
+        draft=draft,
     )
 
 

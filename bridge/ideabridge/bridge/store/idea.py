@@ -370,6 +370,7 @@ class Publication:
         pinned: True if the name keeps this version when another is published.
         learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence; None: as at publication,
             which is also what NAME@VERSION means.
+        report: how its run was lifted; only in what publishing returns.
     """
 
     name: str
@@ -387,6 +388,7 @@ class Publication:
     live: bool
     pinned: bool = False
     learned: JSONObject | None = None
+    report: JSONObject | None = None
 
     @property
     def guide(self) -> JSONObject | None:

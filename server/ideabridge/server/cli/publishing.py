@@ -6,7 +6,6 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -255,10 +254,8 @@ async def publish(
         PublicationError: it cannot be published so.
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
-    from ideabridge.bridge.errors import PublicationError
-    from ideabridge.bridge.lifting.report import report_lines, report_of
+    from ideabridge.bridge.lifting.report import report_lines
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
-    from ideabridge.bridge.store.users import LOCAL
 
     published = await bridge.publish(
         ref,
@@ -271,11 +268,9 @@ async def publish(
         by=AT_TERMINAL if at_terminal() else BY_COMMAND,
         to=to,
     )
-    if published.plan is not None and not options.json:
-        with suppress(PublicationError):
-            draft = bridge.lift(ref, parameters=parameters, choices=choices, strict=strict)
-            for text, style in report_lines(report_of(draft, bridge.store, LOCAL)):
-                say(fit(text, 4), style)
+    if published.report is not None and not options.json:
+        for text, style in report_lines(published.report):
+            say(fit(text, 4), style)
     return published
 
 
