@@ -314,7 +314,7 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
         async with Bridge(toolbox=box(), store=store) as bridge:
             told = await bridge.publish(await looked(bridge), "see")
             kept: dict[str, Any] = {field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)}
-            for name in ("name", "version", "idea_id", "time", "live", "pinned"):
+            for name in ("name", "version", "idea_id", "time", "live", "pinned", "learned", "report"):
                 kept.pop(name)
             with pytest.raises(PublicationContentError, match="neither a plan nor"):
                 store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](plan=None)))

@@ -50,6 +50,7 @@ from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
+from ideabridge.bridge.publishing.teaching import Teaching
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.direct import DirectSessions
 from ideabridge.bridge.runs.executor import Executor
@@ -135,6 +136,7 @@ class Bridge:
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
+        self._teaching: Teaching | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
         self.offer = Offer(self.toolbox, self.modules, self._idea_tool)
@@ -162,6 +164,7 @@ class Bridge:
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         limits, mask, redact = self.configuration.limits, self.secrets.mask, self.secrets.redact
+        self._teaching = Teaching(self._store)
         self._runs = Runs(
             self._store,
             writer=self._writer,
@@ -195,6 +198,8 @@ class Bridge:
             self._group.cancel_scope.cancel()
         if self._runs is not None:
             self._runs.release()
+        if self._teaching is not None:
+            self._teaching.learn()
         if isinstance(error, Exception):
             # The task group would wrap the caller's error in an ExceptionGroup.
             await self._stack.__aexit__(None, None, None)
@@ -418,6 +423,8 @@ class Bridge:
         store = self.store
         check_text("name", name)
         given = read_object("arguments", arguments) or {}
+        if self._teaching is not None:
+            self._teaching.learn()
         if version is None:
             publication = store.publications.named(name, caller=caller)
         else:
@@ -428,6 +435,8 @@ class Bridge:
         if isinstance(answer, Replay):
             return answer
         run = await self._open_runs.create(answer, caller, publication.name)
+        if self._teaching is not None:
+            self._teaching.expect(run, publication)
         return Replay(run.way, run=run)
 
     async def drift(

@@ -225,7 +225,8 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     raw = profiles if isinstance(profiles, dict) else {}
     seen = {text: profile for text, profile in raw.items() if isinstance(profile, dict)}
     known = [read_record(one, where=f"evidence.{number}") for number, one in enumerate(records)]
-    if not is_worth_keeping(explained, seen, known, new):
+    # A run that was named is kept even if it shows nothing new: the published explanations rest on it.
+    if new.kind != "run" and not is_worth_keeping(explained, seen, known, new):
         return None
     literals, grown = learn(explained, seen, [*known, new])
     return Evidence(new.to_json(), {"explained": [one.to_json() for one in literals], "seen": {**grown}})

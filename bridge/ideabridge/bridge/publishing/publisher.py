@@ -51,6 +51,7 @@ from ideabridge.bridge.publishing.importing import (
     offered_plan,
     own_cycle,
 )
+from ideabridge.bridge.publishing.teaching import add_record, records_of, without_claims
 from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verify_offline
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
@@ -187,8 +188,11 @@ class Publisher:
         def keep() -> tuple[Publication | None, str, Publication]:
             with self.store.transaction():
                 before = find_published(self.store, name, caller)
+                proved = without_claims(document, before)
+                # The digest of the document was checked above.
+                kept: Checks = checks if proved is document else "nothing"
                 idea_id = self.store.import_idea(
-                    document, with_publication=True, owner=owner, annotations=annotations, checks=checks
+                    proved, with_publication=True, owner=owner, annotations=annotations, checks=kept
                 )
                 after = self.store.publications.versions(name)[0]
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
@@ -298,6 +302,8 @@ class Publisher:
         published = await self.bridge.patiently(keep)
         if made.draft is None:
             return published
+        for record in records_of(made.draft, caller):
+            add_record(self.store, published, record)
         return dataclasses.replace(published, report=report_of(made.draft, self.store, caller))
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
