@@ -133,3 +133,16 @@ def test_publishing_at_a_terminal_asks_nothing_and_shows_what_it_became(
     assert code == 0
     assert "follows †input.n; or it stays 20" in terminal.seen
     assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {"sum": 7, "of": "numbers"}
+
+
+def test_what_is_known_of_each_copied_value_is_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "plan.json")["run"]
+    told(capsys, "ideas", "publish", run, "plus_two")
+    assert main(["ideas", "show", "plus_two"]) == 0
+    shown = capsys.readouterr().out
+    assert "copied values (further runs: no others)" in shown
+    assert "follows †input.n; or it stays 20" in shown
+    assert '"seen"' not in shown
+    publication = told(capsys, "ideas", "show", "plus_two")["publication"]
+    assert (publication["evidence"], publication["learned"]) == ([], None)
+    assert publication["plan"]["explained"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ideabridge.bridge.context.explanations import Explained, same
-from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.context.explanations import Explained, read_explained, same
+from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.lift import runs_like
+from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -146,6 +147,33 @@ def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
         lines += [(f"  {one}", "yellow") for one in (different if isinstance(different, list) else [])]
     else:
         lines.append((f"not self-consistent: {report['difference']}", "red"))
+    return lines
+
+
+def evidence_lines(publication: Publication, records: list[JSONObject]) -> list[tuple[str, str | None]]:
+    """The copied values of a published plan, with their explanations and the runs that support them, for a terminal.
+
+    Args:
+        publication: the version, under its current evidence.
+        records: the records of its evidence.
+    """
+    plan = publication.plan or {}
+    listed = (publication.learned or plan).get("explained")
+    explained = [read_explained(one) for one in listed] if isinstance(listed, list) else []
+    if not explained:
+        return []
+    counts = {kind: sum(one.get("kind") == kind for one in records) for kind in ("run", "person", "assistant")}
+    words = {"run": "named at publication", "person": "confirmed by a person", "assistant": "decided by an assistant"}
+    runs = [f"{count} {words[kind]}" for kind, count in counts.items() if count]
+    lines: list[tuple[str, str | None]] = [(f"copied values (further runs: {', '.join(runs) or 'no others'})", "cyan")]
+    for one in explained:
+        recorded = read(plan, one.at)
+        literal = _literal(one, None)
+        lines.append((f"  {literal['path']} = {short(None if isinstance(recorded, Missing) else recorded)}", None))
+        sure = "" if one.runs == 1 else f"; {one.runs} runs agree"
+        lines.append(
+            (f"    {consequence(literal)}{sure}", "yellow" if literal["instead"] or "why" in literal else "green")
+        )
     return lines
 
 

@@ -199,10 +199,17 @@ def show_idea(options: Options, ref: RefArgument) -> None:
         stored = store.ideas.get(ref)
         result = result_of(store, stored)
         publication = _published(store, ref)
+        records = [] if publication is None else store.publications.evidence(publication.name, publication.version)
     published: JSONObject | None = None
     if publication is not None:
         # A call runs the publication's plan, which may differ from the solution of the idea.
-        published = {**publication_json(publication), "plan": publication.plan, "recorded": publication.recorded}
+        published = {
+            **publication_json(publication),
+            "plan": publication.plan,
+            "recorded": publication.recorded,
+            "learned": publication.learned,
+            "evidence": list[JSON](records),
+        }
     idea: JSONObject = {
         "id": stored.id,
         "request_id": stored.request_id,
@@ -213,7 +220,12 @@ def show_idea(options: Options, ref: RefArgument) -> None:
         **result,
         "publication": published,
     }
-    options.print_lines(idea, idea_lines(stored, result, publication))
+    lines = idea_lines(stored, result, publication)
+    if publication is not None:
+        from ideabridge.bridge.lifting.report import evidence_lines
+
+        lines += [(fit(text, 4), style) for text, style in evidence_lines(publication, records)]
+    options.print_lines(idea, lines)
 
 
 def _published(store: Store, ref: str) -> Publication | None:
@@ -431,7 +443,9 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     guide = as_object(recording.get("solve"))
     lines = [("a mind solves it again; its run begins with", "bold")]
     if answer != "solve" and isinstance(plan, dict):
-        lines = [("the plan that runs", "bold"), *_plan(plan)]
+        # The explanations follow as a table.
+        shown: JSONObject = {key: value for key, value in plan.items() if key not in ("explained", "seen", "watch")}
+        lines = [("the plan that runs", "bold"), *_plan(shown)]
         if not guide:
             return lines
         lines.append(("where the plan gives no output, a mind goes on; its run begins with", "bold"))
