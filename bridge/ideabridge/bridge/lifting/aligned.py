@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.references import (
@@ -197,6 +198,11 @@ def is_position(aligned: AlignedRun, source: ValueSource) -> bool:
             if isinstance(listed, list) and len(listed) > 1:
                 return True
     return False
+
+
+def has_field_names(value: JSONObject) -> bool:
+    """Return whether the keys of an object have the form of names in a program, at least the first twenty."""
+    return all(_NAME.fullmatch(key) for key in islice(value, 20))
 
 
 _NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")

@@ -32,7 +32,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, contrast, names_of
+from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, contrast, has_field_names, names_of
 from ideabridge.bridge.lifting.function import plan_machine
 from ideabridge.bridge.lifting.lift import RECORDED, SETTLED, VARIES, Lifted
 from ideabridge.bridge.lifting.parameters import (
@@ -432,12 +432,16 @@ _WATCHED: Final = 200
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
-    """Yield references to the parts of a result, at most 20: the members of objects two deep, without their items."""
+    """Yield references to the parts of a result: the members of objects two deep, without their items.
+
+    The keys of an object that are data, such as names, are other ones in each run, so they are no parts.
+    """
     opened = parsed_text(value) if isinstance(value, str) else value
     if isinstance(opened, dict):
-        for key, item in islice(opened.items(), 20):
+        for key, item in islice(opened.items(), 20) if has_field_names(opened) else ():
             if isinstance(item, dict) and item:
-                yield from (f"{root}{format_path((key, inner))}" for inner in islice(item, 20))
+                inside = islice(item, 20) if has_field_names(item) else ()
+                yield from (f"{root}{format_path((key, inner))}" for inner in inside)
             else:
                 yield f"{root}{format_path((key,))}"
     elif not isinstance(value, Missing):

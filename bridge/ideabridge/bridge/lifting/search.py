@@ -474,6 +474,7 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
 
 _SEPARATORS: Final = ("/", ",", ";", ":", "|", "=", "@", "#", "-", "_", ".", "\n", "(", ")", "[", "]", '"', "'")
 _LABEL = re.compile(r"(?:\w+\W{1,3})$")
+_MARKS = re.compile(r"[^\w\s]\s{0,2}$")
 
 
 def taking_apart(text: str, needle: str) -> Iterator[list[tuple[JSON, ...]]]:
@@ -510,8 +511,10 @@ def _by_label(text: str, start: int, end: int) -> Iterator[list[tuple[JSON, ...]
     found = _LABEL.search(prefix)
     if found is not None:
         labels.append(found.group())
-    elif prefix and not prefix[-1].isalnum():
-        labels.append(prefix[-1])
+    marks = _MARKS.search(prefix)
+    if marks is not None:
+        # The word before it may be data.
+        labels.append(marks.group())
     for label in dict.fromkeys(labels):
         yield [("between", label, after)]
     if line_start or line_end < len(text):
