@@ -479,6 +479,10 @@ class _Making:
                     self._without_output(leaf)
             elif not self._is_fixed(leaf):
                 open_.append((leaf, self._tool(leaf)))
+            elif (found := lifted.found.get(leaf.path)) is not None and (len(found.by) > 1 or found.contradicted):
+                # It stays as it is, and an answer says when it might not have.
+                why = VARIES if found.contradicted else None
+                self.explained.append(Explained(leaf.at, tuple(found.by), lifted.agreed[leaf.path], found.cut, why))
         fixed = {name for name, one in decisions.items() if one.fix}
         self.parameters = parameters_of(open_, lifted.function.input or {}, decisions)
         for one in self.parameters:

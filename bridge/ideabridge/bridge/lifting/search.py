@@ -114,9 +114,9 @@ class _Search:
             self._parts_of_texts()
             self._weak()
         else:
-            for node in self._nodes(self._value):
-                if self._is_named(node):
-                    self._add([self._path(node)])
+            # Such a value is everywhere, so only a field of the same name is taken before the constant.
+            for node in islice(self._values.loose(self._value, self._before), PLACES):
+                self._add([self._path(node)], 0 if self._is_named(node) else _WEAK)
         ordered = [one for _, one in sorted(self._costs.values(), key=lambda pair: (pair[0], pair[1].order))]
         self.cut = self.cut or len(ordered) > MOST
         kept = ordered[:MOST]
