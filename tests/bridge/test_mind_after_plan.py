@@ -177,3 +177,24 @@ async def test_a_plan_that_may_be_followed_by_a_mind_has_the_hints_of_both(tmp_p
             with Store.open(store) as opened:
                 hints.append(here.hints(opened.publications.named("greet"))["readOnlyHint"])
     assert hints == [True, False]
+
+
+async def test_a_run_is_published_with_the_permission_that_a_mind_goes_on() -> None:
+    RAN.clear()
+    mind = Mind(BY_HAND)
+    async with Bridge(Configuration(approval="allow_all"), toolbox=Toolbox(find, send), mind=mind) as here:
+        run = await here.solve("Greet somebody.", input={"name": "ann"}, output_schema=OUTPUT, mind="turns")
+        run.submit(0, {"calls": [{"_tool": "find", "name": "†input.name"}]})
+        await run.wait(10)
+        send_to = {"_tool": "send", "to": "†results.0.people.0.mail", "text": "hello", "_outputPath": "sent"}
+        run.submit(1, {"calls": [send_to], "output": {"said": "†state.sent"}})
+        assert await run.result() == {"said": "sent to ann@example.org"}
+        told = await here.publish(run.id, "greet", answer="plan", or_solve=True)
+        assert told.plan is not None
+        assert told.guide is not None
+        assert "Where the plan cannot go on, a model does." in told.description
+        assert (await (await greet(here, "bob")).result()) == {"said": "sent to bob@example.org"}
+        assert mind.seen == []
+        assert (await (await greet(here, "nobody")).result()) == {"said": "sent to office@example.org"}
+        assert len(mind.seen) == 1
+        assert RAN[-3:] == ["send bob@example.org", "find nobody", "send office@example.org"]

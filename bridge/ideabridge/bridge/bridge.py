@@ -320,6 +320,7 @@ class Bridge:
         parameters: ObjectLike | None = None,
         choices: ObjectLike | None = None,
         strict: bool = False,
+        or_solve: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
@@ -337,6 +338,7 @@ class Bridge:
                 "fix"?: true, "description"?, "required"?: true, "default"?, "at"?: [paths of constants]}}`.
             choices: what a person decides about copied values, and other runs of the same task; see `read_choices`.
             strict: a replay asks before it uses any value that is not determined, also in calls that only read.
+            or_solve: where a plan gives no output, because a value is missing for example, a mind goes on from there.
             by: who made the choices; a text is the name of an approver. It is stored with the version.
             to: the audience, see `read_audience`. None keeps the audience of a published name; a new name of the local
                 person is for everybody, and one of anybody else for that caller alone.
@@ -359,6 +361,7 @@ class Bridge:
             parameters=parameters,
             choices=choices,
             strict=strict,
+            or_solve=or_solve,
             by=by,
             to=to,
             caller=caller,

@@ -241,6 +241,7 @@ class Publisher:
         parameters: ObjectLike | None = None,
         choices: ObjectLike | None = None,
         strict: bool = False,
+        or_solve: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
@@ -273,6 +274,11 @@ class Publisher:
                 made = _as_guide(guide, answer, function)
             elif answer == "solve":
                 raise PublicationError(f"it cannot be solved anew: {guide}")
+        if or_solve and made.plan is not None:
+            guide = _guide_of(function, _shape(function, self.store, caller), text, self.store, name)
+            if isinstance(guide, str):
+                raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
+            made = _with_guide(made, _as_guide(guide, answer, function))
         recorded: JSONObject = {"input": made.recorded, "output": function.run.result}
         if made.guide is not None:
             recorded["solve"] = made.guide
@@ -541,6 +547,18 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     told = f"A model is asked to solve it anew with your input{guided}{may}."
     way: Answer = "auto" if answer == "auto" else "solve"
     return _Made(way, told, hints, function.input_schema, function.input or {}, guide=guide)
+
+
+def _with_guide(made: _Made, guided: _Made) -> _Made:
+    """A plan after which a mind goes on where it gives no output."""
+    both = {key: (made.annotations.get(key), guided.annotations.get(key)) for key in made.annotations}
+    every = ("readOnlyHint", "idempotentHint")
+    hints: JSONObject = {
+        key: all(one is True for one in pair) if key in every else any(one is not False for one in pair)
+        for key, pair in both.items()
+    }
+    sentences = f"{made.sentences} Where the plan cannot go on, a model does."
+    return dataclasses.replace(made, annotations=hints, sentences=sentences, guide=guided.guide)
 
 
 def _description_of(function: Function, name: str) -> str:

@@ -75,6 +75,7 @@ ParameterOption = Annotated[
     list[str] | None,
     typer.Option("--parameter", metavar="NAME=PATH", help="Make the value at PATH a parameter; may be repeated."),
 ]
+OrSolveOption = Annotated[bool, typer.Option("--or-solve", help="Where the plan cannot go on, a mind does.")]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Ask before any assumed value is used, also in calls that only read.")
 ]
@@ -246,6 +247,7 @@ async def publish(
     parameters: JSONObject | None = None,
     choices: JSONObject | None = None,
     strict: bool = False,
+    or_solve: bool = False,
     to: str | None = None,
 ) -> Publication:
     """Publish an idea or a run, and at a terminal show what it became.
@@ -265,6 +267,7 @@ async def publish(
         parameters=parameters,
         choices=choices,
         strict=strict,
+        or_solve=or_solve,
         by=AT_TERMINAL if at_terminal() else BY_COMMAND,
         to=to,
     )
@@ -301,6 +304,7 @@ async def publish_idea(
     require: RequireOption = None,
     parameter: ParameterOption = None,
     strict: StrictOption = False,
+    or_solve: OrSolveOption = False,
     to: ToOption = None,
     calls: CallsOption = None,
 ) -> int:
@@ -334,6 +338,7 @@ async def publish_idea(
             parameters=parameters,
             choices=choices,
             strict=strict,
+            or_solve=or_solve,
             to=to,
         )
         change = bridge.store.change_of(publication)
