@@ -34,7 +34,7 @@ from ideabridge.bridge.context.messages import Handlers, read_context, with_inst
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.history.importer import HistoryImport
-from ideabridge.bridge.lifting.draft import PlanDraft, make_draft, read_choices
+from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, read_choices
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.loop.catalogue import chosen_tools
@@ -392,7 +392,10 @@ class Bridge:
         check_text("ref", ref)
         chosen = read_choices(read_object("choices", choices))
         decisions = read_decisions(read_object("parameters", parameters))
-        return make_draft(lift(self.store, ref, caller, chosen.runs), chosen, decisions, strict=strict)
+        lifted = lift(self.store, ref, caller, chosen.runs)
+        if not folds_well(lifted):
+            lifted = lift(self.store, ref, caller, chosen.runs, folding=False)
+        return make_draft(lifted, chosen, decisions, strict=strict)
 
     async def call_idea(
         self,

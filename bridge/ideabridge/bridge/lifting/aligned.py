@@ -57,9 +57,14 @@ class AlignedRun:
         return self.function.run.id
 
     @cached_property
-    def places(self) -> dict[int, int]:
-        """The places in the plan, by number in the run."""
-        return {one.index: place for place, one in enumerate(self.calls)}
+    def paths(self) -> dict[int, Path]:
+        """The paths of the results in the plan, by number in the run."""
+        return {index: path for place, one in enumerate(self.calls) for index, path in one.paths(place).items()}
+
+    @property
+    def recorded(self) -> dict[int, int | tuple[int, ...]]:
+        """The number in the run of each call of the plan, or the numbers of the calls that were folded into it."""
+        return {place: one.members or one.index for place, one in enumerate(self.calls)}
 
     def document(self, place: int | None) -> JSON | Missing:
         """Return the input or the result of a call; MISSING if the call has no result."""
@@ -133,8 +138,8 @@ class AlignedRun:
         if operand.kind == "input":
             return ValueSource(None, operand.path)
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
-            place = self.places.get(int(operand.path[0]))
-            return None if place is None else ValueSource(place, operand.path[1:])
+            path = self.paths.get(int(operand.path[0]))
+            return None if path is None else ValueSource(int(path[0]), (*path[1:], *operand.path[1:]))
         writers = self._writers(operand.full)
         if operand.kind != "state" or len(writers) != 1:
             return None

@@ -142,7 +142,10 @@ def _check_take(path: str, value: JSON) -> None:
 
 
 def inconsistency(
-    run: RecordedRun, plan: Plan, places: Mapping[int, int] | None = None, catalogue: Catalogue | None = None
+    run: RecordedRun,
+    plan: Plan,
+    places: Mapping[int, int | tuple[int, ...]] | None = None,
+    catalogue: Catalogue | None = None,
 ) -> str | None:
     """Return how the plan, with the input and the recorded results of the run, differs from the run in its calls or its
     output; None if it does not differ. Nothing runs: every call is answered with its recorded result.
@@ -150,7 +153,8 @@ def inconsistency(
     Args:
         run: the run.
         plan: the plan with the run's input.
-        places: the number in the run of each call of the plan. None: the plan is the run's own.
+        places: the number in the run of each call of the plan, or the numbers of the calls that were folded into it, in
+            the order of its items. None: the plan is the run's own.
         catalogue: the tools; None: the tools of the run.
     """
     machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
@@ -158,7 +162,7 @@ def inconsistency(
     errors = machine.check(calls, plan.output, shared)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
-    at = dict(enumerate(range(len(run.machine.history)))) if places is None else dict(places)
+    at = dict[int, int | tuple[int, ...]](enumerate(range(len(run.machine.history))) if places is None else places)
     try:
         machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=plan.explained))
         fault = _run(machine, run, at)
@@ -175,7 +179,16 @@ def inconsistency(
     return None
 
 
-def _run(machine: Machine, run: RecordedRun, at: dict[int, int]) -> str | None:
+def _recorded(at: Mapping[int, int | tuple[int, ...]], key: ExecutionKey) -> ExecutionKey | None:
+    """Return the execution of the run that answers an execution of the plan."""
+    index, item = key
+    found = at.get(index)
+    if isinstance(found, tuple):
+        return (found[item], None) if item is not None and item < len(found) else None
+    return None if found is None else (found, item)
+
+
+def _run(machine: Machine, run: RecordedRun, at: Mapping[int, int | tuple[int, ...]]) -> str | None:
     """Answer every call as in the run, in the order in which the calls ended."""
     ended = run.ends()
     order = {(event.call, event.item): number for number, event in enumerate(ended)}
@@ -200,24 +213,22 @@ def _run(machine: Machine, run: RecordedRun, at: dict[int, int]) -> str | None:
                 break
         if not waiting:
             break
-        effect = waiting.pop(min(waiting, key=lambda key: order.get((at.get(key[0], -1), key[1]), len(order))))
+        effect = waiting.pop(min(waiting, key=lambda key: order.get(_recorded(at, key) or (-1, None), len(order))))
         index = effect.call.index
         label = f"calls.{effect.call.place} ({effect.call.name})"
-        if index not in at:
-            return f"other calls would run than did: {label}"
-        key = (at[index], effect.item)
-        if key not in order:
+        key = _recorded(at, effect.key)
+        if key is None or key not in order:
             return f"other calls would run than did: {label}"
         fault = _other_parameters(run, effect, key)
         if fault is not None:
             return f"{label} {fault}"
         done = ended[order[key]]
         answered.add(key)
-        for one in added.pop(at[index], ()):
+        for one in added.pop(key[0], ()):
             # What it added is read by others, as its result is.
             machine.receive(MessageAdded(index, one.message))
         machine.receive(CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen))
-    wanted = set(at.values())
+    wanted = {one for found in at.values() for one in (found if isinstance(found, tuple) else (found,))}
     left = [key for key in order if key[0] in wanted and key not in answered]
     if left:
         return f"other calls would run than did: {run.machine.history[left[0][0]].call.label} would not"
@@ -373,9 +384,8 @@ class PlanDraft:
         return self._differs(self.lifted.aligned)
 
     def _differs(self, aligned: AlignedRun) -> str | None:
-        places = {place: one.index for place, one in enumerate(aligned.calls)}
         plan = self.with_input(self.arguments(aligned))
-        return inconsistency(aligned.function.run, plan, places, self.lifted.catalogue)
+        return inconsistency(aligned.function.run, plan, aligned.recorded, self.lifted.catalogue)
 
     def confirmations(self) -> tuple[list[str], list[str]]:
         """Return (the runs with other data that it reproduces, why it does not reproduce others)."""
@@ -425,6 +435,19 @@ def make_draft(
         draft.explained = [_renamed(one, inputs.renamed) for one in draft.explained]
     draft.asks_mind = _asking(draft)
     return draft
+
+
+def folds_well(lifted: Lifted) -> bool:
+    """Return whether the calls of a run that were folded are explained, and whether the plan does what the run did."""
+    leaves = {leaf.at: leaf for leaf in lifted.leaves}
+    for place in lifted.folded:
+        leaf = leaves.get(("calls", str(place), "_each"))
+        if leaf is None or lifted.explained(leaf) is None:
+            return False
+    try:
+        return not lifted.folded or make_draft(lifted, Choices(), {}).difference() is None
+    except PublicationError:
+        return False
 
 
 _WATCHED: Final = 200

@@ -27,12 +27,12 @@ from ideabridge.bridge.context.explanations import (
     same,
     settle,
 )
-from ideabridge.bridge.context.references import Path, is_reference, parse_reference
+from ideabridge.bridge.context.references import DAGGER, Hole, Path, compile_value, is_reference, parse_reference
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.aligned import AlignedRun
-from ideabridge.bridge.lifting.function import executed_calls, read_function
+from ideabridge.bridge.lifting.function import Executed, executed_calls, read_function
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.store.idea import Publication
@@ -41,6 +41,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show
+from ideabridge.tools.tool import META_PROPERTIES
 
 Kind: TypeAlias = Literal["run", "person", "assistant"]
 
@@ -278,12 +279,27 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         if one.at[0] != "calls" or _fills_parameter(plan, one.at):
             continue
         place = int(one.at[1])
-        value = aligned.leaf(place, one.at[2:])
-        if not isinstance(value, Missing) and (place in deciders or settle(one, aligned.read).assumed is None):
+        settled = settle(one, aligned.read)
+        value = _each_value(kept[place]) if one.at[2:] == ("_each",) else aligned.leaf(place, one.at[2:])
+        if not isinstance(value, Missing) and (place in deciders or settled.assumed is None):
             values[one.at] = value
     kind: Kind = "person" if kinds == {"person"} else "assistant"
     time = stored.updated or stored.created
     return Record(run_id, stored.caller, kind, time, values, view_of(explained, aligned.read))
+
+
+def _each_value(one: Executed) -> JSON | Missing:
+    """Return the items that a replayed call ran with: its own `_each` is the list of the plan. MISSING if no parameter
+    is an item.
+    """
+    holes: list[Hole] = []
+    compile_value({key: value for key, value in one.raw.items() if key not in META_PROPERTIES}, holes, [])
+    for hole in holes:
+        found = [read_path(item.parameters, hole.path) for item in one.progress.items]
+        values = [value for value in found if not isinstance(value, Missing)]
+        if hole.expression.text == f"{DAGGER}item" and len(values) == len(found):
+            return values
+    return MISSING
 
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:

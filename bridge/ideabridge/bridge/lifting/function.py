@@ -331,6 +331,10 @@ class Executed:
         chosen: the Request in which it was first proposed. A failed call that is proposed again unchanged counts once.
         raw: the call as it ran; changes by a person are literals in it.
         edited: who changed it; None: nobody.
+        members: the numbers in the run of the calls that were folded into it; empty: it is one call.
+        through: the path of the argument in which these differ.
+
+    A folded call has the Request of its last member as `step`, and that of its first as `chosen`; see fold.py.
     """
 
     progress: Progress
@@ -338,11 +342,19 @@ class Executed:
     chosen: int
     raw: JSONObject
     edited: str | None = None
+    members: tuple[int, ...] = ()
+    through: Path = ()
 
     @property
     def index(self) -> int:
-        """Its number in the run."""
+        """Its number in the run; that of the first member if calls were folded."""
         return self.progress.call.index
+
+    def paths(self, place: int) -> dict[int, Path]:
+        """Return, by number in the run, the path of each result below `results` if the plan has the call in a place."""
+        if not self.members:
+            return {self.index: (str(place),)}
+        return {index: (str(place), str(number)) for number, index in enumerate(self.members)}
 
     @property
     def name(self) -> str:

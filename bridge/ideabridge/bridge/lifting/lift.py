@@ -42,6 +42,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of
+from ideabridge.bridge.lifting.fold import Lists, fold, folded_call, gathered, values_of
 from ideabridge.bridge.lifting.function import (
     Executed,
     Function,
@@ -68,7 +69,10 @@ from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 def in_data_order(kept: Sequence[Executed]) -> list[Executed]:
     """The calls, reordered so that each reads only earlier calls; otherwise in listing order."""
     by_index = {one.index: one for one in kept}
-    data = {one.index: [index for index in sorted(reads_of(one.progress.call)) if index in by_index] for one in kept}
+    owner = {index: one.index for one in kept for index in one.members or (one.index,)}
+    data = {
+        one.index: sorted({owner[index] for index in reads_of(one.progress.call) if index in owner}) for one in kept
+    }
     if all(index < reader for reader, read in data.items() for index in read):
         return list(kept)
     listed = {after: [before] for before, after in pairwise(by_index)}
@@ -83,7 +87,7 @@ def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], lis
     """
     calls = list(kept)
     while True:
-        places = {one.index: place for place, one in enumerate(calls)}
+        places = {index: path for place, one in enumerate(calls) for index, path in one.paths(place).items()}
         written: list[JSON] = []
         gone: Executed | None = None
         for one in calls:
@@ -98,7 +102,7 @@ def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], lis
             break
         calls.remove(gone)
     try:
-        return calls, written, renumbered(output, places)
+        return calls, [gathered(one, calls) for one in written], gathered(renumbered(output, places), calls)
     except _GoneError as error:
         raise PublicationError(f"the output reads {error}, which is left out") from None
 
@@ -107,7 +111,7 @@ class _GoneError(Exception):
     """Nothing supplies a reference, because the call that supplied it is left out."""
 
 
-def _renumbered(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
+def _renumbered(raw: JSONObject, places: Mapping[int, Path]) -> JSONObject:
     call: JSONObject = {}
     for key, value in raw.items():
         if key in ("_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"):
@@ -123,7 +127,7 @@ def _with_dagger(item: JSON) -> JSON:
     return f"{DAGGER}{item}" if isinstance(item, str) and not item.startswith(DAGGER) else item
 
 
-def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
+def renumbered(value: JSON, places: Mapping[int, Path]) -> JSON:
     """Return a value as written, with the places of a plan in its references to results."""
     if isinstance(value, list):
         return [renumbered(item, places) for item in value]
@@ -147,12 +151,11 @@ def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
     return " || ".join(alternatives)
 
 
-def _place(operand: Reference, places: Mapping[int, int]) -> Path | None:
+def _place(operand: Reference, places: Mapping[int, Path]) -> Path | None:
     """Return the place that an operand names; () if the call is left out; None if it names no place."""
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return None
-    place = places.get(int(operand.path[0]))
-    return () if place is None else (str(place),)
+    return places.get(int(operand.path[0]), ())
 
 
 def _text(operand: Reference, place: Path | None) -> str | None:
@@ -276,7 +279,15 @@ def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRu
     # The n-th call of a tool there is the n-th here, whatever independent calls are between them.
     left = list(kept)
     placed: list[Executed] = []
-    for one in mine.calls:
+    for place, one in enumerate(mine.calls):
+        if one.members:
+            repeated = _repeated(one, left, sum(_key(other) == _key(one) for other in mine.calls[place + 1 :]))
+            made = folded_call(repeated, one.through, kept) if repeated else None
+            if made is None:
+                raise OtherShapeError(f"{where} made other calls of {one.name}")
+            left = [other for other in left if other.index not in made.members]
+            placed.append(made)
+            continue
         found = next((other for other in left if _key(other) == _key(one)), None)
         if found is None:
             raise OtherShapeError(f"{where} made other calls: it has no such call of {one.name}")
@@ -285,7 +296,7 @@ def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRu
     if left:
         raise OtherShapeError(f"{where} made other calls: it also called {', '.join(one.name for one in left[:5])}")
     other = AlignedRun(function, placed)
-    fault = _contradiction(mine, other)
+    fault = _contradiction(mine, other) or _through_others(mine, other)
     if fault is not None:
         raise OtherShapeError(f"{where} has another shape: {fault}")
     if not differ(mine, other):
@@ -327,6 +338,37 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
             elif _differs(mine, other, place, keys, text):
                 return f"calls.{place}.{'.'.join(keys)} is not what {text} reads there"
     return None
+
+
+def _repeated(one: Executed, left: Sequence[Executed], later: int) -> list[Executed]:
+    """Return the calls of another run that a folded call stands for; `later` calls of its tool come after them."""
+    calls = [other for other in left if _key(other) == _key(one)]
+    return calls[: max(0, len(calls) - later)]
+
+
+def _through_others(mine: AlignedRun, other: AlignedRun) -> str | None:
+    """Return which folded call runs through no list that is in the same place in both runs."""
+    lists: list[Lists] = []
+    for place, one in enumerate(mine.calls):
+        if not one.members:
+            continue
+        if not lists:
+            lists = [Lists(_documents(run)) for run in (mine, other)]
+        found = [
+            inside.through(values_of(run.calls[place]), run.calls[place].chosen, one.through[-1])
+            for inside, run in zip(lists, (mine, other), strict=True)
+        ]
+        if not found[0] & found[1]:
+            return f"calls.{place} ({one.name}) runs through another list"
+    return None
+
+
+def _documents(run: AlignedRun) -> Iterator[tuple[int | None, int, JSON]]:
+    yield None, -1, run.function.input or {}
+    for place, one in enumerate(run.calls):
+        value = run.document(place)
+        if not isinstance(value, Missing):
+            yield place, one.step, value
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
@@ -464,6 +506,11 @@ class Lifted:
         return source is not None and is_data_key(self.aligned, source)
 
     @property
+    def folded(self) -> list[int]:
+        """The places of calls with `_each` that were several calls in the run."""
+        return [place for place, one in enumerate(self.aligned.calls) if one.members]
+
+    @property
     def decisions(self) -> list[int]:
         """The places of calls that were made after results had been seen, and that read none of these.
 
@@ -492,7 +539,7 @@ class Lifted:
                     yield from parse_reference(text).operands()
 
 
-def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifted:
+def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = (), *, folding: bool = True) -> Lifted:
     """Lift a run, or the run of an idea.
 
     Args:
@@ -500,16 +547,23 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
         ref: a reference that `find_idea` accepts.
         caller: the owner of the runs.
         runs: other runs of the same task.
+        folding: calls that run through a list become one call with `_each`.
 
     Raises:
         PublicationError: it cannot be a plan; the message says why.
         UnknownRunError, UnknownIdeaError: this caller has no such run or idea.
     """
-    return lift_function(read_function(store, ref, caller), store, caller, runs)
+    return lift_function(read_function(store, ref, caller), store, caller, runs, folding=folding)
 
 
 def lift_function(
-    function: Function, store: Store, caller: str, runs: Iterable[str] = (), *, search: bool = True
+    function: Function,
+    store: Store,
+    caller: str,
+    runs: Iterable[str] = (),
+    *,
+    search: bool = True,
+    folding: bool = True,
 ) -> Lifted:
     """Lift a run that has been read; see `lift`. Without `search` the caller calls `explain`, which reads no store."""
     run = function.run
@@ -526,16 +580,36 @@ def lift_function(
     _expect(kept, function.faults, changed)
     if run.machine.step > 0 and len(kept) > MOST_CALLS:
         raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
+    folded = fold(kept, function.input) if folding and run.machine.mode != "plan" else kept
+    runs = list(runs)
+    lifted: Lifted | None = None
+    if len(folded) < len(kept):
+        # Otherwise another run did not run through the same list: the calls stay as they are.
+        with suppress(PublicationError):
+            lifted = _lifted(function, folded, left_out, store, caller, runs)
+    lifted = lifted or _lifted(function, kept, left_out, store, caller, runs)
+    if search:
+        explain(lifted)
+    return lifted
+
+
+def _lifted(
+    function: Function,
+    kept: Sequence[Executed],
+    left_out: list[LeftOut],
+    store: Store,
+    caller: str,
+    runs: Iterable[str],
+) -> Lifted:
+    run = function.run
     calls, written, output = arrange(in_data_order(kept), copy.deepcopy(function.output))
     written = copy.deepcopy(written)
-    _expect(calls, [], changed)
+    _expect(calls, [], run.not_as_listed())
     catalogue = run.machine.catalogue
     lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
     if run.machine.step > 0:
         lifted.kept_order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
     lifted.others = [align(lifted.aligned, store, one, caller) for one in dict.fromkeys(runs)]
-    if search:
-        explain(lifted)
     return lifted
 
 

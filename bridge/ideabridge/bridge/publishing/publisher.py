@@ -32,7 +32,7 @@ from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
-from ideabridge.bridge.lifting.draft import Choices, PlanDraft, make_draft, read_choices
+from ideabridge.bridge.lifting.draft import Choices, PlanDraft, folds_well, make_draft, read_choices
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lift import explain, lift_function
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
@@ -323,6 +323,9 @@ class Publisher:
         if not function.instances:
             # The search is bounded, but may take seconds for results of megabytes.
             await to_thread.run_sync(explain, lifted)
+        if lifted.folded and not await to_thread.run_sync(folds_well, lifted):
+            lifted = lift_function(function, self.store, caller, making.choices.runs, search=False, folding=False)
+            await to_thread.run_sync(explain, lifted)
         draft = make_draft(lifted, making.choices, making.decisions, strict=making.strict)
         plan = draft.plan()
         await self._expect_listed(calls_in(plan), defined_in(plan), caller)
@@ -514,8 +517,9 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters:
         "parameters": parameters,
     }
     if not lifted.function.instances:
-        # The calls of the run, by the places of the plan.
-        lifting["places"] = list[JSON](one.index for one in lifted.aligned.calls)
+        # The calls of the run, by the places of the plan; several if they were folded into one.
+        recorded = lifted.aligned.recorded.values()
+        lifting["places"] = [list[JSON](one) if isinstance(one, tuple) else one for one in recorded]
     if lifting["choices"] or parameters:
         lifting["decided_by"] = by.to_json()
     plan: JSONObject = {**draft.plan(), "lifting": lifting}
@@ -584,7 +588,7 @@ def _first(names: list[str]) -> str:
 def _shape(function: Function, store: Store, caller: str) -> JSONObject | None:
     """Return the calls and output of a function as far as they can be lifted; None if they cannot."""
     try:
-        lifted = lift_function(function, store, caller)
+        lifted = lift_function(function, store, caller, folding=False)
     except PublicationError:
         return None
     return {"calls": lifted.calls, "output": lifted.output}

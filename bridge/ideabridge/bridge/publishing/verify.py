@@ -82,9 +82,14 @@ def _difference(publication: Publication, plan: JSONObject, store: Store) -> str
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
     given = recorded.get("input")
     listed = held.get("places")
-    places = (
-        {place: one for place, one in enumerate(listed) if isinstance(one, int)} if isinstance(listed, list) else None
-    )
+    places: dict[int, int | tuple[int, ...]] | None = None
+    if isinstance(listed, list):
+        places = {}
+        for place, one in enumerate(listed):
+            if isinstance(one, int):
+                places[place] = one
+            elif isinstance(one, list):
+                places[place] = tuple(member for member in one if isinstance(member, int))
     return inconsistency(found, plan_of(publication, given if isinstance(given, dict) else {}), places)
 
 
