@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date, timedelta
 from zlib import crc32
 
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ def card(value: JSON) -> JSONObject:
         "size": made % 7,
         "open": made % 3 > 0,
         "label": str(made % 9),
+        "due": str(date(2026, 1, 1) + timedelta(made % 300)),
     }
 
 
@@ -54,7 +56,15 @@ def card(value: JSON) -> JSONObject:
 def shelf(value: JSON) -> list[JSON]:
     """Some books."""
     made = _made(value)
-    return [{"title": f"{WORDS[(made + n) % 15]}{n % 2}", "pages": (made >> n) % 50 + n} for n in range(made % 4)]
+    return [
+        {
+            "title": f"{WORDS[(made + n) % 15]}{n % 2}",
+            "pages": (made >> n) % 50 + n,
+            "kind": WORDS[(made >> n) % 3],
+            "lent": (made >> n) % 3 > 1,
+        }
+        for n in range(made % 4)
+    ]
 
 
 @tool(read_only=True)
@@ -79,6 +89,14 @@ def number(value: JSON) -> float:
     return _made(value) % 12 / 2
 
 
+@tool(read_only=True)
+def report(value: JSON) -> str:
+    """Some lines of text."""
+    made = _made(value)
+    owner = f"Owner: {['ann', 'bob', 'carl'][made % 3]} (since {2000 + made % 20})"
+    return f"Ticket: ID-{made % 9_000}\n{owner}\nTotal {made % 700} items"
+
+
 @tool
 def told(value: JSON) -> JSONObject:
     """Says nothing of what it does."""
@@ -86,13 +104,14 @@ def told(value: JSON) -> JSONObject:
     return {"id": f"id{made % 5}", "exists": made % 2 > 0, "echo": value}
 
 
-TOOLS = Toolbox(card, shelf, votes, pair, number, told)
+TOOLS = Toolbox(card, shelf, votes, pair, number, report, told)
 CODE: dict[str, Callable[..., JSON]] = {
     "card": card,
     "shelf": shelf,
     "votes": votes,
     "pair": pair,
     "number": number,
+    "report": report,
     "told": told,
 }
 PARAMETERS = {
@@ -101,14 +120,109 @@ PARAMETERS = {
     "votes": ["value"],
     "pair": ["left", "right"],
     "number": ["value"],
+    "report": ["value"],
     "told": ["value"],
 }
 FIELDS = {
-    "card": ["owner", "backup", "size", "open", "label", ""],
+    "card": ["owner", "backup", "size", "open", "label", "due", ""],
     "told": ["id", "exists", "echo", ""],
     "pair": [""],
     "number": [""],
+    "report": [""],
 }
+
+
+class NoValueError(Exception):
+    """The program has no value for this input."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A kind of explanation that is listed, as a function of what is read.
+
+    Attributes:
+        of: the tool whose result is read: `shelf`, `report`; "": any member.
+        made: the function; an exception says that there is no value.
+    """
+
+    of: str
+    made: Callable[[JSON], JSON]
+
+
+def _books(found: JSON) -> list[JSONObject]:
+    assert isinstance(found, list)
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _pages(book: JSONObject) -> int:
+    pages = book["pages"]
+    assert isinstance(pages, int)
+    return pages
+
+
+def _word(found: JSON) -> str:
+    assert isinstance(found, str)
+    return found
+
+
+def _sum(found: JSON, number: float) -> JSON:
+    assert isinstance(found, int | float)
+    assert not isinstance(found, bool)
+    return found + number
+
+
+def _times(found: JSON, number: float) -> JSON:
+    assert isinstance(found, int | float)
+    assert not isinstance(found, bool)
+    return found * number
+
+
+def _printed(found: JSON) -> str:
+    assert not isinstance(found, bool | list | dict)
+    assert found is not None
+    return str(int(found)) if isinstance(found, float) and found.is_integer() else str(found)
+
+
+def _length(found: JSON) -> int:
+    assert isinstance(found, str | list)
+    return len(found)
+
+
+def _day(found: JSON) -> date:
+    return date.fromisoformat(_word(found))
+
+
+WAYS: dict[str, Way] = {
+    "first": Way("shelf", lambda one: _books(one)[0]["title"]),
+    "second": Way("shelf", lambda one: _books(one)[1]["title"]),
+    "largest": Way("shelf", lambda one: max(_books(one), key=_pages)["title"]),
+    "smallest": Way("shelf", lambda one: min(_books(one), key=_pages)["title"]),
+    "lent": Way("shelf", lambda one: next(book["title"] for book in _books(one) if book["lent"])),
+    "kind": Way("shelf", lambda one: next(book["title"] for book in _books(one) if book["kind"] == "bob")),
+    "titles": Way("shelf", lambda one: [book["title"] for book in _books(one)]),
+    "lent titles": Way("shelf", lambda one: [book["title"] for book in _books(one) if book["lent"]]),
+    "count": Way("shelf", _length),
+    "ticket": Way("report", lambda one: _word(one).split("\n")[0].removeprefix("Ticket: ")),
+    "person": Way("report", lambda one: _word(one).split("\n")[1].removeprefix("Owner: ").split(" ")[0]),
+    "year": Way("report", lambda one: int(_word(one).split("since ")[1].split(")")[0])),
+    "total": Way("report", lambda one: int(_word(one).split("\n")[-1].split()[1])),
+    "text": Way("", _printed),
+    "number": Way("", lambda one: int(_word(one))),
+    "loud": Way("", lambda one: _word(one).upper()),
+    "quiet": Way("", lambda one: _word(one).lower()),
+    "titled": Way("", lambda one: _word(one).title()),
+    "stripped": Way("", lambda one: _word(one).strip()),
+    "length": Way("", _length),
+    "next": Way("", lambda one: _sum(one, 1)),
+    "double": Way("", lambda one: _times(one, 2)),
+    "sentence": Way("", lambda one: f"Report for {_printed(one)}."),
+    "german day": Way("due", lambda one: _day(one).strftime("%d.%m.%Y")),
+    "week later": Way("due", lambda one: str(_day(one) + timedelta(7))),
+}
+"""What a program does with what it reads."""
+
+LOOKUPS = ("title by kind", "titles by kind")
+"""Ways that also read a member of the input: the kind of the books."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +230,11 @@ class Source:
     """Where a program takes a value from.
 
     Attributes:
-        how: `read`: as it stands; `text`: printed; `loud`: in capitals; `largest`: of a list, by pages; `first`: the
-            first member's value of an object; `length`: of its text; `constant`.
+        how: `read`: as it stands; `constant`; `any`: the first member's value of an object; one of WAYS or LOOKUPS.
         place: the call it reads; None: the input.
         key: the member; "": all of it; of `constant`: the value.
         by_hand: it is copied, not referred to.
-        other: read instead of it where `flag` is false.
+        other: read instead of it where `flag` is false; of LOOKUPS: the kind.
         flag: (place, key) of what decides.
     """
 
@@ -143,24 +256,25 @@ class Source:
         return self.how == "read" and not self.by_hand and self.flag is None
 
     def value(self, given: JSONObject, results: list[JSON]) -> JSON:
+        """The value. NoValueError: there is none."""
         if self.how == "constant":
             return self.key
         at = (self.place, self.key)
         if self.flag is not None and self.other is not None and not member(self.flag, given, results):
             at = self.other
         found = member(at, given, results)
-        if self.how == "text":
-            return found if isinstance(found, str) else json.dumps(found)
-        if self.how == "loud":
-            return str(found).upper()
-        if self.how == "length":
-            return len(str(found))
-        if self.how == "largest":
-            books = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-            return max(books, key=lambda one: int(str(one["pages"])))["title"] if books else "none"
-        if self.how == "first":
-            return next(iter(found.values())) if isinstance(found, dict) else "none"
-        return found
+        if self.how == "read":
+            return found
+        try:
+            if self.how in LOOKUPS and self.other is not None:
+                kind = member(self.other, given, results)
+                titles = [book["title"] for book in _books(found) if book["kind"] == kind]
+                return titles[0] if self.how == LOOKUPS[0] else titles
+            if self.how == "any":
+                return next(iter(found.values())) if isinstance(found, dict) else None
+            return WAYS[self.how].made(found)
+        except (AssertionError, LookupError, ValueError, StopIteration):
+            raise NoValueError from None
 
     def written(self, given: JSONObject, results: list[JSON]) -> JSON:
         if self.refers:
@@ -238,9 +352,6 @@ class Program:
         return parts["output"] if self.single else parts
 
 
-_KINDS = st.sampled_from(["text", "loud", "constant", "length", "either", "largest", "first"])
-
-
 @st.composite
 def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> Source:
     """A source over the input and the calls below `last`, all of which have been seen."""
@@ -251,20 +362,27 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
         scalar += [(last - 1, key) for key in FIELDS.get(tools[last - 1], [])] * 6
     at = draw(st.sampled_from(scalar))
     by_hand = copies and draw(st.booleans())
-    lists = [place for place, name in calls if name == "shelf"]
-    maps = [place for place, name in calls if name == "votes"]
     flags: list[tuple[int | None, str]] = [(None, "flag")]
     flags += [(place, {"card": "open", "told": "exists"}[name]) for place, name in calls if name in ("card", "told")]
-    kind = draw(_KINDS) if draw(st.integers(0, 7)) == 0 else "read"
-    if kind == "largest" and lists:
-        return Source("largest", draw(st.sampled_from(lists)), "", True)
-    if kind == "first" and maps:
-        return Source("first", draw(st.sampled_from(maps)), "", True)
+    whole = [(place, name) for place, name in calls if name in ("shelf", "votes", "report")]
+    if whole and draw(st.integers(0, 2)) == 0:
+        place, name = draw(st.sampled_from(whole))
+        if name == "votes":
+            return Source("any", place, "", True)
+        ways = [one for one, way in WAYS.items() if way.of == name]
+        how = draw(st.sampled_from([*ways, *LOOKUPS] if name == "shelf" else ways))
+        return Source(how, place, "", True, (None, "kind") if how in LOOKUPS else None)
+    if draw(st.integers(0, 6)) > 0:
+        return Source("read", *at, by_hand)
+    kind = draw(st.sampled_from(["either", "constant", *(one for one, way in WAYS.items() if way.of in ("", "due"))]))
     if kind == "either":
         return Source("read", *at, True, draw(st.sampled_from(scalar)), draw(st.sampled_from(flags)))
     if kind == "constant":
         return Source("constant", None, draw(st.sampled_from(WORDS)), True)
-    return Source(kind if kind in ("read", "text", "loud", "length") else "read", *at, by_hand or kind != "read")
+    days = [(place, "due") for place, name in calls if name == "card"]
+    if WAYS[kind].of == "due":
+        return Source(kind, *draw(st.sampled_from(days)), True) if days else Source("read", *at, by_hand)
+    return Source(kind, *at, True)
 
 
 @st.composite
@@ -304,4 +422,11 @@ def programs(draw: st.DrawFn) -> Program:
 def inputs(draw: st.DrawFn) -> JSONObject:
     word = st.sampled_from(WORDS) | st.integers(0, 99).map("w{}".format)
     names: list[JSON] = [draw(word) for _ in range(draw(st.integers(0, 3)))]
-    return {"a": draw(word), "b": draw(word), "n": draw(st.integers(0, 9)), "flag": draw(st.booleans()), "names": names}
+    return {
+        "a": draw(word),
+        "b": draw(word),
+        "n": draw(st.integers(0, 9)),
+        "flag": draw(st.booleans()),
+        "kind": draw(st.sampled_from(WORDS[:3])),
+        "names": names,
+    }
