@@ -60,6 +60,9 @@ _STEPS: Final = (1, -1, 2, -2, 5, -5, 7, -7, 10, -10)
 _FACTORS: Final = (2, 10, 100, 1000, 12, 24, 60, 3600, 1024, 0.5, 0.1, 0.01, 0.001)
 """The constants of arithmetic that one run alone suggests; several runs may show any constant."""
 
+_NEAR: Final = 100
+"""The largest whole constant that one run suggests for a number of the input: few numbers are there by chance."""
+
 _SHIFT: Final = 366
 _WEAK: Final = 1_000
 """What is added to the cost of an explanation that comes after the constant."""
@@ -543,7 +546,8 @@ def calculated(value: float, values: Values, before: Collection[str], *, several
         value: the literal.
         values: the values of the run.
         before: the documents that existed.
-        several: any constant, which other runs then confirm; otherwise the usual ones.
+        several: any constant, which other runs then confirm; otherwise the usual ones, and small whole ones for a
+            number of the input.
     """
     count = 0
     for node in values.numbers:
@@ -554,14 +558,15 @@ def calculated(value: float, values: Values, before: Collection[str], *, several
         if count > PLACES:
             return
         path = PathTo(f"{node.root}{format_path(node.path)}")
+        near = _NEAR if node.root == INPUT else 0
         step = round(value - source, 10)
         step = int(step) if float(step).is_integer() else step
-        if several or step in _STEPS:
+        if several or step in _STEPS or (isinstance(step, int) and abs(step) <= near):
             yield Converted(path, ("add", step))
         if source and value:
             factor = value / source
             factor = int(factor) if factor.is_integer() else round(factor, 10)
-            if several or factor in _FACTORS:
+            if several or factor in _FACTORS or (isinstance(factor, int) and abs(factor) <= near):
                 yield Converted(path, ("multiply", factor))
 
 
