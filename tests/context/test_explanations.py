@@ -167,6 +167,12 @@ def test_without_any_value_there_is_none() -> None:
         ([{"a": 1, "b": 2}], {"b": 2}, ['without "a"']),
         ([{"a": 1, "b": 2}, {"b": 2}], {"b": 2}, []),
         (['{"a": 1}'], '{"a": 2}', []),
+        (["ann", "bob"], "carl", []),
+        (["ann", "bob"], "Zoë", ["capital letters, which"]),
+        (["5", "W7"], "w8", ["small letters"]),
+        (["ann"], " ann bob ", ["spaces around it and several words"]),
+        (["Ann"], "BOB", ["letters in another case"]),
+        (["ann", "x" * 2_000], "Ann", []),
     ],
 )
 def test_what_no_run_had_is_named(before: list[JSON], now: JSON, new: list[str]) -> None:
@@ -178,5 +184,5 @@ def test_what_no_run_had_is_named(before: list[JSON], now: JSON, new: list[str])
 
     assert len(found) == len(new)
     assert all(part in one.text for part, one in zip(new, found, strict=True))
-    assert all(one.mild == ("where runs had 5 to 5" in one.text) for one in found)
+    assert all(one.mild == ("where runs had 5 to 5" in one.text or one.notation) for one in found)
     assert unseen(grow(profile, now), now) == []

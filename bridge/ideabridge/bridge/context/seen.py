@@ -4,13 +4,15 @@ No number of runs shows that a task does not treat some kind of value in another
 amounts, or stop where a list is empty. So a plan keeps a profile of each value that it reads, and a replay names what
 no run has seen before.
 
-A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text": {"empty": [false]},
-"list": {"empty": [...]}, "object": {"empty": [...], "always": [member...], "sometimes": [member...]},
-"boolean": {"values": [...]}, "null": {}}`. It has only the types that were seen.
+A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text": {"empty": [false],
+"plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...], "always": [member...], "sometimes":
+[member...]}, "boolean": {"values": [...]}, "null": {}}`. It has only the types that were seen. `plain` names the
+conversions that changed no text so far: a copy of `ann` may as well be its text in lower case.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +22,9 @@ from ideabridge.tools.keywords import show
 
 MEMBERS: Final = 200
 """The most members of an object that a profile lists. The presence of others is not watched."""
+
+_LONGEST: Final = 1_000
+"""The longest text that is compared with its conversions."""
 
 _SIGNS: Final = {-1: "a negative number", 0: "zero", 1: "a positive number"}
 
@@ -32,11 +37,13 @@ class Novelty:
         text: what is new, for people.
         mild: it is named, but no reason to ask: a number beyond the range of the numbers seen.
         lone: the runs had one number alone, which is no range.
+        notation: it matters only to a copy, which may have been converted.
     """
 
     text: str
     mild: bool = False
     lone: bool = False
+    notation: bool = False
 
 
 def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
@@ -45,6 +52,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     before = (profile or {}).get(kind)
     known = before if isinstance(before, dict) else None
     merged: JSONObject = dict(facts) if known is None else {key: _merged(key, known, facts) for key in facts}
+    if kind == "text" and "plain" not in (known or facts):
+        merged.pop("plain", None)
     if kind == "object":
         always, sometimes = _members(known, facts)
         merged |= {"always": list[JSON](always), "sometimes": list[JSON](sometimes)}
@@ -66,6 +75,8 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
         return [Novelty(f"{show(_first(facts['values']))}, where runs had {show(_first(known.get('values')))}")]
     if not _within(facts, known, "empty"):
         return [Novelty(f"{'an empty' if facts['empty'] == [True] else 'a non-empty'} {kind}, which no run had")]
+    if kind == "text":
+        return _new_notation(known, facts)
     return _new_members(known, facts) if kind == "object" else []
 
 
@@ -79,10 +90,23 @@ _KINDS: Final = {
 }
 
 
+_STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
+    "lower": (str.lower, "capital letters"),
+    "upper": (str.upper, "small letters"),
+    "title": (str.title, "letters in another case"),
+    "strip": (str.strip, "spaces around it"),
+    "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
+}
+"""What a copied text may have gone through, and what a text has that it changes."""
+
+
 def _look_at(value: JSON | Missing) -> tuple[str, JSONObject]:
     inner = parsed_text(value) if isinstance(value, str) else value
     if isinstance(value, str) and isinstance(inner, Missing):
-        return "text", {"empty": [not value]}
+        facts: JSONObject = {"empty": [not value]}
+        if len(value) <= _LONGEST:
+            facts["plain"] = [step for step, (change, _) in _STEPS.items() if change(value) == value]
+        return "text", facts
     if isinstance(inner, bool):
         return "boolean", {"values": [inner]}
     if isinstance(inner, int | float):
@@ -101,6 +125,8 @@ def _merged(key: str, known: JSONObject, facts: JSONObject) -> JSON:
     if key == "range":
         numbers = [one for one in (*ours, *theirs) if isinstance(one, int | float)]
         return [min(numbers), max(numbers)]
+    if key == "plain":
+        return [one for one in ours if one in theirs]
     return [*ours, *(one for one in theirs if one not in ours)]
 
 
@@ -124,6 +150,16 @@ def _new_number(known: JSONObject, facts: JSONObject) -> list[Novelty]:
             return [Novelty(beyond, mild=True, lone=least == most)]
         case _:
             return []
+
+
+def _new_notation(known: JSONObject, facts: JSONObject) -> list[Novelty]:
+    if "plain" not in facts:
+        return []
+    new = [step for step in _list(known.get("plain")) if step not in _list(facts["plain"])]
+    if len(new) > 1 and "title" in new:
+        new.remove("title")
+    what = " and ".join(_STEPS[step][1] for step in _STEPS if step in new)
+    return [Novelty(f"a text with {what}, which no run had", mild=True, notation=True)] if what else []
 
 
 def _new_members(known: JSONObject, facts: JSONObject) -> list[Novelty]:

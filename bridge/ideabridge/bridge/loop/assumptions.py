@@ -186,7 +186,7 @@ class Assumptions:
             The values by their keys in the call, what is uncertain, and why a literal has no value (or None).
         """
         values, doubts, problem = settled(self.of(place), 2, read)
-        doubts.unseen = self._new(read, texts, self._watched.get(place, ()))
+        doubts.unseen = self._new(read, texts, self._watched.get(place, ()), self.of(place))
         if place in self._decisions:
             doubts.assumed.append({"at": f"calls.{place}", "why": DECISION})
         return values, doubts, problem
@@ -196,16 +196,21 @@ class Assumptions:
         runs have read: all other values of an output are references that somebody wrote.
         """
         values, doubts, problem = settled(self.output, 1, read)
-        doubts.unseen = self._new(read, references_of(self.output), ())
+        doubts.unseen = self._new(read, references_of(self.output), (), self.output)
         return values, doubts, problem
 
-    def _new(self, read: Read, texts: Iterable[str], watched: Collection[str]) -> list[JSONObject]:
+    def _new(
+        self, read: Read, texts: Iterable[str], watched: Collection[str], explained: Iterable[Explained]
+    ) -> list[JSONObject]:
         found: list[JSONObject] = []
+        copied = set(references_of(explained))
         for text in dict.fromkeys(texts):
             profile = self._seen.get(text)
             for new in unseen(profile, read(text)) if profile else ():
                 if new.lone and text not in watched:
                     # What the plan passes on is another number each time. What it does not read may have decided.
+                    continue
+                if new.notation and text not in copied:
                     continue
                 entry: JSONObject = {"at": text, "what": new.text}
                 found.append({**entry, "mild": True} if new.mild else entry)
