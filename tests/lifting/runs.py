@@ -164,7 +164,8 @@ async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
 
     while await run.wait(20) == "needs_approval":
         for question in run.questions():
-            if "assumed" in question.why or "no run had" in question.why or "may have been called" in question.why:
+            reasons = ("assumed", "no run had", "may have been called", "may have called it")
+            if any(reason in question.why for reason in reasons):
                 asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")
     await decided(run, person)

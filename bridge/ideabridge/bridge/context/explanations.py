@@ -14,6 +14,8 @@ value is determined. If they differ, the cheapest one that has a value is taken,
 | conversion | `{"convert": EXPLANATION, "by": [NAME, ARGUMENT...]}` | see `STEPS` |
 | join | `{"join": [EXPLANATION...]}` | the texts, one after the other |
 | constant | `{"constant": VALUE}` | the value |
+| test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `TESTS` |
+| branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
 FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the value of an explanation
 depends only on what `read` returns. The work is linear in the data that an explanation names, and bounded by `ITEMS`
@@ -25,14 +27,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.items import column_of, extreme_of, items_of
 from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
-from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
+from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.context.steps import CHARACTERS, STEPS, as_text, check_step, convert, shown_step
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -42,9 +45,6 @@ Read: TypeAlias = "Callable[[str], JSON | Missing]"
 
 ITEMS: Final = 20_000
 """The most items of one list that an explanation looks through."""
-
-CHARACTERS: Final = 1_000_000
-"""The longest text that an explanation takes apart or makes."""
 
 RUNS_FOR_POSITION: Final = 3
 """The runs that must agree on a position in a list before it is determined."""
@@ -77,9 +77,18 @@ COSTS: Final[dict[str, int]] = {
     "add": 200,
     "multiply": 200,
     "length": 200,
+    "present": 1,
+    "empty": 2,
+    "equals": 4,
+    "differs_from": 5,
+    "at_least": 7,
+    "above": 8,
+    "at_most": 7,
+    "below": 8,
+    "unlikely test": 40,
 }
 """The cost of each kind. A path costs `input` or `result`, and more for each list position in it; a conversion and a
-join add their cost to that of what they use. Below `constant`, a kind is taken before the constant."""
+join add their cost to that of what they use, and so does a test. Below `constant`, a kind is taken before it."""
 
 
 def same(left: JSON, right: JSON) -> bool:
@@ -274,10 +283,10 @@ class ItemOf(Explanation):
             wanted = self.where[1].value(read)
             if isinstance(wanted, Missing):
                 return MISSING
-            number = _first_equal(_column(items, self.where[0]), wanted)
+            number = _first_equal(column_of(items, self.where[0]), wanted)
             chosen = MISSING if number is None else items[number]
         else:
-            chosen = _extreme(items, self.by or ("", ""))
+            chosen = extreme_of(items, self.by or ("", ""))
         return MISSING if isinstance(chosen, Missing) else read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
@@ -328,9 +337,9 @@ class AllOf(Explanation):
             wanted = self.where[1].value(read)
             if isinstance(wanted, Missing):
                 return MISSING
-            column = _column(items, self.where[0])
+            column = column_of(items, self.where[0])
             items = [item for item, value in zip(items, column, strict=True) if _equal(value, wanted)]
-        return [one for one in _column(items, self.take) if not isinstance(one, Missing)]
+        return [one for one in column_of(items, self.take) if not isinstance(one, Missing)]
 
     def positions(self, read: Read) -> bool:
         """Return whether the condition compares with something that a position selects."""
@@ -374,7 +383,7 @@ class Converted(Explanation):
     @property
     def shown(self) -> str:
         """`†input.day, date + 7 days`."""
-        return f"{self.inner.shown}, {_shown_step(self.by)}"
+        return f"{self.inner.shown}, {shown_step(self.by)}"
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the converted value."""
@@ -423,7 +432,7 @@ class Joined(Explanation):
         texts: list[str] = []
         for one in self.parts:
             value = one.value(read)
-            text = value if isinstance(value, str) else _text(value)
+            text = value if isinstance(value, str) else as_text(value)
             if not isinstance(text, str):
                 return MISSING
             texts.append(text)
@@ -436,6 +445,159 @@ class Joined(Explanation):
     def to_json(self) -> JSON:
         """`{"join": [...]}`."""
         return {"join": [one.to_json() for one in self.parts]}
+
+
+@dataclass(frozen=True)
+class Condition(Explanation):
+    """Whether a value meets a condition: true or false.
+
+    Attributes:
+        of: the value.
+        kind: the condition; see `TESTS`.
+        argument: what it compares with.
+    """
+
+    of: PathTo
+    kind: str
+    argument: JSON
+
+    @property
+    def cost(self) -> int:
+        """The cost of the path and of the condition. Few tasks depend on one long text or one number."""
+        cost = self.of.cost + COSTS[self.kind]
+        unlikely = self.kind in ("equals", "differs_from") and not all(map(_is_choice, self._constants))
+        return cost + (COSTS["unlikely test"] if unlikely else 0)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Those of the path."""
+        return self.of.references
+
+    @property
+    def shown(self) -> str:
+        """`†results.0.state = "open"`."""
+        if self.kind in ("present", "empty"):
+            return f"{self.of.shown} is {'' if self.argument is True else 'not '}{self.kind}"
+        return f"{self.of.shown} {TESTS[self.kind]} {' or '.join(show(one) for one in self._constants)}"
+
+    def value(self, read: Read) -> JSON | Missing:
+        """Return true or false; MISSING if numbers are compared and the value is none."""
+        value = self.of.value(read)
+        return self.decides(None if isinstance(value, Missing) else value)
+
+    def decides(self, value: JSON) -> bool | Missing:
+        """Return whether a value meets the condition; an absent value counts as null."""
+        if self.kind == "present":
+            return (value is not None) is self.argument
+        if self.kind == "empty":
+            return (value is None or value in ("", [], {})) is self.argument
+        if self.kind in ("equals", "differs_from"):
+            return any(same(value, one) for one in self._constants) is (self.kind == "equals")
+        limit = self.argument
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isinstance(limit, int | float):
+            return MISSING
+        if self.kind in ("above", "at_least"):
+            return value > limit or (value == limit and self.kind == "at_least")
+        return value < limit or (value == limit and self.kind == "at_most")
+
+    @property
+    def _constants(self) -> list[JSON]:
+        return self.argument if isinstance(self.argument, list) else [self.argument]
+
+    def positions(self, read: Read) -> bool:
+        """Return whether a position selects the value."""
+        return self.of.positions(read)
+
+    def to_json(self) -> JSON:
+        """`{"test", KIND}`."""
+        return {"test": self.of.reference, self.kind: self.argument}
+
+
+TESTS: Final[Mapping[str, str]] = {
+    "present": "is present",
+    "empty": "is empty",
+    "equals": "=",
+    "differs_from": "is not",
+    "above": ">",
+    "at_least": ">=",
+    "below": "<",
+    "at_most": "<=",
+}
+"""The conditions of tests, as they are shown.
+
+`present`, with true or false: the value exists and is not null; `empty`, with true or false: it is absent, null, or an
+empty text, list or object; `equals` and `differs_from` compare with a constant, or with each of a list; all others
+compare numbers.
+"""
+
+
+def _is_choice(value: JSON) -> bool:
+    """Return whether a constant looks like one of few values: true, false, null, or one word."""
+    return value is None or isinstance(value, bool) or (isinstance(value, str) and _WORD.fullmatch(value) is not None)
+
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
+
+
+@dataclass(frozen=True)
+class Branch(Explanation):
+    """One of two explanations; a test decides which.
+
+    Attributes:
+        test: the test.
+        then: the explanation if it is true.
+        otherwise: the explanation if it is false.
+    """
+
+    test: Condition
+    then: Explanation
+    otherwise: Explanation
+
+    @property
+    def cost(self) -> int:
+        """The cost of the dearer explanation, and of the test."""
+        return max(self.then.cost, self.otherwise.cost) + self.test.cost
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Those of the test and of both explanations."""
+        return tuple(dict.fromkeys((*self.test.references, *self.then.references, *self.otherwise.references)))
+
+    @property
+    def label(self) -> int:
+        """The sum of both explanations."""
+        return self.then.label + self.otherwise.label
+
+    @property
+    def shown(self) -> str:
+        """`†results.1 if †results.0.state = "open", else †results.0.id`."""
+        return f"{_inner(self.then)} if {self.test.shown}, else {_inner(self.otherwise)}"
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether one of the two is a recorded value."""
+        return any(
+            isinstance(one, Constant) or (isinstance(one, Branch) and one.has_constant)
+            for one in (self.then, self.otherwise)
+        )
+
+    def value(self, read: Read) -> JSON | Missing:
+        """Return the value of the explanation that the test selects; MISSING without a result of the test."""
+        taken = self._taken(read)
+        return MISSING if taken is None else taken.value(read)
+
+    def positions(self, read: Read) -> bool:
+        """Return whether the test or the selected explanation reads a position."""
+        taken = self._taken(read)
+        return self.test.positions(read) or (taken is not None and taken.positions(read))
+
+    def _taken(self, read: Read) -> Explanation | None:
+        decided = self.test.value(read)
+        return None if isinstance(decided, Missing) else self.then if decided is True else self.otherwise
+
+    def to_json(self) -> JSON:
+        """`{"if", "then", "else"}`."""
+        return {"if": self.test.to_json(), "then": self.then.to_json(), "else": self.otherwise.to_json()}
 
 
 def _inner(one: Explanation) -> str:
@@ -460,28 +622,8 @@ def operand_path(reference: str) -> Path:
     return operands[0].full
 
 
-def items_of(value: JSON | Missing) -> list[JSON] | None:
-    """Return a list, or the list that a text contains as JSON; None for anything else."""
-    found = parsed_text(value) if isinstance(value, str) else value
-    return found if isinstance(found, list) else None
-
-
-def member(item: JSON, name: str) -> JSON | Missing:
-    """Return the member of an item that a FIELD names."""
-    return item if not name else read_path(item, tuple(name.split(".")))
-
-
 def _equal(value: JSON | Missing, wanted: JSON) -> bool:
     return not isinstance(value, Missing) and same(value, wanted)
-
-
-def _column(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """The member of every item that a FIELD, or keys, name."""
-    keys: Path = name if isinstance(name, tuple) else tuple(name.split(".")) if name else ()
-    if len(keys) != 1:
-        return [read_path(item, keys) for item in items] if keys else items
-    key = keys[-1]
-    return [item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys) for item in items]
 
 
 def _first_equal(column: Sequence[JSON | Missing], wanted: JSON) -> int | None:
@@ -493,173 +635,6 @@ def _first_equal(column: Sequence[JSON | Missing], wanted: JSON) -> int | None:
         return column.index(wanted)
     except ValueError:
         return None
-
-
-def _extreme(items: list[JSON], by: tuple[str, str]) -> JSON | Missing:
-    """Return the first item with the largest or smallest number or text; MISSING if the values cannot be compared."""
-    side, name = by
-    column = _column(items, name)
-    types = set(map(type, column))
-    if not types or not (types <= {int, float} or types == {str}):
-        return MISSING
-    values = cast("Sequence[float]", column)
-    return items[values.index(max(values) if side == "largest" else min(values))]
-
-
-# -- conversions ----------------------------------------------------------------------------------------------------
-
-
-_INT, _FLOAT, _STR = (int,), (int, float), (str,)
-
-STEPS: Final[Mapping[str, tuple[tuple[type, ...], ...]]] = {
-    "number": (),
-    "text": (),
-    "lower": (),
-    "upper": (),
-    "title": (),
-    "strip": (),
-    "date": (_STR, _STR, _INT),
-    "word": (_INT,),
-    "part": (_STR, _INT),
-    "between": (_STR, _STR),
-    "add": (_FLOAT,),
-    "multiply": (_FLOAT,),
-    "length": (),
-}
-"""The steps of conversion by name, with the types of their arguments.
-
-`number` and `text` change the type; `date` reads a date in the first format, adds days and writes it in the second
-format; `word` is the n-th word of a text, from 0, and from the end if negative; `part` the n-th part between
-separators; `between` is what follows the first text in its line, up to the second (or to the end of the line if that is
-empty); `add` and `multiply` are one arithmetic step with a constant; `length` is that of a text, a list or an object.
-"""
-
-
-def convert(value: JSON, by: tuple[JSON, ...]) -> JSON | Missing:
-    """Apply one step of conversion, such as `("add", 1)`, to a value; MISSING if it cannot be applied."""
-    if isinstance(value, str) and len(value) > CHARACTERS:
-        return MISSING
-    match by:
-        case ("text",):
-            return _text(value)
-        case ("length",):
-            return _length(value)
-        case ("add" | "multiply", int() | float() as constant):
-            return _calculated(value, str(by[0]), constant)
-        case _ if not isinstance(value, str):
-            return MISSING
-        case ("number",):
-            return _to_number(value)
-        case ("lower" | "upper" | "title" | "strip" as change,):
-            return {"lower": str.lower, "upper": str.upper, "title": str.title, "strip": str.strip}[change](value)
-        case ("date", str(given), str(wanted), int(days)) if len(value) <= 40:
-            return _date(value, given, wanted, days)
-        case ("word", int(number)):
-            return _nth(value.split(), number)
-        case ("part", str(separator), int(number)) if separator in value:
-            return _nth(value.split(separator), number)
-        case ("between", str(before), str(after)):
-            return _between(value, before, after)
-        case _:
-            return MISSING
-
-
-def _shown_step(by: tuple[JSON, ...]) -> str:
-    match by:
-        case ("number" | "text" as kind,):
-            return f"as a {kind}" if kind == "number" else "as text"
-        case ("lower" | "upper" as change,):
-            return f"in {change} case"
-        case ("title",):
-            return "with capitals"
-        case ("strip",):
-            return "without spaces around it"
-        case ("add", int() | float() as constant):
-            return f"{constant:+}"
-        case ("multiply", int() | float() as constant):
-            return f"times {constant}"
-        case ("date", str(given), str(wanted), int(days)):
-            return f"date{f' {days:+} days' if days else ''}{f' as {wanted}' if given != wanted else ''}"
-        case ("word", int(number)):
-            return f"word {_ordinal(number)}"
-        case ("part", str(separator), int(number)):
-            return f"part {_ordinal(number)} between {show(separator)}"
-        case ("between", str(before), str(after)):
-            return f"after {show(before)} {f'up to {show(after)}' if after else 'to the end of its line'}"
-        case _:
-            return "its length"
-
-
-def _ordinal(number: int) -> str:
-    return f"{number + 1}" if number >= 0 else f"{-number} from the end"
-
-
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?")
-
-
-def _to_number(value: str) -> JSON | Missing:
-    text = value.strip()
-    if _NUMBER.fullmatch(text) is None:
-        return MISSING
-    return float(text) if "." in text else int(text)
-
-
-def _text(value: JSON | Missing) -> JSON | Missing:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return MISSING
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else encode_text(value)
-
-
-def _calculated(value: JSON, operation: str, constant: float) -> JSON | Missing:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return MISSING
-    try:
-        found = value + constant if operation == "add" else value * constant
-        # What arithmetic on binary fractions adds beyond ten digits is noise.
-        return found if isinstance(found, int) else round(found, 10)
-    except OverflowError:
-        return MISSING
-
-
-def _nth(parts: list[str], number: int) -> JSON | Missing:
-    return parts[number].strip() if -len(parts) <= number < len(parts) else MISSING
-
-
-def _between(value: str, before: str, after: str) -> JSON | Missing:
-    start = value.find(before)
-    if start < 0:
-        return MISSING
-    start += len(before)
-    end = value.find("\n", start)
-    line = value[start:] if end < 0 else value[start:end]
-    if not after:
-        return line.strip()
-    found, mark, _ = line.partition(after)
-    return found.strip() if mark else MISSING
-
-
-def _length(value: JSON) -> JSON | Missing:
-    inner = parsed_text(value) if isinstance(value, str) else value
-    inner = value if isinstance(inner, Missing) else inner
-    return len(inner) if isinstance(inner, str | list | dict) else MISSING
-
-
-_FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
-
-
-@lru_cache(maxsize=1024)
-def _date(value: str, given: str, wanted: str, days: int) -> JSON | Missing:
-    try:
-        moment = datetime.strptime(value, given.replace("%e", "%d"))  # noqa: DTZ007
-        # strptime also reads forms that the format does not write, such as a day without its zero.
-        return written_date(moment + timedelta(days=days), wanted) if written_date(moment, given) == value else MISSING
-    except (ValueError, OverflowError):
-        return MISSING
-
-
-def written_date(moment: datetime, form: str) -> str:
-    """Write a date in a format of the step `date`: that of strftime, and `%e` for the day without a zero."""
-    return f"{moment.year:04d}".join(moment.strftime(part) for part in form.replace("%e", str(moment.day)).split("%Y"))
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -693,16 +668,44 @@ def _read(raw: JSON, where: str, depth: int) -> Explanation:
         case {"all_of": str(source), "take": take, **rest} if not rest:
             return AllOf(_source(source, where), _keys(take, where))
         case {"convert": inner, "by": [str(name), *arguments], **rest} if not rest and name in STEPS:
-            _check_step(name, arguments, where)
+            check_step(name, arguments, where)
             return Converted(_read(inner, f"{where}.convert", depth + 1), (name, *arguments))
         case {"join": [*parts], **rest} if not rest and 0 < len(parts) <= _PARTS:
             read = [_read(part, f"{where}.join.{number}", depth + 1) for number, part in enumerate(parts)]
             return Joined(tuple(read))
+        case {"test": str(source), **rest} if len(rest) == 1:
+            return _test(source, rest, where)
+        case {"if": test, "then": then, "else": otherwise, **rest} if not rest:
+            decides = _read(test, f"{where}.if", depth + 1)
+            if not isinstance(decides, Condition):
+                raise ExplanationError(f"{where}.if: expected a test, found {show(test)}")
+            return Branch(
+                decides,
+                _read(then, f"{where}.then", depth + 1),
+                _read(otherwise, f"{where}.else", depth + 1),
+            )
         case _:
             raise ExplanationError(
-                f"{where}: expected a reference such as †input.x, or an object with constant, item_of, all_of, convert"
-                f" or join, found {show(raw)}"
+                f"{where}: expected a reference such as †input.x, or an object with constant, item_of, all_of, convert,"
+                f" join, test or if, found {show(raw)}"
             )
+
+
+def _test(source: str, raw: JSONObject, where: str) -> Condition:
+    [(kind, argument)] = raw.items()
+    if kind not in TESTS:
+        raise ExplanationError(f"{where}: unknown test {show(kind)}; expected {', '.join(TESTS)}")
+    if kind in ("present", "empty"):
+        fits, wanted = isinstance(argument, bool), "true or false"
+    elif kind in ("equals", "differs_from"):
+        constants = argument if isinstance(argument, list) else [argument]
+        fits = 0 < len(constants) <= _PARTS and not any(isinstance(one, list | dict) for one in constants)
+        wanted = f"a text, a number, true, false or null, or an array of at most {_PARTS} of them"
+    else:
+        fits, wanted = isinstance(argument, int | float) and not isinstance(argument, bool), "a number"
+    if not fits:
+        raise ExplanationError(f"{where}.{kind}: expected {wanted}, found {show(argument)}")
+    return Condition(_path_to(source, where), kind, argument)
 
 
 def _path_to(reference: str, where: str) -> PathTo:
@@ -731,20 +734,6 @@ def _condition(raw: JSON, where: str, depth: int) -> tuple[str, Explanation]:
     return name, _read(inner, f"{where}.where", depth + 1)
 
 
-def _check_step(name: str, arguments: list[JSON], where: str) -> None:
-    wanted = STEPS[name]
-    fits = len(arguments) == len(wanted) and all(
-        isinstance(one, types) and not isinstance(one, bool) for one, types in zip(arguments, wanted, strict=True)
-    )
-    if fits and name == "date":
-        fits = all(isinstance(one, str) and _FORMAT.fullmatch(one) for one in arguments[:2])
-    if fits and name == "part":
-        fits = arguments[0] != ""
-    if not fits:
-        expected = ", ".join(" or ".join(one.__name__ for one in types) for types in wanted) or "nothing"
-        raise ExplanationError(f"{where}.by: {name} takes {expected}, found {show(list[JSON](arguments))}")
-
-
 # -- literals -------------------------------------------------------------------------------------------------------
 
 
@@ -753,7 +742,8 @@ class Explained:
     """A literal of a plan, with every explanation that fits the evidence.
 
     Attributes:
-        at: its place: ("calls", place, key...) or ("output", key...).
+        at: its place: ("calls", place, key...) or ("output", key...). ("calls", place, "_when") explains whether the
+            call is made; all its explanations are tests.
         by: the explanations, the cheapest first; never empty.
         runs: the runs, with different data, that agree with all of them.
         cut: the search stopped at a bound, so an explanation may be missing.
@@ -807,9 +797,14 @@ def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
     why = raw.get("why")
     if not isinstance(raw.get("cut", False), bool) or not (why is None or isinstance(why, str)):
         raise ExplanationError(f"{where}: expected cut to be true or false, and why to be a text")
-    found = (read_explanation(one, where=f"{where}.by.{number}") for number, one in enumerate(by))
+    found = [read_explanation(one, where=f"{where}.by.{number}") for number, one in enumerate(by)]
+    if at[2:] == (WHEN,) and at[0] == "calls" and not all(isinstance(one, Condition | Constant) for one in found):
+        raise ExplanationError(f"{where}.by: expected tests, because {WHEN} says whether a call is made")
     return Explained(at, tuple(found), runs, raw.get("cut") is True, why)
 
+
+WHEN: Final = "_when"
+"""The key of a call that is no parameter: whether the call is made."""
 
 MOST: Final = 64
 """The most explanations of one literal."""

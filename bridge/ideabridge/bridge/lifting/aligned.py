@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.context.explanations import WHEN, same
 from ideabridge.bridge.context.references import (
     Expression,
     Hole,
@@ -63,8 +63,8 @@ class AlignedRun:
 
     @property
     def recorded(self) -> dict[int, int | tuple[int, ...]]:
-        """The number in the run of each call of the plan, or the numbers of the calls that were folded into it."""
-        return {place: one.members or one.index for place, one in enumerate(self.calls)}
+        """The number in the run of each call of the plan that it made; several numbers if they were folded."""
+        return {place: one.members or one.index for place, one in enumerate(self.calls) if one.is_made}
 
     def document(self, place: int | None) -> JSON | Missing:
         """Return the input or the result of a call; MISSING if the call has no result."""
@@ -87,6 +87,8 @@ class AlignedRun:
         if place is None:
             return read(self.function.run.result, keys)
         one = self.calls[place]
+        if keys == (WHEN,):
+            return one.progress.status is not CallStatus.SKIPPED
         if keys[0] in ("_each", "_output") or not one.progress.items:
             written = read(one.raw, keys)
             return MISSING if isinstance(written, Missing) or _refers(written) else _literal(written)

@@ -478,7 +478,11 @@ class _Making:
         self._lifted = lifted
         self.calls = copy.deepcopy(lifted.calls)
         self.output = copy.deepcopy(lifted.output)
-        self.explained: list[Explained] = []
+        self.explained: list[Explained] = [
+            tests.explained(place)
+            for place, tests in lifted.tests.items()
+            if choices.take.get(f"calls.{place}") != KEEP
+        ]
         self.chosen: dict[str, str] = {}
         taken = self._take(choices)
         placed = {path for one in decisions.values() for path in one.at}
@@ -554,7 +558,8 @@ class _Making:
 
     def _take(self, choices: Choices) -> list[str]:
         for path, value in choices.take.items():
-            if value == KEEP and any(path == f"calls.{place}" for place in self._lifted.decisions):
+            always = (*self._lifted.decisions, *self._lifted.tests)
+            if value == KEEP and any(path == f"calls.{place}" for place in always):
                 # The call is always made.
                 continue
             place, keys = self._where(path)

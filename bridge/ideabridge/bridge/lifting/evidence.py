@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
     RUNS_FOR_POSITION,
+    WHEN,
     Explained,
     Explanation,
     Read,
@@ -34,6 +35,7 @@ from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.function import Executed, executed_calls, read_function
 from ideabridge.bridge.loop.event import CallDecided
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
@@ -279,6 +281,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         if one.at[0] != "calls" or _fills_parameter(plan, one.at):
             continue
         place = int(one.at[1])
+        if kept[place].progress.status is CallStatus.SKIPPED and one.at[2:] != (WHEN,):
+            continue
         settled = settle(one, aligned.read)
         value = _each_value(kept[place]) if one.at[2:] == ("_each",) else aligned.leaf(place, one.at[2:])
         if not isinstance(value, Missing) and (place in deciders or settled.assumed is None):

@@ -350,6 +350,11 @@ class Executed:
         """Its number in the run; that of the first member if calls were folded."""
         return self.progress.call.index
 
+    @property
+    def is_made(self) -> bool:
+        """False if another run made it; see alternatives.py."""
+        return self.index >= 0
+
     def paths(self, place: int) -> dict[int, Path]:
         """Return, by number in the run, the path of each result below `results` if the plan has the call in a place."""
         if not self.members:

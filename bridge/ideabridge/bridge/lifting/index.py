@@ -17,10 +17,11 @@ from functools import cached_property
 from itertools import accumulate, chain, islice
 from typing import Final, TypeAlias
 
-from ideabridge.bridge.context.explanations import CHARACTERS, operand_path, same, written_date
+from ideabridge.bridge.context.explanations import operand_path, same
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.context.steps import CHARACTERS, written_date
 from ideabridge.tools.encoding import JSON
 
 INPUT: Final = "†input"

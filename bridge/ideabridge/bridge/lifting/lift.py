@@ -9,7 +9,8 @@ only. One run cannot show why a literal has its value, so the plan keeps every e
    `keep_order` adds `_after` where two calls of different Requests may have effects or write to one path.
 3. `leaves_of` (aligned.py) lists the leaves: every part of the parameters and of the output. `explain_runs` (search.py)
    finds the explanations of each literal in the input and in the results that existed before its Request.
-4. Other runs of the same task, which a person names, remove the explanations that they contradict.
+4. Other runs of the same task, which a person names, remove the explanations that they contradict. If they made other
+   calls, all become one plan, in which tests say which calls are made (alternatives.py).
 5. A literal of a call that only its constant explains becomes an optional parameter (parameters.py).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
 
@@ -21,6 +22,7 @@ but a reference to a position in a list that its writer had seen is explained li
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,13 +30,21 @@ from itertools import pairwise
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.bridge.context.explanations import Constant, Explained, Explanation, PathTo, same
+from ideabridge.bridge.context.explanations import (
+    Branch,
+    Constant,
+    Explained,
+    Explanation,
+    PathTo,
+    same,
+)
 from ideabridge.bridge.context.references import (
     DAGGER,
     Hole,
     Path,
     Reference,
     compile_value,
+    escaped,
     format_reference,
     is_reference,
     parse_reference,
@@ -42,6 +52,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of
+from ideabridge.bridge.lifting.alternatives import Tests, form_of, joint_schema, merged, not_made, tests_of
 from ideabridge.bridge.lifting.fold import Lists, fold, folded_call, gathered, values_of
 from ideabridge.bridge.lifting.function import (
     Executed,
@@ -53,7 +64,8 @@ from ideabridge.bridge.lifting.function import (
     reads_of,
     waits_of,
 )
-from ideabridge.bridge.lifting.search import Found, Values, explain_runs
+from ideabridge.bridge.lifting.looking import Looking
+from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import emission
 from ideabridge.bridge.loop.progress import CallStatus
@@ -471,6 +483,7 @@ class Lifted:
         leaves: every part of the calls and the output.
         found: by the path of a literal, its explanations that fit all runs, the cheapest first.
         agreed: by the path of a literal, how many runs agree.
+        tests: by the place of a call that only some runs made, the tests that say whether it is made.
     """
 
     function: Function
@@ -484,6 +497,7 @@ class Lifted:
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     found: dict[str, Found] = field(default_factory=dict[str, Found])
     agreed: dict[str, int] = field(default_factory=dict[str, int])
+    tests: dict[int, Tests] = field(default_factory=dict[int, Tests])
 
     @property
     def requests(self) -> int:
@@ -497,6 +511,8 @@ class Lifted:
             return None
         runs = self.agreed[leaf.path]
         why = MAYBE_DATA if self._has_data_key(found.by[0]) else None
+        if isinstance(found.by[0], Branch) and found.by[0].has_constant and (leaf.place is None or runs < SETTLED):
+            why = RECORDED
         return Explained(leaf.at, tuple(found.by), runs, found.cut, why)
 
     def _has_data_key(self, one: Explanation) -> bool:
@@ -520,7 +536,8 @@ class Lifted:
         places: list[int] = []
         for place, one in enumerate(kept):
             earlier = {other for other, before in enumerate(kept) if before.step < one.chosen}
-            if earlier and not earlier & self._reads(place):
+            # A test says why a call is made.
+            if earlier and place not in self.tests and not earlier & self._reads(place):
                 places.append(place)
         return places
 
@@ -609,8 +626,72 @@ def _lifted(
     lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
     if run.machine.step > 0:
         lifted.kept_order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
-    lifted.others = [align(lifted.aligned, store, one, caller) for one in dict.fromkeys(runs)]
+    runs = list(dict.fromkeys(runs))
+    try:
+        lifted.others = [align(lifted.aligned, store, one, caller) for one in runs]
+    except OtherShapeError as error:
+        if any(one.members for one in calls):
+            raise
+        return _with_alternatives(lifted, [read_function(store, one, caller) for one in runs], str(error))
     return lifted
+
+
+def _with_alternatives(lifted: Lifted, others: Sequence[Function], differ: str) -> Lifted:
+    """Return the plan of a run and of runs that made other calls.
+
+    Raises:
+        OtherShapeError: no test separates them; the message says what differs.
+    """
+    functions = [lifted.function, *others]
+    arranged: list[list[Executed]] = [list(lifted.aligned.calls)]
+    for function in others:
+        if function.run.machine.mode != lifted.function.run.machine.mode or function.run.machine.instances:
+            raise OtherShapeError(differ)
+        kept, _ = executed_calls(function.run)
+        _expect(kept, function.faults, function.run.not_as_listed())
+        arranged.append(arrange(in_data_order(kept), copy.deepcopy(function.output))[0])
+    try:
+        slots = merged(arranged)
+    except PublicationError as error:
+        raise OtherShapeError(f"{differ}; {error}") from None
+    models = [next(one for one in slot if one is not None) for slot in slots]
+    runs = [
+        AlignedRun(
+            function,
+            [slot[number] or not_made(model) for slot, model in zip(slots, models, strict=True)],
+        )
+        for number, function in enumerate(functions)
+    ]
+    tests: dict[int, Tests] = {}
+    for place, slot in enumerate(slots):
+        if None in slot:
+            found = tests_of(runs, place)
+            if found is None:
+                names = [run.run_id for run in runs if run.calls[place].is_made]
+                raise OtherShapeError(
+                    f"{differ}. Only {', '.join(names)} called {models[place].name}, and no test of the input or of an"
+                    " earlier result separates these from the other runs"
+                )
+            tests[place] = found
+    written: list[JSON] = []
+    for place, slot in enumerate(slots):
+        owner = next(number for number, one in enumerate(slot) if one is not None)
+        try:
+            written.append(copy.deepcopy(_renumbered(models[place].raw, runs[owner].paths)))
+        except _GoneError as error:
+            raise OtherShapeError(f"{differ}; calls.{place} reads {error}, which is left out") from None
+    output = renumbered(copy.deepcopy(lifted.function.output), runs[0].paths)
+    if any(form_of(run.function.run.result) != form_of(runs[0].function.run.result) for run in runs):
+        # Its parts are not the same in all runs, so it is explained as a whole.
+        output = escaped(runs[0].function.run.result)
+    function = dataclasses.replace(lifted.function, input_schema=joint_schema(functions))
+    runs[0].function = function
+    made = Lifted(function, runs[0], written, output, lifted.left_out, lifted.catalogue, others=runs[1:], tests=tests)
+    if any(one.run.machine.step > 0 for one in functions):
+        # Only the order within the list says what came first: the Requests of several runs are not comparable.
+        ordered = [dataclasses.replace(one, step=place) for place, one in enumerate(models)]
+        made.kept_order = keep_order(ordered, written, waits_of(graph_of(function, made.catalogue, written, output)))
+    return made
 
 
 def _expect(calls: Iterable[object], faults: list[str], changed: list[str]) -> None:
@@ -630,7 +711,8 @@ def _some(texts: list[str]) -> str:
 
 def explain(lifted: Lifted) -> None:
     """List the leaves of a lifted run, and find the explanations of its literals in all runs that were named."""
-    looking = _Looking([lifted.aligned, *lifted.others], lifted.requests > 0)
+    runs = [lifted.aligned, *lifted.others]
+    looking = Looking(runs, lifted.requests > 0, {place: one.by[0] for place, one in lifted.tests.items()})
 
     def whole(place: int | None, keys: Path, value: JSON) -> bool:
         found = looking.look(place, keys, value)
@@ -646,78 +728,45 @@ def explain(lifted: Lifted) -> None:
             found = looking.look(leaf.place, leaf.keys, leaf.value)
         elif leaf.reference is not None:
             found = _chosen_reference(lifted, looking, leaf)
+            if lifted.tests and not all(_agrees(run, leaf) for run in runs):
+                found = _conditional(lifted, looking, leaf)
         if found is not None:
             lifted.found[leaf.path] = found
             lifted.agreed[leaf.path] = looking.agreeing(leaf.place, leaf.keys)
+
+
+def _agrees(run: AlignedRun, leaf: Leaf) -> bool:
+    """Return whether a reference reads in a run what the run had there."""
+    there = run.leaf(leaf.place, leaf.keys)
+    operands = list(parse_reference(str(leaf.reference)).operands())
+    if isinstance(there, Missing) or len(operands) != 1 or operands[0].kind not in ("input", "results", "state"):
+        return True
+    value = run.read(str(leaf.reference))
+    return not isinstance(value, Missing) and same(value, there)
+
+
+def _conditional(lifted: Lifted, looking: Looking, leaf: Leaf) -> Found:
+    """Return the explanations of a reference that other runs did not have there."""
+    value = lifted.aligned.leaf(leaf.place, leaf.keys)
+    found = looking.look(leaf.place, leaf.keys, None if isinstance(value, Missing) else value)
+    if found is None or not found.is_explained:
+        raise OtherShapeError(
+            f"{leaf.path} is {leaf.reference} in only some of the runs, and nothing explains the others"
+        )
+    return found
 
 
 def _is_list(place: int | None, keys: Path, value: JSON) -> bool:
     return isinstance(value, list)
 
 
-def _any_explained(looking: _Looking, place: int | None, keys: Path, value: JSON) -> bool:
+def _any_explained(looking: Looking, place: int | None, keys: Path, value: JSON) -> bool:
     """Return whether something inside a list or object has an explanation that is cheaper than its constant."""
     if isinstance(value, dict | list) and value:
         members = value.items() if isinstance(value, dict) else ((str(n), one) for n, one in enumerate(value))
         return any(_any_explained(looking, place, (*keys, key), item) for key, item in members)
     found = looking.look(place, keys, value)
     return found is not None and found.is_explained
-
-
-class _Looking:
-    """Looks for explanations in several aligned runs; the values of each run are indexed once."""
-
-    def __init__(self, runs: Sequence[AlignedRun], several: bool) -> None:
-        self._runs = runs
-        self._several = several
-        self._values: dict[int, Values] = {}
-        self._found: dict[tuple[int | None, Path], Found | None] = {}
-
-    def look(self, place: int | None, keys: Path, value: JSON) -> Found | None:
-        """Return the explanations of a literal that fit all runs; None if nothing existed that could explain it."""
-        if place is not None and keys[:1] == ("_output",):
-            return None
-        if (place, keys) not in self._found:
-            self._found[place, keys] = self._search(place, keys, value)
-        return self._found[place, keys]
-
-    def _search(self, place: int | None, keys: Path, value: JSON) -> Found | None:
-        literals: list[tuple[JSON, Values, frozenset[str]]] = []
-        for number, run in enumerate(self._runs):
-            here = value if number == 0 else run.leaf(place, keys)
-            if isinstance(here, Missing):
-                continue
-            literals.append((here, self._values_of(number, run), self._before(run, place)))
-        name = next((key for key in reversed(keys) if not key.isdecimal()), "")
-        return explain_runs(literals, name) if literals[0][2] else None
-
-    def agreeing(self, place: int | None, keys: Path) -> int:
-        """Return how many of the runs have a value there."""
-        return 1 + sum(not isinstance(run.leaf(place, keys), Missing) for run in self._runs[1:])
-
-    def _values_of(self, number: int, run: AlignedRun) -> Values:
-        if number not in self._values:
-            documents = {root: run.document(place) for place, root in _roots(run)}
-            self._values[number] = Values({k: v for k, v in documents.items() if not isinstance(v, Missing)})
-        return self._values[number]
-
-    def _before(self, run: AlignedRun, place: int | None) -> frozenset[str]:
-        """Return the roots of the values that the writer of a literal could have seen."""
-        step = run.function.run.machine.step if place is None else run.calls[place].chosen
-        found = {
-            root for other, root in _roots(run) if other is None or (self._several and run.calls[other].step < step)
-        }
-        return frozenset(found)
-
-
-def _roots(run: AlignedRun) -> Iterator[tuple[int | None, str]]:
-    """(place, reference) of the input and of each result that a reference can read, in the order of the plan."""
-    if run.function.input:
-        yield None, f"{DAGGER}input"
-    for place in range(len(run.calls)):
-        root = run.reference_to(ValueSource(place, ()))
-        if root is not None:
-            yield place, root
 
 
 def _selects(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
@@ -727,7 +776,7 @@ def _selects(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
     return is_position(aligned, source) or is_data_key(aligned, source)
 
 
-def _chosen_reference(lifted: Lifted, looking: _Looking, leaf: Leaf) -> Found | None:
+def _chosen_reference(lifted: Lifted, looking: Looking, leaf: Leaf) -> Found | None:
     """Return the explanations of a reference that selects from values its writer had seen, the reference first."""
     aligned = lifted.aligned
     expression = parse_reference(str(leaf.reference))

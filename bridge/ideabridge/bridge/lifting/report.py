@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ideabridge.bridge.context.explanations import Explained, read_explained, same
+from ideabridge.bridge.context.explanations import WHEN, Explained, read_explained, same
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
@@ -32,9 +32,11 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     Returns:
         `{"run", "requests", "calls": [{"place", "tool", "asks_mind"?, "decision"?, "after"?}],
         "parameters": [{"name", "default"?, "required", "description"?, "fills": [paths]}],
+        "alternatives": [{"place", "tool", "when", "instead": [text...], "more", "runs"}],
         "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}], "references", "taken",
         "left_out": [text...], "consistent", "difference", "confirmed_by", "not_confirmed_by",
-        "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for certain.
+        "offers": [{"run", "settles": [paths]}]}`. `alternatives` are the calls that only some runs made, with the tests
+        that say when they are made; `literals` are those that are not known for certain.
     """
     lifted = draft.lifted
     calls: list[JSON] = []
@@ -58,7 +60,8 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "requests": lifted.requests,
         "calls": calls,
         "parameters": list[JSON](_parameters(draft)),
-        "literals": [_literal(one, leaves.get(one.at)) for one in draft.explained],
+        "alternatives": [_alternative(one, draft.calls) for one in draft.explained if one.at[2:] == (WHEN,)],
+        "literals": [_literal(one, leaves.get(one.at)) for one in draft.explained if one.at[2:] != (WHEN,)],
         "references": sum(leaf.reference is not None for leaf in lifted.leaves),
         "taken": dict[str, JSON](draft.chosen),
         "left_out": list[JSON](one.shown for one in lifted.left_out),
@@ -98,6 +101,31 @@ def _literal(one: Explained, leaf: Leaf | None) -> JSONObject:
     return entry if why is None else {**entry, "why": why}
 
 
+def _alternative(one: Explained, calls: list[JSON]) -> JSONObject:
+    """A call that is not always made, and when it is."""
+    place = int(one.at[1])
+    call = calls[place] if place < len(calls) else None
+    literal = _literal(one, None)
+    return {
+        "place": place,
+        "tool": call.get("_tool") if isinstance(call, dict) else None,
+        "when": literal["from"],
+        "instead": literal["instead"],
+        "more": literal["more"],
+        "runs": one.runs,
+    }
+
+
+def _alternative_line(one: JSONObject) -> str:
+    instead = one["instead"] if isinstance(one["instead"], list) else []
+    others = "".join(f"; or when {text}" for text in instead)
+    return f"  calls.{one['place']} {one['tool']}: made when {one['when']}{others}{_more(one)}"
+
+
+def _more(one: JSONObject) -> str:
+    return f" and {one['more']} more" if one.get("more") else ""
+
+
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
     """Runs of the same shape, with the literals of which they would remove an explanation."""
     named = [other.run_id for other in draft.lifted.others]
@@ -130,6 +158,10 @@ def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
         needed = "" if default or one["required"] else ", may be left out"
         fills = f"  fills {_joined(one['fills'])}" if one["fills"] else ""
         lines.append((f"  {one['name']}{default}{needed}{fills}", None))
+    alternatives = _objects(report["alternatives"])
+    if alternatives:
+        lines.append(("calls that only some runs made, and when they are made", "cyan"))
+    lines += [(_alternative_line(one), "yellow" if one["instead"] else "green") for one in alternatives]
     literals = _objects(report["literals"])
     if literals:
         lines.append(("copied values: what is taken for other data, and what it may be instead", "cyan"))
@@ -166,7 +198,12 @@ def evidence_lines(publication: Publication, records: list[JSONObject]) -> list[
     words = {"run": "named at publication", "person": "confirmed by a person", "assistant": "decided by an assistant"}
     runs = [f"{count} {words[kind]}" for kind, count in counts.items() if count]
     lines: list[tuple[str, str | None]] = [(f"copied values (further runs: {', '.join(runs) or 'no others'})", "cyan")]
+    listed_calls = plan.get("calls")
     for one in explained:
+        if one.at[2:] == (WHEN,):
+            alternative = _alternative(one, listed_calls if isinstance(listed_calls, list) else [])
+            lines.append((_alternative_line(alternative), "yellow" if alternative["instead"] else "green"))
+            continue
         recorded = read(plan, one.at)
         literal = _literal(one, None)
         lines.append((f"  {literal['path']} = {short(None if isinstance(recorded, Missing) else recorded)}", None))
@@ -181,7 +218,7 @@ def consequence(literal: JSONObject) -> str:
     """Return what becomes of a copied value when the data are others, in one line."""
     taken = str(literal["from"])
     instead = literal["instead"] if isinstance(literal["instead"], list) else []
-    more = f" and {literal['more']} more" if literal.get("more") else ""
+    more = _more(literal)
     if taken.startswith("always "):
         text = f"stays {taken.removeprefix('always ')} for every input"
     else:

@@ -33,12 +33,11 @@ from ideabridge.bridge.context.explanations import (
     ItemOf,
     Joined,
     PathTo,
-    convert,
     same,
-    written_date,
 )
 from ideabridge.bridge.context.references import Path, format_path
 from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.context.steps import convert, written_date
 from ideabridge.bridge.lifting.index import (
     FORMATS,
     INPUT,

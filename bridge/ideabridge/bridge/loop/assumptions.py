@@ -5,6 +5,7 @@ A plan made of a run may have literals that the run copied (`context/explanation
 "strict": bool}`:
 
 - `values`: before a call is put up, each explained literal gets the value that its explanations have for the new data.
+  The value at `calls.PLACE._when` says whether the call is made; otherwise it is skipped.
 - `seen`: what earlier runs read at a reference; what is new about a value is named.
 - `watch`: `{PLACE: [REFERENCE...]}`: what a call does not read, but its author had seen; it is compared with `seen`.
 - `decisions`: the places of calls that may have been made because of a result that they do not read.
@@ -25,6 +26,7 @@ from typing import Final
 from ideabridge.bridge.context.assumption import read_assumption, unseen_lines
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
+    WHEN,
     Explained,
     Read,
     operand_path,
@@ -117,6 +119,7 @@ class Assumptions:
         self.problems: list[tuple[int | None, str]] = []
         self.output: list[Explained] = []
         self._calls: dict[int, list[Explained]] = {}
+        self._tests: dict[int, Explained] = {}
         self._references: dict[int, list[str]] = {}
         raw = raw or {}
         listed, seen, decisions, watch = (raw.get(key) for key in ("values", "seen", "decisions", "watch"))
@@ -141,6 +144,10 @@ class Assumptions:
     def _add(self, one: Explained, places: int) -> None:
         if one.at[0] == "output":
             self.output.append(one)
+        elif int(one.at[1]) < places and one.at[2:] == (WHEN,):
+            if int(one.at[1]) in self._tests:
+                self._refuse(f"explained: {'.'.join(one.at)} is explained twice")
+            self._tests[int(one.at[1])] = one
         elif int(one.at[1]) < places:
             self._calls.setdefault(int(one.at[1]), []).append(one)
         else:
@@ -170,9 +177,37 @@ class Assumptions:
         found = self._references.get(place)
         if found is None:
             found = self._references[place] = list(
-                dict.fromkeys([*references_of(self.of(place)), *self._watched.get(place, ())])
+                dict.fromkeys([*self.tested(place), *references_of(self.of(place)), *self._watched.get(place, ())])
             )
         return found
+
+    def tested(self, place: int) -> tuple[str, ...]:
+        """Return what the tests read that say whether a call is made; empty if it is always made."""
+        found = self._tests.get(place)
+        return () if found is None else found.references
+
+    def settle_test(self, place: int, read: Read) -> tuple[str | None, Doubts, str | None]:
+        """Evaluate the tests that say whether a call is made.
+
+        Returns:
+            Why it is skipped (None: it is made), what is uncertain about that, and why nothing decides (or None).
+        """
+        doubts = Doubts()
+        found = self._tests.get(place)
+        if found is None:
+            return None, doubts, None
+        settled = settle(found, read)
+        if isinstance(settled.value, Missing):
+            return None, doubts, f"no test says whether it is called: {'; '.join(one.shown for one in found.by[:3])}"
+        taken = next(one for one in found.by if not isinstance(one.value(read), Missing))
+        made = settled.value is True
+        if settled.assumed is not None:
+            others = [one.shown for one in found.by if one.value(read) is not settled.value]
+            told = f"called because {taken.shown}" if made else f"not called, as it is not so that {taken.shown}"
+            more = f"; runs may have called it only if {others[0]}" if others else f": {settled.assumed['why']}"
+            doubts.assumed.append({"at": f"calls.{place}", "why": f"{told}{more}"})
+        doubts.unseen = self._new(read, found.references, found.references, [])
+        return None if made else f"it is called only if {taken.shown}", doubts, None
 
     def settle(self, place: int, read: Read, texts: Iterable[str]) -> tuple[dict[Path, JSON], Doubts, str | None]:
         """Evaluate the explained literals of a call.
@@ -186,7 +221,9 @@ class Assumptions:
             The values by their keys in the call, what is uncertain, and why a literal has no value (or None).
         """
         values, doubts, problem = settled(self.of(place), 2, read)
-        doubts.unseen = self._new(read, texts, self._watched.get(place, ()), self.of(place))
+        tested = self.tested(place)
+        others = (text for text in texts if text not in tested) if tested else texts
+        doubts.unseen = self._new(read, others, self._watched.get(place, ()), self.of(place))
         if place in self._decisions:
             doubts.assumed.append({"at": f"calls.{place}", "why": DECISION})
         return values, doubts, problem

@@ -99,6 +99,7 @@ class Readiness:
         explained: dict[str, JSON] = {}
         by_item: list[Read] = []
         absent: list[Absent] = []
+        broken: dict[str, Absent] = {}
         for read in call.reads:
             if read.expression.uses_item:
                 by_item.append(read)
@@ -110,10 +111,20 @@ class Readiness:
             if read.lenient:
                 if not isinstance(found, Absent):
                     explained[read.expression.text] = found
+                elif found.why == "failed":
+                    broken[read.expression.text] = found
             elif isinstance(found, Absent):
                 absent.append(found)
             else:
                 values[read.expression.text] = found
+        tested = self._graph.assumptions.tested(call.place)
+        if tested:
+            # A test says nothing about a call that failed.
+            if unknown := [one for text, one in broken.items() if text in tested]:
+                return unknown[0]
+            decided = self._decided(call, explained)
+            if decided is not None:
+                return decided
         if absent:
             order = ("failed", "skipped", "missing")
             return min(absent, key=lambda one: order.index(one.why))
@@ -142,6 +153,15 @@ class Readiness:
             items.append(self._item(call, values, by_item, item, sizes, parts, briefly=failed >= _EXPLAINED))
             failed += items[-1].error is not None
         return items
+
+    def _decided(self, call: Call, known: Mapping[str, JSON]) -> Absent | Refusal | None:
+        """Return why a call with a test is not made; None if it is."""
+        told = self._graph.assumptions.settle_test(call.place, lambda text: known.get(text, MISSING))
+        skipped, doubts, problem = told
+        self._progress[call.index].doubts.add(doubts, call.instance)
+        if problem is not None:
+            return Refusal(problem)
+        return None if skipped is None else Absent("skipped", skipped)
 
     def _blocked(self, call: Call) -> Wait | Absent | None:
         if not self._graph.closed and self._graph.waits_for_end(call):

@@ -517,8 +517,9 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters:
         "parameters": parameters,
     }
     if not lifted.function.instances:
-        # The calls of the run, by the places of the plan; several if they were folded into one.
-        recorded = lifted.aligned.recorded.values()
+        # The calls of the run, by the places of the plan; several if they were folded into one, null if only another
+        # run made it.
+        recorded = [lifted.aligned.recorded.get(place) for place in range(len(lifted.aligned.calls))]
         lifting["places"] = [list[JSON](one) if isinstance(one, tuple) else one for one in recorded]
     if lifting["choices"] or parameters:
         lifting["decided_by"] = by.to_json()
