@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from ideabridge.bridge import Bridge
+from ideabridge.bridge.context.explanations import read_explained
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft
-from ideabridge.bridge.lifting.report import report_lines, report_of
+from ideabridge.bridge.lifting.report import evidence_lines, report_lines, report_of
+from ideabridge.bridge.loop.event import AT_TERMINAL
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -43,7 +45,7 @@ def done() -> list[str]:
 
 
 @pytest.fixture
-def bridge(done: list[str]) -> Bridge:
+def toolbox(done: list[str]) -> Toolbox:
     @tool(read_only=True)
     def issue(number: int) -> JSONObject:
         """An issue."""
@@ -78,7 +80,12 @@ def bridge(done: list[str]) -> Bridge:
         """What an item cost before."""
         return {"last": f"{item}-2025"}
 
-    return Bridge(toolbox=Toolbox(issue, comment, close, discount, price, history))
+    return Toolbox(issue, comment, close, discount, price, history)
+
+
+@pytest.fixture
+def bridge(toolbox: Toolbox) -> Bridge:
+    return Bridge(toolbox=toolbox)
 
 
 # -- close an issue if it is open -----------------------------------------------------------------------------------
@@ -301,3 +308,46 @@ async def test_a_threshold_needs_three_runs_on_each_side(bridge: Bridge) -> None
             assert "calls.1" not in answer.assumed
         # Nobody knows where between 5 and 8 the threshold is.
         assert "calls.1" in (await answered(bridge, "check", {"item": "shelves"})).assumed
+
+
+# -- what is stored -------------------------------------------------------------------------------------------------
+
+
+async def test_an_imported_plan_assumes_its_tests(bridge: Bridge, toolbox: Toolbox, done: list[str]) -> None:
+    async with bridge:
+        run, choices = await tidied(bridge, (11, 12, 13, 14, 15, 16, 17, 18))
+        await bridge.publish(run.id, "tidy", description="Tidies.", choices=choices)
+        document = bridge.export_idea("tidy")
+        lines = [text for text, _ in evidence_lines(bridge.store.publications.get("tidy"), [])]
+        assert any(text.startswith('  calls.1 comment: made when †results.0.state = "open"; or when') for text in lines)
+    async with Bridge(toolbox=toolbox) as elsewhere:
+        await elsewhere.import_idea(document, publish=True)
+        answer, changed = await replayed(elsewhere, done, "tidy", {"number": 11})
+        assert changed == ["comment 11 Done with it.", "close 11"]
+        assert any("its evidence is not in the document" in why for why in answer.asked)
+        answer, changed = await replayed(elsewhere, done, "tidy", {"number": 12})
+        assert changed == []
+        assert {"calls.1", "calls.2"} <= set(answer.assumed)
+
+
+async def test_a_replay_that_a_person_confirms_removes_tests(bridge: Bridge, done: list[str]) -> None:
+    async with bridge:
+        run, choices = await tidied(bridge, (11, 12, 13, 14))
+        await bridge.publish(run.id, "tidy", description="Tidies.", choices=choices)
+        before = len(conditions(bridge.lift(run.id, choices=choices))["calls.1._when"])
+        # It is closed, and somebody has it.
+        replay = await bridge.call_idea("tidy", {"number": 18})
+        assert replay.run is not None
+        while await replay.run.wait(10) == "needs_approval":
+            for question in replay.run.questions():
+                replay.run.decide(question.approval, "approve", by=AT_TERMINAL)
+        assert await replay.run.result() == "Damp"
+        # The next call begins with what was learned.
+        await replayed(bridge, done, "tidy", {"number": 12})
+        learned = bridge.store.publications.get("tidy").learned
+        assert learned is not None
+        assert isinstance(learned["explained"], list)
+        kept = [read_explained(one) for one in learned["explained"]]
+        [left] = [one.by for one in kept if one.at == ("calls", "1", "_when")]
+        assert 0 < len(left) < before
+        assert not any("state" in one.shown for one in left)

@@ -204,8 +204,9 @@ class Assumptions:
         if settled.assumed is not None:
             others = [one.shown for one in found.by if one.value(read) is not settled.value]
             told = f"called because {taken.shown}" if made else f"not called, as it is not so that {taken.shown}"
-            more = f"; runs may have called it only if {others[0]}" if others else f": {settled.assumed['why']}"
-            doubts.assumed.append({"at": f"calls.{place}", "why": f"{told}{more}"})
+            why = f"{told}; runs may have called it only if {others[0]}" if others else None
+            why = why or f"{settled.assumed['why']}: it may have been called for another reason than {taken.shown}"
+            doubts.assumed.append({"at": f"calls.{place}", "why": why})
         doubts.unseen = self._new(read, found.references, found.references, [])
         return None if made else f"it is called only if {taken.shown}", doubts, None
 
