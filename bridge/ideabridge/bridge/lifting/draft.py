@@ -293,17 +293,20 @@ class PlanDraft:
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """By place, parts of results that nothing reads, and that had been seen when the call was made.
+        """By place, parts of the input and of results that nothing reads, and that were seen before the call was made.
 
-        They may have decided about the call. The first call after a result watches its parts, and each later call that
+        They may have decided about the call. The first call after a value watches its parts, and each later call that
         may change something.
         """
         kept = self.lifted.aligned.calls
         read = [operand_path(text) for text in self._read_texts()]
         found: dict[int, list[str]] = {}
         count = 0
-        for place, one in enumerate(kept):
-            later = [other for other, then in enumerate(kept) if then.chosen > one.step]
+        # The author of a plan wrote it for any input.
+        places: list[int | None] = [None, *range(len(kept))] if self.lifted.requests else [*range(len(kept))]
+        for place in places:
+            step = -1 if place is None else kept[place].step
+            later = [other for other, then in enumerate(kept) if then.chosen > step]
             root = self.lifted.aligned.reference_to(ValueSource(place, ()))
             if not later or root is None:
                 continue
