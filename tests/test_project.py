@@ -122,7 +122,7 @@ LAYERS = (
     ("modules", "minds"),
     ("configuration",),
     ("loop",),
-    ("plan", "screen"),
+    ("plan", "screen", "programs"),
     ("arguments",),
     ("runs",),
     ("lifting", "history"),

@@ -198,6 +198,7 @@ class Bridge:
             self._group.cancel_scope.cancel()
         if self._runs is not None:
             self._runs.release()
+            self._runs.sandbox.close()
         if self._teaching is not None:
             self._teaching.learn()
         if isinstance(error, Exception):
@@ -600,7 +601,10 @@ class Bridge:
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
         choice = choose(AUTO, self.mind, samples=samples)
         told = choice if choice.name == SAMPLING else None
-        start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
+        if plan.program is not None:
+            start = await self._open_runs.start_program(plan, settings, told, caller)
+        else:
+            start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:

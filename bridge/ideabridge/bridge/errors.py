@@ -15,6 +15,10 @@ class PlanError(IdeabridgeError):
         self.errors = errors or []
 
 
+class ProgramError(IdeabridgeError):
+    """A program cannot run: it is malformed, or the interpreter is missing."""
+
+
 class FinishedRunError(IdeabridgeError):
     """The run has ended, so it accepts nothing more."""
 

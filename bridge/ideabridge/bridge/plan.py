@@ -32,7 +32,18 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
 
-_KEYS = ("calls", "input", "instances", "output", "input_schema", "output_schema", "name", "description", "$schema")
+_KEYS = (
+    "calls",
+    "program",
+    "input",
+    "instances",
+    "output",
+    "input_schema",
+    "output_schema",
+    "name",
+    "description",
+    "$schema",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class Plan:
         name, description: those of the tool, if the plan is published.
         tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
         explained: what the plan does not know for certain; see `loop/assumptions.py`.
+        program: Python text in place of the calls and the output; see `programs/sandbox.py`.
     """
 
     calls: list[JSON]
@@ -61,6 +73,7 @@ class Plan:
     description: str | None = None
     tools: tuple[JSONObject, ...] = ()
     explained: JSONObject | None = None
+    program: str | None = None
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""
@@ -81,7 +94,7 @@ class Plan:
     def title(self) -> str:
         """The name, or the names of the tools, on one line."""
         names = dict.fromkeys(str(call.get("_tool")) for call in self.calls if isinstance(call, dict))
-        return self.name or " + ".join(names)[:200] or "an empty plan"
+        return self.name or " + ".join(names)[:200] or ("a program" if self.program is not None else "an empty plan")
 
     @property
     def output_by_instance(self) -> bool:
@@ -150,10 +163,15 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     unknown = [key for key in plan if key not in _KEYS]
     if unknown:
         raise PlanError(f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}")
-    if "calls" not in plan:
-        raise PlanError('the plan: "calls" is missing; expected an array of calls')
+    program = _text(plan, "program")
+    if program is not None:
+        extra = [key for key in ("calls", "instances", "output") if plan.get(key) is not None]
+        if extra:
+            raise PlanError(f"the plan: a program makes its own calls and output; leave {extra[0]} out")
+    elif "calls" not in plan:
+        raise PlanError('the plan: "calls" is missing; expected an array of calls, or "program"')
     try:
-        solution, _ = read_solution({"calls": plan["calls"], "output": plan.get("output")})
+        solution, _ = read_solution({"calls": plan.get("calls") or [], "output": plan.get("output")})
     except IdeabridgeError as error:
         raise PlanError(f"the plan: {error}") from None
     calls = solution["calls"]
@@ -175,6 +193,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         output_schema=_object(plan, "output_schema"),
         name=_text(plan, "name"),
         description=_text(plan, "description"),
+        program=program,
     )
 
 

@@ -249,11 +249,43 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended; `broken` is the reason if it broke off. `extra` are its other members."""
+    """The answer ended; `broken` is the reason if it broke off. `extra` are its other members.
+
+    Of a program, `error` is why it ended without a value, and `unheard` are the calls whose results it did not take.
+    """
 
     name: ClassVar[str] = "solution_closed"
     broken: str | None = None
     extra: JSONObject | None = None
+    error: JSONObject | None = None
+    unheard: list[JSON] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramProposed(Journaled):
+    """A Solution is a program: it runs, and proposes calls. `interpreter` has the name and version of what runs it.
+    `now` is the time, in seconds since 1970, that does not pass for the program; `seed` that of its random numbers;
+    `names` the tools that it may call, by their names in it (`ProgramNames.used_by`). `extra`, `mind` and `model` as in
+    `SolutionProposed`.
+    """
+
+    name: ClassVar[str] = "program_proposed"
+    program: str
+    interpreter: str
+    now: float
+    seed: str
+    names: JSONObject
+    extra: JSONObject | None = None
+    mind: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Printed(Journaled):
+    """The program printed text."""
+
+    name: ClassVar[str] = "printed"
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +472,8 @@ Event: TypeAlias = (
     | CallProposed
     | OutputProposed
     | SolutionClosed
+    | ProgramProposed
+    | Printed
     | UsageNoted
     | SolutionProposed
     | SolutionCancelled

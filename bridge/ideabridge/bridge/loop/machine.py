@@ -54,7 +54,7 @@ Request offers. Code outside this folder does not use them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -207,7 +207,20 @@ class Machine:
         """Return whether an answer has begun to arrive and has not ended."""
         if self._planning is not None:
             return not self._planning.waits
-        return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
+        return (
+            self.program is None and self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
+        )
+
+    @property
+    def program(self) -> events.ProgramProposed | None:
+        """The program that runs now; None if none runs."""
+        runs = self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
+        return self.solution.program if runs else None
+
+    @property
+    def settled(self) -> Sequence[int]:
+        """The calls of the current Solution in the order in which they settled."""
+        return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
         """Return whether a call belongs to the Solution that runs now; if not, its messages come too late."""
@@ -329,6 +342,11 @@ class Machine:
                 self._propose(event)
             case events.SolutionProposed():
                 self._take_up(event)
+            case events.ProgramProposed():
+                self._begin_program(event)
+            case events.Printed():
+                self._solving()
+                self.solution.printed.append(event.text)
             case events.OutputProposed():
                 self._streaming().graph.set_output(event.output)
                 self.solution.output = event.output
@@ -494,8 +512,22 @@ class Machine:
         self.history.extend(listed)
         self._reader.note(listed)
 
+    def _begin_program(self, event: events.ProgramProposed) -> None:
+        self._expect("asking")
+        if self._mind_due:
+            raise JournalError("a program came before its Request")
+        self._begin(Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event)))
+        self._solving().program = True
+
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
+        if self.solution.program is not None:
+            tick.unheard = frozenset(one for one in event.unheard or () if isinstance(one, int))
+            if event.error is not None:
+                self.errors.append({"call": None, "error": event.error})
+            self.solution.failed = event.error is not None
+            tick.close()
+            return
         if event.broken is not None:
             # The journaled prefix is the Solution; its output is null.
             tick.graph.drop_output()
@@ -532,8 +564,10 @@ class Machine:
         if self.has_output:
             return Finish("done")
         if self.mode == "plan":
+            if self.solution.failed:
+                return Finish("failed", "the program ended with an error")
             return Finish("failed", "the output could not be made") if has_output else Finish("done")
-        if has_calls or has_output:
+        if has_calls or has_output or self.solution.failed:
             self._idle = 0
             return None
         broken = self.solution.broken
@@ -643,7 +677,8 @@ def _repeatable(progress: Progress) -> bool:
 def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:
     """A question about the outcome if somebody can be asked, otherwise the error `unknown`."""
     index = progress.call.index
-    asked = outcome_question(progress, number) if machine.mode == "plan" else None
+    nobody = machine.mode != "plan" and machine.program is None
+    asked = None if nobody else outcome_question(progress, number)
     if asked is not None:
         return events.OutcomeAsked(index, asked.approval, asked.digest, number, now, why)
     return events.CallFinished(index, number, error={"kind": "unknown", "message": unknown(why, progress.tool)})

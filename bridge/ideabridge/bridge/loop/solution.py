@@ -21,6 +21,7 @@ from ideabridge.bridge.loop.event import (
     Pattern,
     PlanAsked,
     PlanDecided,
+    ProgramProposed,
     SolutionClosed,
     SolutionProposed,
 )
@@ -53,6 +54,9 @@ class Solution:
         extra: the other members of the answer, by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
         broken: why the answer broke off; None if it is complete.
+        program: the program, if the answer is one: its calls are those that it has made so far.
+        failed: whether the program has ended with an error.
+        printed: what the program has printed, in parts.
     """
 
     calls: list[JSON] = field(default_factory=list[JSON])
@@ -60,9 +64,14 @@ class Solution:
     extra: JSONObject = field(default_factory=dict[str, JSON])
     places: list[JSON] | None = None
     broken: str | None = None
+    program: ProgramProposed | None = None
+    failed: bool = False
+    printed: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> JSONObject:
-        """The Solution as an idea stores it: `{..., "calls", "output"}`."""
+        """The Solution as an idea stores it: `{..., "calls", "output"}`, or `{..., "program"}`."""
+        if self.program is not None:
+            return {**self.extra, "program": self.program.program}
         return {**self.extra, "calls": self.calls, "output": self.output}
 
 

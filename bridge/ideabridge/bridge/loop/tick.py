@@ -146,6 +146,9 @@ class Tick:
         progress: the calls by index.
         rooms: the executions that rooms answer and that have not ended.
         corrections: what people changed or denied.
+        settled: the calls in the order in which they settled.
+        program: whether a program proposes the calls; it waits for their results.
+        unheard: the calls of a program that has ended without their results; None while it runs.
     """
 
     def __init__(
@@ -161,6 +164,9 @@ class Tick:
         self.progress: dict[int, Progress] = {}
         self.rooms: dict[ExecutionKey, None] = {}
         self.corrections: list[JSONObject] = []
+        self.settled: list[int] = []
+        self.program = False
+        self.unheard: frozenset[int] | None = None
         self.group = Group(pattern)
         self._memory = memory
         # Only the group itself sees what it writes, until all of it is there.
@@ -341,19 +347,21 @@ class Tick:
     @property
     def waits_for_people(self) -> bool:
         """Return whether the calls wait only for decisions of people."""
-        return self._asking > 0 and self._running == 0 and self.graph.closed
+        return self._asking > 0 and self._running == 0 and (self.graph.closed or self.program)
 
     @property
     def at_rest(self) -> bool:
         """Return whether the calls wait only for rooms."""
-        return self._running == len(self.rooms) and self.graph.closed
+        return self._running == len(self.rooms) and (self.graph.closed or (self.program and self._running > 0))
 
     def errors(self) -> list[JSONObject]:
         """`{"call", "place", "in_solution"?, "error"}` of each failed call, and an error if all were cancelled."""
         failed: list[JSONObject] = [
             {**one.call.located, "error": one.error}
             for one in self.progress.values()
-            if one.status is CallStatus.FAILED and self.group.reports_failures
+            if one.status is CallStatus.FAILED
+            and self.group.reports_failures
+            and (self.unheard is None or one.call.index in self.unheard)
         ]
         why = self.group.cancelled
         return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
@@ -563,6 +571,7 @@ class Tick:
 
     def _settle(self, progress: Progress, status: CallStatus) -> None:
         progress.status = status
+        self.settled.append(progress.call.index)
         self._unsettled -= 1
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
         if self.group.note(progress):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -21,6 +22,7 @@ from ideabridge.bridge.loop.policy import effective_hints
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -181,6 +183,27 @@ class Offer:
         if known:
             return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls))
         return Catalogue(catalogue.tools, catalogue.latent, self.away())
+
+    async def of_program(self, program: str, caller: str) -> ProgramNames:
+        """The names of all tools in a program, once the modules that it names are up or have failed."""
+        words = {*re.findall(r"\w+", program)}
+        modules = {identifier(name): name for name in self._modules.names}
+        await self.reach(name for python, name in modules.items() if python in words or name in words)
+        rooms = self._rooms([f"{IDEA}{word}" for word in sorted(words)] if IDEAS in words else (), caller)
+        return ProgramNames([*self.known, *rooms])
+
+    def tools_of(self, names: ProgramNames, *, asks: bool) -> Catalogue:
+        """Compile the tools that a program uses; `asks`: it asks a mind.
+
+        Raises:
+            PlanError: the module of one is not up.
+        """
+        tools = names.listed
+        for tool in tools:
+            why = None if tool.module is None or tool.in_room else self.why_away(tool.module)
+            if why is not None:
+                raise PlanError(f"{tool.label}: {why}")
+        return self._compiled([*tools, SOLVE] if asks else tools)
 
     def why_away(self, module: str) -> str | None:
         """Return a sentence that says why a configured module is not up; None if it is up or does not exist."""

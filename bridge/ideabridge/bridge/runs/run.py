@@ -56,6 +56,7 @@ from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
@@ -112,6 +113,7 @@ class _Host(Protocol):
     approver: Approver | None
     store: Store
     fingerprint: str
+    sandbox: Sandbox
 
     def composer(self) -> Composer: ...
     def watch(self, run: Run, event: Event) -> None: ...
@@ -169,6 +171,7 @@ class Run:
             screen=host.screen,
             group=host.group,
             kept=kept,
+            sandbox=host.sandbox,
             mind=mind,
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
@@ -227,7 +230,7 @@ class Run:
     def _is_still(self) -> bool:
         """True if neither the run nor any of its rooms is at work here."""
         machine = self.machine
-        if self.runner.is_behind:
+        if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
             # The result of an ended room has still to be handed to its run. A lost room is at work elsewhere.
@@ -481,6 +484,8 @@ class Run:
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
+                # Another process may take the run up; the program begins again where the run continues.
+                self.runner.program.stop()
             except StaleDriverError:
                 # Another process drives the run and its rooms, which only a room has noticed so far.
                 self.runner.abandon("its lease was lost to another process")

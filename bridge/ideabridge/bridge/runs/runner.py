@@ -73,6 +73,8 @@ from ideabridge.bridge.loop.machine import Machine, finish_events, resume_events
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
+from ideabridge.bridge.programs.runner import ProgramRunner
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, is_large
 from ideabridge.bridge.screen import Screen
@@ -119,6 +121,7 @@ class Runner:
         screen: searches events for secrets before they are taken.
         group: task group of the calls, which outlives the run.
         kept: bounds the bytes of the results; a room shares that of the run it belongs to.
+        sandbox: runs programs.
         mind: answers the Requests; None: somebody submits the solutions, by turns.
 
     Attributes:
@@ -142,6 +145,7 @@ class Runner:
         screen: Screen,
         group: TaskGroup,
         kept: Kept,
+        sandbox: Sandbox,
         mind: Mind | None = None,
     ) -> None:
         self._run = run
@@ -152,6 +156,7 @@ class Runner:
         self.kept = kept
         self.progress_watchers: list[ReportedProgress] = []
         self._calls = RunningCalls(self, executor, group)
+        self.program = ProgramRunner(self, sandbox, group)
         self.watchers: list[Watcher] = [self._calls.watch]
         self.lost: str | None = None
         self.failure: Exception | None = None
@@ -279,6 +284,12 @@ class Runner:
                 self._start(effect)
         if any(isinstance(one, AskMind) for one in follows):
             self._let_answer()
+        self.program.drive()
+
+    def settle_down(self) -> None:
+        """Note that the program of the run waits for results."""
+        self._run.rest()
+        self.poke()
 
     def _notify(self, events: Sequence[Event]) -> None:
         changed, self._changed = self._changed, anyio.Event()
@@ -519,12 +530,14 @@ class Runner:
         calls have started.
         """
         self._closed = True
+        self.program.stop()
         if self._batch is not None:
             del self._batch[len(self._batch) - len(self._follows) :]
             self._saved.clear()
             self.lost = "the bridge was closed"
 
     def _stop(self) -> None:
+        self.program.stop()
         self._calls.stop()
         if self._answering is not None:
             self._answering.cancel()
@@ -565,6 +578,7 @@ class Runner:
         if self.machine.awaits_mind:
             self._let_answer()
         self.post(*events)
+        self.program.drive()
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,7 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
-from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
+from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError, PlanError
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallFinished,
@@ -44,6 +45,12 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.minds.choice import Choice
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.runner import setting_of
+from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
@@ -52,7 +59,7 @@ from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, why_not_resumable
+from ideabridge.bridge.runs.starts import Start, start_program, why_not_resumable
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
@@ -155,6 +162,7 @@ class Runs:
         most_of_user: int | None = None,
     ) -> None:
         self.executor = executor
+        self.sandbox = Sandbox()
         self._handlers = handlers
         self._schemas = SchemaCache()
         self.screen = screen
@@ -573,6 +581,28 @@ class Runs:
             run.runner.fail(error)
             return False
         return True
+
+    async def start_program(self, plan: Plan, settings: Settings, choice: Choice | None, caller: str) -> Start:
+        """Make the start of a plan that is a program, after its check.
+
+        Raises:
+            PlanError: the program is malformed, or a module that it names is not up.
+            SchemaError: the output schema is invalid.
+            ProgramError: there is no interpreter.
+        """
+        plan.check_input()
+        program = plan.program or ""
+        if settings.lazy:
+            raise PlanError("planning: nobody can accept the calls of a program before it makes them; leave lazy out")
+        names = await self.offer.of_program(program, caller)
+        values: JSONObject = {"input": plan.input or {}, "state": {}}
+        setting = setting_of(names, values, time.time(), secrets.token_hex(8))
+        problem = await self.sandbox.check(program, setting)
+        if problem is not None:
+            raise PlanError(f"the program: {problem}")
+        used = names.used_by(program)
+        catalogue = self.offer.tools_of(ProgramNames.of(used, names.listed), asks=ASK in program)
+        return start_program(plan, catalogue, settings, used, setting, choice)
 
     def release(self) -> None:
         """Return every lease, because this process ends; any other may continue the runs."""

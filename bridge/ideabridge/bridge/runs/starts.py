@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import Event, RunStarted, SolutionProposed
+from ideabridge.bridge.loop.event import Event, ProgramProposed, RunStarted, SolutionProposed
 from ideabridge.bridge.loop.graph import ModuleOrder
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.sandbox import Setting, interpreter
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -61,6 +62,35 @@ def start_plan(
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
     return Start(machine, (start, SolutionProposed(calls, plan.output, None, places, explained=plan.explained)))
+
+
+def start_program(
+    plan: Plan,
+    catalogue: Catalogue,
+    settings: Settings,
+    names: JSONObject,
+    setting: Setting,
+    choice: Choice | None = None,
+) -> Start:
+    """Make the start of a plan that is a program.
+
+    Args:
+        plan: the plan.
+        catalogue: the tools that it may call.
+        settings: those of the run.
+        names: the names of the tools in the program; see `ProgramNames.used_by`.
+        setting: what the program finds around it.
+        choice: the mind of its rooms; None: it is chosen when they open.
+
+    Raises:
+        SchemaError: the output schema is invalid.
+    """
+    machine = Machine(catalogue)
+    mind, why = (None, None) if choice is None else (choice.name, choice.why)
+    start = RunStarted("plan", plan.context(), *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
+    machine.receive(start)
+    proposed = ProgramProposed(plan.program or "", interpreter(), setting.now, setting.seed, names)
+    return Start(machine, (start, proposed))
 
 
 def start_solve(

@@ -1,0 +1,253 @@
+"""ProgramNames: what programs call modules, tools and parameters.
+
+A program imports one Python module for each MCP server (`import git`), `tools` (the tools of this process) and `ideas`
+(published ideas). Most names stay as they are: `git.git_log`. A name that Python does not allow changes: other
+characters become `_`, keywords get `_` behind them, and of two names that become equal the second gets `_2`. The
+mapping is one to one, and depends only on the tools.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Final, Self
+
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.errors import ProgramError
+from ideabridge.bridge.programs.stubs import stub
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import show
+from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
+
+TOOLS: Final = "tools"
+"""The module of the tools of this process."""
+
+IDEAS: Final = "ideas"
+"""The module of the published ideas."""
+
+SERVERS: Final = "servers"
+"""The module from which every server can be imported under its own name."""
+
+LONGEST: Final = 100
+"""The most characters of a name."""
+
+_OWN: Final = sys.stdlib_module_names | {
+    "ask",
+    "ideas",
+    "input",
+    "main",
+    "program",
+    "pydantic",
+    "servers",
+    "state",
+    "tools",
+}
+"""ProgramNames that a server's module cannot have: Python's own modules, and the names that a program finds."""
+
+_OTHER = re.compile(r"\W+")
+
+
+def identifier(name: str, taken: Collection[str] = ()) -> str:
+    """Return a Python identifier for a name, different from those that are taken."""
+    # Python reads identifiers in this form.
+    text = _OTHER.sub("_", unicodedata.normalize("NFKC", name))[:LONGEST]
+    if not text.isascii():
+        text = re.sub(r"[^A-Za-z0-9_]+", "_", text)
+    if not text or text[0].isdecimal():
+        text = f"_{text}"
+    if keyword.iskeyword(text) or keyword.issoftkeyword(text) or (text.startswith("__") and text.endswith("__")):
+        text = f"{text.strip('_') or 'name'}_"
+    number, found = 2, text
+    while found in taken:
+        found = f"{text}_{number}"
+        number += 1
+    return found
+
+
+def _mapped(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """The real names by their identifiers. ProgramNames that need no change come first, so that they keep theirs."""
+    listed = list(dict.fromkeys(names))
+    own = {name for name in listed if identifier(name) == name and name not in taken}
+    found = {name: name for name in listed if name in own}
+    for name in sorted(one for one in listed if one not in own):
+        found[identifier(name, {*taken, *found})] = name
+    return found
+
+
+class ProgramNames:
+    """The names of tools in programs.
+
+    Args:
+        tools: the tools that programs may call. Clean rooms are called with `ask`.
+
+    Attributes:
+        tools: the tools by module and function.
+        servers: the names of the servers' modules, by what follows `from servers import`.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        own: dict[str, list[Tool]] = {}
+        for tool in tools:
+            if tool.module != ANONYMOUS:
+                own.setdefault(_module_of(tool), []).append(tool)
+        real = [name for name in own if name not in (f"{TOOLS}:", f"{IDEAS}:")]
+        self.servers: dict[str, str] = {}
+        self.tools: dict[str, dict[str, Tool]] = {}
+        self._real: dict[str, str] = {}
+        for python, name in _mapped(real, _OWN).items():
+            self.servers[identifier(name, self.servers)] = python
+            self._real[python] = name
+            self.tools[python] = _functions(own[name])
+        for name in (TOOLS, IDEAS):
+            self.tools[name] = _functions(own.get(f"{name}:", []))
+        self._parameters: dict[tuple[str, str], dict[str, str]] = {}
+        self._places: dict[ToolKey, tuple[str, str]] = {}
+        self.note_places()
+
+    def note_places(self) -> None:
+        """Note the module and function of each tool, after `tools` was filled."""
+        self._places = {tool.key: (module, name) for module, held in self.tools.items() for name, tool in held.items()}
+
+    @classmethod
+    def of(cls, journaled: JSONObject, tools: Iterable[Tool]) -> Self:
+        """Read the names that `used_by` returned, for tools with the same keys."""
+        names = cls(())
+        known = {tool.key: tool for tool in tools}
+        servers, modules = journaled.get("servers"), journaled.get("modules")
+        names.servers = {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
+        for module, held in modules.items() if isinstance(modules, dict) else ():
+            functions = names.tools.setdefault(module, {})
+            for function, key in held.items() if isinstance(held, dict) else ():
+                match key:
+                    case [None | str() as place, str(name)] if (place, name) in known:
+                        functions[function] = known[place, name]
+                    case _:
+                        raise ProgramError(f"the run has no tool {show(key)}")
+        names.note_places()
+        return names
+
+    def used_by(self, program: str) -> JSONObject:
+        """Return the names that a program may use, as `of` reads them: those that appear in its text.
+
+        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME: MODULE}}`.
+        """
+        words = {unicodedata.normalize("NFKC", word) for word in re.findall(r"\w+", program)}
+        servers = {name: module for name, module in self.servers.items() if name in words and SERVERS in words}
+        modules: JSONObject = {}
+        for module, held in self.tools.items():
+            if module in words or module in servers.values():
+                modules[module] = {
+                    function: [tool.module, tool.name] for function, tool in held.items() if function in words
+                }
+        # Sleeping is a call, too.
+        sleep = self.find(TOOLS, "sleep")
+        if "sleep" in words and sleep is not None:
+            own = modules.setdefault(TOOLS, {})
+            if isinstance(own, dict):
+                own["sleep"] = [None, sleep.name]
+        found: JSONObject = {"modules": modules}
+        return {**found, "servers": dict[str, JSON](servers)} if servers else found
+
+    @property
+    def listed(self) -> list[Tool]:
+        """The tools, each once."""
+        return [tool for held in self.tools.values() for tool in held.values()]
+
+    @cached_property
+    def renamed(self) -> list[tuple[str, str]]:
+        """(real name, name in programs) of each module and tool whose name changed."""
+        modules = [(real, python) for python, real in self._real.items() if real != python]
+        tools = [
+            (tool.label, f"{module}.{name}")
+            for module, held in self.tools.items()
+            for name, tool in held.items()
+            if _function_of(tool) != name
+        ]
+        return [*modules, *tools]
+
+    def place(self, tool: Tool) -> tuple[str, str] | None:
+        """(module, function) of a tool; None if programs cannot call it."""
+        return self._places.get(tool.key)
+
+    def find(self, module: str, function: str) -> Tool | None:
+        """The tool that a program names."""
+        return self.tools.get(module, {}).get(function)
+
+    def parameters(self, tool: Tool) -> Mapping[str, str]:
+        """The real names of a tool's parameters, by their names in programs."""
+        place = self._places[tool.key]
+        found = self._parameters.get(place)
+        if found is None:
+            properties = tool.parameters.get("properties")
+            listed = properties if isinstance(properties, dict) else {}
+            found = self._parameters[place] = _mapped(listed)
+        return found
+
+    def stub(self, module: str) -> str:
+        """The text of a module's `.pyi` file."""
+        return stub((name, tool, self.parameters(tool)) for name, tool in self.tools.get(module, {}).items())
+
+    def call(self, module: str, function: str, arguments: JSONObject) -> JSONObject:
+        """Return the call that a program makes, with literal values.
+
+        Raises:
+            ProgramError: the tool does not exist, or a parameter has the name of a meta-property.
+        """
+        tool = self.find(module, function)
+        if tool is None:
+            raise ProgramError(f"there is no tool {module}.{function}"[:300])
+        names = self.parameters(tool)
+        call: JSONObject = {"_tool": tool.name}
+        if tool.module is not None:
+            call["_module"] = tool.module
+        for python, value in arguments.items():
+            name = names.get(python, python)
+            if name in META_PROPERTIES:
+                raise ProgramError(f"{module}.{function}() has no parameter {show(name)}")
+            call[name] = escaped(value)
+        return call
+
+
+def ask_call(arguments: JSONObject) -> JSONObject:
+    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees the data and nothing else.
+
+    Raises:
+        ProgramError: an argument is wrong.
+    """
+    unknown = [name for name in arguments if name not in ("text", "data", "schema")]
+    text, schema = arguments.get("text"), arguments.get("schema")
+    if unknown:
+        raise ProgramError(f"ask() has no parameter {show(unknown[0])}")
+    if not isinstance(text, str) or not text.strip():
+        raise ProgramError(f"ask(): expected a text, found {show(text)}")
+    if schema is not None and not isinstance(schema, dict):
+        raise ProgramError(f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}")
+    call: JSONObject = {"_tool": "solve", "_module": ANONYMOUS, "task": escaped(text)}
+    data: JSON = arguments.get("data")
+    if data is not None:
+        call["input"] = {"data": escaped(data)}
+    if schema is not None:
+        call["output_schema"] = escaped(schema)
+    return call
+
+
+def _module_of(tool: Tool) -> str:
+    if tool.module is None:
+        return f"{TOOLS}:"
+    return f"{IDEAS}:" if tool.module.startswith(IDEA) else tool.module
+
+
+def _function_of(tool: Tool) -> str:
+    """The real name of a function: that of the idea, or that at the module."""
+    if tool.module is not None and tool.module.startswith(IDEA):
+        return tool.module.removeprefix(IDEA)
+    return tool.origin[1]
+
+
+def _functions(tools: Iterable[Tool]) -> dict[str, Tool]:
+    listed = {_function_of(tool): tool for tool in tools}
+    return {python: listed[real] for python, real in _mapped(listed).items()}

@@ -1,0 +1,287 @@
+"""Program: runs the program that is the Solution of a run, and passes its calls to the machine.
+
+Theory of operation. To the machine a program is an answer that streams: `CallProposed` for each call, at the end
+`OutputProposed` and `SolutionClosed`. A program waits when all of its tasks wait. Then it gets the result of one call:
+of those that have settled, the first that it has not had. The machine settles calls in the order of the journal. So a
+program that runs again, in this process or in another one, gets the same results in the same order as before, and makes
+the same calls. `ProgramRunner` compares each call with the journaled one; where they differ, the run ends.
+
+A program runs only while this process holds the lease of its run. When the run waits for a person its worker is
+released, and the program begins again once there is something to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.errors import ProgramError, SecretGivenError
+from ideabridge.bridge.loop.event import (
+    CallProposed,
+    EndStatus,
+    Event,
+    OutputProposed,
+    Printed,
+    ProgramProposed,
+    SolutionClosed,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.programs.names import ProgramNames, ask_call
+from ideabridge.bridge.programs.sandbox import (
+    ASK,
+    Called,
+    Ended,
+    Failed,
+    ImportedModule,
+    PrintedText,
+    ProgramSession,
+    Result,
+    Sandbox,
+    Setting,
+    Step,
+    Waits,
+)
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import show
+
+_CRASHES: Final = 3
+"""How often a program begins again after its worker died without any progress."""
+
+_MESSAGE: Final = 2_000
+"""The most characters of an error that a program gets."""
+
+
+class _Runner(Protocol):
+    """The runner of the run: `Runner`, which documents these members."""
+
+    machine: Machine
+
+    @property
+    def wanted(self) -> bool: ...
+    @property
+    def is_behind(self) -> bool: ...
+    def post(self, *events: Event) -> None: ...
+    def end(self, status: EndStatus, reason: str | None = None) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+    def settle_down(self) -> None: ...
+
+
+def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -> Setting:
+    """Return what a program finds around it: a module for each server, and its global names; see `Setting`."""
+
+    def call(module: str, function: str, arguments: JSONObject) -> JSONObject:
+        if module:
+            return names.call(module, function, arguments)
+        if function == ASK:
+            return ask_call(arguments)
+        return names.call("tools", function, arguments)
+
+    def module_of(name: str) -> ImportedModule:
+        return ImportedModule(list(names.tools[name]), lambda: names.stub(name))
+
+    modules = {name: module_of(name) for name in names.tools}
+    return Setting(modules, names.servers, values, call, now, seed)
+
+
+def values_of(machine: Machine) -> JSONObject:
+    """The global names of a program, with the values that they have when it begins: `input` and `state`."""
+    document = machine.documents.get("") or {}
+    found = document if isinstance(document, dict) else {}
+    return {"input": found.get("input") or {}, "state": found.get("state") or {}}
+
+
+class ProgramRunner:
+    """Runs the program of one run in this process.
+
+    Args:
+        runner: takes its calls and its output.
+        sandbox: the workers.
+        group: task group of its sessions.
+    """
+
+    def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup) -> None:
+        self._runner = runner
+        self._sandbox = sandbox
+        self._group = group
+        self._session: ProgramSession | None = None
+        self._program: ProgramProposed | None = None
+        self._first = 0
+        # The calls that the program has made in this session, and the results that it has had.
+        self._made = 0
+        self._heard: list[int] = []
+        self._waits = False
+        # How many printed characters the journal has already.
+        self._printed = 0
+        self._crashes = 0
+        self._crashed_at = -1
+
+    @property
+    def computes(self) -> bool:
+        """True while the program may take a step without a result."""
+        return self._session is not None and not self._waits
+
+    def drive(self) -> None:
+        """Start the program of the run if it does not run, and give it the next result if it waits for one."""
+        machine = self._runner.machine
+        program = machine.program
+        if program is None or not self._runner.wanted:
+            self.stop()
+            return
+        if self._session is None:
+            self._start(program)
+        self._feed()
+
+    def stop(self) -> None:
+        """End the session. `drive` begins the program again, from the journal."""
+        session, self._session = self._session, None
+        self._waits = False
+        if session is not None:
+            session.close()
+
+    def _start(self, program: ProgramProposed) -> None:
+        machine = self._runner.machine
+        if program is not self._program:
+            self._program, self._crashes, self._crashed_at = program, 0, -1
+        # The state as it was before the first call: calls of programs do not write it.
+        names = ProgramNames.of(program.names, machine.offer.every.tools)
+        setting = setting_of(names, values_of(machine), program.now, program.seed)
+        self._made, self._heard, self._waits = 0, [], False
+        self._first = len(machine.history) - len(machine.solution.calls)
+        self._printed = sum(map(len, machine.solution.printed))
+        session = self._session = ProgramSession(
+            self._sandbox, program.program, setting, self._take, calls=machine.settings.calls
+        )
+        self._group.start_soon(session.run)
+
+    # -- steps of the program ----------------------------------------------------------------------------------
+
+    def _take(self, steps: Sequence[Step]) -> None:
+        if not self._runner.wanted:
+            self.stop()
+            return
+        try:
+            events = self._events(steps)
+            if events:
+                self._runner.post(*events)
+            if self._waits:
+                self._feed()
+                if self._waits:
+                    self._runner.settle_down()
+        except _DivergedError as error:
+            self.stop()
+            self._runner.end("failed", str(error))
+        except SecretGivenError as error:
+            self._runner.post(*self._closed(_error("program", str(error))))
+        except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
+            self.stop()
+            self._runner.fail(error)
+
+    def _events(self, steps: Sequence[Step]) -> list[Event]:
+        machine = self._runner.machine
+        events: list[Event] = []
+        journaled = machine.solution.calls
+        proposed = 0
+        for step in steps:
+            match step:
+                case Called(_, call) if self._made < len(journaled):
+                    if journaled[self._made] != call:
+                        raise _DivergedError(self._made, call, journaled[self._made])
+                    self._made += 1
+                case Called(_, call):
+                    if machine.calls_left - proposed <= 0:
+                        most = machine.settings.calls
+                        self.stop()
+                        return [*events, *self._closed(_error("limit", f"a run may list at most {most:,} calls"))]
+                    self._made += 1
+                    proposed += 1
+                    events.append(CallProposed(call))
+                case PrintedText(text):
+                    known = min(self._printed, len(text))
+                    self._printed -= known
+                    if text[known:]:
+                        events.append(Printed(text[known:]))
+                case Waits():
+                    self._waits = True
+                case Ended(output):
+                    if self._made < len(journaled):
+                        raise _DivergedError(self._made, None, journaled[self._made])
+                    if output is not None:
+                        events.append(OutputProposed(escaped(output)))
+                    events += self._closed(None)
+                case Failed("crashed", message):
+                    events += self._crashed(message)
+                case Failed(kind, message):
+                    kinds = {"malformed": "structural", "limit": "limit"}
+                    events += self._closed(_error(kinds.get(kind, "program"), message))
+        return events
+
+    def _crashed(self, message: str) -> list[Event]:
+        """Begin the program again after its worker died; give it up if it dies again and again at the same place."""
+        self._crashes = self._crashes + 1 if self._crashed_at == self._made else 1
+        self._crashed_at = self._made
+        self.stop()
+        if self._crashes < _CRASHES:
+            self.drive()
+            return []
+        why = f"its worker died {_CRASHES} times at the same place: {message}"
+        return self._closed(_error("program", why))
+
+    def _closed(self, error: JSONObject | None) -> list[Event]:
+        count = len(self._runner.machine.solution.calls)
+        heard = set(self._heard)
+        unheard: list[JSON] = [self._first + n for n in range(max(count, self._made)) if self._first + n not in heard]
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        return [SolutionClosed(None, None, error, unheard or None)]
+
+    # -- results for the program -------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        """Give a program that waits the next result that is journaled."""
+        session, machine = self._session, self._runner.machine
+        if session is None or not self._waits or self._runner.is_behind:
+            return
+        settled = machine.settled
+        if len(self._heard) >= len(settled):
+            return
+        index = settled[len(self._heard)]
+        number = index - self._first
+        if number >= self._made:
+            error = _DivergedError(self._made, None, machine.solution.calls[number])
+            self.stop()
+            self._runner.end("failed", str(error))
+            return
+        self._heard.append(index)
+        self._waits = False
+        session.answer(number, _result(machine.history[index]))
+
+
+class _DivergedError(ProgramError):
+    """The program makes another call than the journal has."""
+
+    def __init__(self, number: int, made: JSON, journaled: JSON) -> None:
+        now = "ends" if made is None else f"calls {show(made, 500)}"
+        super().__init__(
+            f"diverged: in place of its call {number}, {show(journaled, 500)}, the program now {now}; "
+            "the results of the journaled calls remain in the run"
+        )
+
+
+def _error(kind: str, message: str) -> JSONObject:
+    return {"kind": kind, "message": message}
+
+
+def _result(progress: Progress) -> Result:
+    """The result of a call that has settled, for a program."""
+    if progress.status is CallStatus.DONE:
+        return Result(progress.value)
+    error = progress.error or {}
+    message = str(error.get("message"))
+    text = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}... ({len(message):,} characters)"
+    kind = "PermissionError" if error.get("kind") == "denied" else "RuntimeError"
+    return Result(None, kind, f"{progress.call.label}: {text}")

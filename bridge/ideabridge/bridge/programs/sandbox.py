@@ -1,0 +1,541 @@
+"""Sandbox: runs the text of programs in Monty, an interpreter of a part of Python, in worker processes.
+
+Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once, in a thread of its own,
+because each step of the interpreter blocks until the worker answers. The thread passes `Step`s to the event loop, in
+order:
+
+    step         meaning                                         what follows
+    Called       the program calls a tool, and does not await    the program continues at once
+                 it yet
+    Waits        every task of the program waits for a result    the session continues with `answer`
+    PrintedText  the program prints                              the program continues
+    Ended        the value of its last expression                nothing
+    Failed       an exception that nothing caught, a malformed   nothing
+                 program, a limit, or a dead worker
+
+A program has no clock, no randomness, no file and no network of its own: the clock is frozen, `random` is seeded, and
+whatever else it asks of the system fails inside it. So two sessions of one program that get the same results in the
+same order take the same steps. Resuming a run relies on this: the program runs again, and gets the journaled results.
+
+The interpreter is imported, and the first worker starts, when the first program runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import os
+import queue
+import re
+import signal
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from ideabridge.bridge.errors import ProgramError
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from pydantic_monty import ExternalModule, Monty, MontySession, SyncSnapshot
+
+LONGEST: Final = 100_000
+"""The most characters of a program."""
+
+PRINTED: Final = 64 * 1024
+"""The most characters of printed text that are kept."""
+
+TURN_SECONDS: Final = 5.0
+"""Seconds of computing between two waits."""
+
+MEMORY: Final = 256 * 1024 * 1024
+"""Bytes of memory of a program."""
+
+RECURSION: Final = 500
+_WORKERS: Final = 16
+_CHECKED: Final = 256
+"""The most programs whose check is remembered."""
+
+_MESSAGE: Final = 4_000
+"""The most characters of an error."""
+
+ASK: Final = "ask"
+"""The function that asks the mind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call that the program makes.
+
+    Attributes:
+        number: the number of the call in its session.
+        call: the call, with literal values.
+    """
+
+    number: int
+    call: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The program waits for the results of calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedText:
+    """Text that the program prints."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The value of the program's last expression."""
+
+    output: JSON
+
+
+FailureKind: TypeAlias = Literal["malformed", "exception", "limit", "crashed", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The program has ended without a value.
+
+    Attributes:
+        kind: `malformed`: it was refused before anything ran; `exception`: nothing caught it; `limit`: of time or
+            memory; `crashed`: its worker died; `missing`: there is no interpreter.
+        message: the reason, with the line.
+    """
+
+    kind: FailureKind
+    message: str
+
+
+Step: TypeAlias = Called | Waits | PrintedText | Ended | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a call: a value, or an exception of a built-in type."""
+
+    value: JSON = None
+    exception: Literal["RuntimeError", "PermissionError"] | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class ImportedModule:
+    """A module that programs can import.
+
+    Attributes:
+        functions: the names of its functions.
+        stub: returns the text of its `.pyi` file; it is called when a program imports the module.
+    """
+
+    functions: Sequence[str]
+    stub: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a program finds around it.
+
+    Attributes:
+        modules: the modules by the names under which they can be imported.
+        servers: those names by the names after `from servers import`: the interpreter has a `time` of its own, so a
+            server of that name is imported so.
+        values: the values of global names, such as `input`.
+        call: returns the call of (module, function, arguments); the module is "" for `ask` and for sleeping. It raises
+            ProgramError if there is no such call.
+        now: the time, in seconds since 1970, which does not pass.
+        seed: of the module `random`.
+    """
+
+    modules: Mapping[str, ImportedModule]
+    servers: Mapping[str, str]
+    values: JSONObject
+    call: Callable[[str, str, JSONObject], JSONObject]
+    now: float
+    seed: str
+
+
+_GLOBALS: Final = """from typing import Any
+input: dict[str, Any]
+state: dict[str, Any]
+async def ask(text: str, data: Any = None, *, schema: dict[str, Any] | None = None) -> Any: ...
+"""
+
+
+@cache
+def monty() -> Any:
+    """The interpreter's library.
+
+    Raises:
+        ProgramError: it is not installed.
+    """
+    try:
+        import pydantic_monty
+    except ImportError as error:
+        raise ProgramError(f"programs need pydantic-monty, which cannot be imported: {error}") from None
+    return pydantic_monty
+
+
+def interpreter() -> str:
+    """The name and version of the interpreter, as the journal records it."""
+    return f"monty {monty().__version__}"
+
+
+class Sandbox:
+    """The worker processes in which programs run. The first one starts with the first program."""
+
+    def __init__(self) -> None:
+        self._pool: Monty | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._checked: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def pool(self) -> Monty:
+        """Return the workers. This blocks while they start.
+
+        Raises:
+            ProgramError: the interpreter is missing, or the sandbox is closed.
+        """
+        library = monty()
+        with self._lock:
+            if self._closed:
+                raise ProgramError("the bridge was closed")
+            if self._pool is None:
+                pool: Monty = library.Monty(min_processes=1, max_processes=_WORKERS)
+                self._pool = pool.__enter__()
+            return self._pool
+
+    def close(self) -> None:
+        """End the workers."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.__exit__(None, None, None)
+
+    async def check(self, program: str, setting: Setting) -> str | None:
+        """Return why a program is malformed: its syntax, unknown names, wrong arguments; None if it is not.
+
+        It runs up to its first call, which is not made.
+        """
+        # Only what it imports can change the result.
+        stubs = tuple(module.stub() for name, module in setting.modules.items() if name in program)
+        key = (program, stubs)
+        found = self._checked.get(key)
+        if found is None:
+            found = await anyio.to_thread.run_sync(self._check, program, setting, abandon_on_cancel=True)
+            while len(self._checked) >= _CHECKED:
+                self._checked.pop(next(iter(self._checked)))
+            self._checked[key] = found
+        return found or None
+
+    def _check(self, program: str, setting: Setting) -> str:
+        library = monty()
+        if len(program) > LONGEST:
+            return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
+        try:
+            with _checkout(self.pool(), setting, check=True) as session:
+                snapshot: Any = _start(session, program, setting, lambda _: None)
+                while isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _IMPORTS:
+                    snapshot = snapshot.resume_auto()
+        except (library.MontySyntaxError, library.MontyTypingError) as error:
+            return _explained(error)
+        except library.MontyRuntimeError as error:
+            is_import = isinstance(error.exception(), ImportError)
+            return _explained(error) if is_import else ""
+        except library.MontyError:
+            # What fails when it runs is no fault of its form.
+            return ""
+        return ""
+
+
+def _checkout(pool: Monty, setting: Setting, *, check: bool, suspensions: int = 1_000) -> MontySession:
+    modules = {name: _factory(name, module) for name, module in setting.modules.items()}
+    return pool.checkout(
+        script_name="program.py",
+        limits={
+            "max_suspensions": suspensions,
+            "max_turn_duration_secs": TURN_SECONDS,
+            "max_memory": MEMORY,
+            "max_recursion_depth": RECURSION,
+        },
+        type_check=check,
+        type_check_stubs=_GLOBALS if check else None,
+        type_check_format="concise",
+        assert_message_annotations=False,
+        os_policy={
+            "datetime": datetime.fromtimestamp(setting.now, UTC),
+            "random_start": {"seed": setting.seed},
+            "sleep": "call_host",
+        },
+        external_modules=modules,
+    )
+
+
+def _factory(name: str, module: ImportedModule) -> Callable[[], ExternalModule]:
+    return lambda: _external(name, module)
+
+
+def _external(name: str, module: ImportedModule) -> ExternalModule:
+    functions = {function: _function(name, function) for function in module.functions}
+    return monty().ExternalModule(functions, stubs=module.stub())
+
+
+def _function(module: str, name: str) -> Callable[..., Any]:
+    async def function(**_: Any) -> Any:
+        """Named only: the session makes the call."""
+
+    function.__name__ = name
+    function.__qualname__ = f"{module}.{name}"
+    return function
+
+
+def _start(session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]) -> SyncSnapshot:
+    async def ask(*_: Any, **__: Any) -> Any:
+        """Named only: the session asks."""
+
+    def printed(_: str, text: str) -> None:
+        on_print(text)
+
+    text = prepared(program, setting.servers)
+    return session.feed_start(text, inputs=dict(setting.values), external_lookup={ASK: ask}, print_callback=printed)
+
+
+def prepared(program: str, servers: Mapping[str, str]) -> str:
+    """Return a program in which each `from servers import NAME` imports the module of that server; see `Setting`.
+    Lines stay lines.
+    """
+    if "servers" not in program:
+        return program
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.ImportFrom)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # The interpreter reports what is wrong with it.
+        return program
+    lines = program.encode().split(b"\n")
+    for node in sorted(found, key=lambda one: one.lineno, reverse=True):
+        if node.module != "servers" or node.level or node.end_lineno is None or node.end_col_offset is None:
+            continue
+        names = ", ".join(f"{servers.get(one.name, one.name)} as {one.asname or one.name}" for one in node.names)
+        first, last = node.lineno - 1, node.end_lineno - 1
+        start, end = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [start + f"import {names}".encode() + end, *[b""] * (last - first)]
+    return b"\n".join(lines).decode()
+
+
+_PLACE = re.compile(r"^program\.py:(\d+):(\d+): (?:error\[[\w-]+\] )?", re.MULTILINE)
+
+
+def _explained(error: Any) -> str:
+    """The text of an error of the interpreter, with the line of the program."""
+    library = monty()
+    if isinstance(error, library.MontyTypingError):
+        lines = [line for line in str(error).splitlines() if ": warning[" not in line]
+        return _cut(_PLACE.sub(r"line \1, column \2: ", "\n".join(lines)).strip())
+    frames = [one for one in error.traceback() if one.filename in ("program.py", "<python-input-0>")]
+    where = f"line {frames[-1].line}: " if frames else ""
+    kind = "type-msg" if isinstance(error, library.MontyRuntimeError) else "msg"
+    return _cut(f"{where}{error.display(kind)}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}... ({len(text):,} characters)"
+
+
+class ProgramSession:
+    """Runs one program once.
+
+    Args:
+        sandbox: gives the worker.
+        program: the text.
+        setting: what the program finds around it.
+        on_steps: called in the event loop with the next steps.
+        calls: the most calls that the program may make.
+
+    Attributes:
+        computes: True while the program may take a step without `answer`.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        program: str,
+        setting: Setting,
+        on_steps: Callable[[Sequence[Step]], None],
+        *,
+        calls: int,
+    ) -> None:
+        self.computes = True
+        self._sandbox = sandbox
+        self._program = program
+        self._setting = setting
+        self._on_steps = on_steps
+        self._calls = calls
+        self._steps: deque[Step] = deque()
+        self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
+        self._ids: list[int] = []
+        self._printed = 0
+        self._pid: int | None = None
+        self._closed = False
+        self._arrived = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> None:
+        """Run the program, until it has ended or the session is closed."""
+        threading.Thread(target=self._run, name="program", daemon=True).start()
+        while not self._closed:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._hand_over()
+
+    def answer(self, number: int, result: Result) -> None:
+        """Give the result of a call to a program that waits."""
+        self.computes = True
+        self._answers.put((number, result))
+
+    def close(self) -> None:
+        """End the session, also while it computes. Its steps are dropped."""
+        self._closed = True
+        self.computes = False
+        self._answers.put(None)
+        self._arrived.set()
+        pid = self._pid
+        if pid is not None:
+            # A worker that computes hears nothing else; the pool replaces it.
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    # -- in the event loop -------------------------------------------------------------------------------------
+
+    def _hand_over(self) -> None:
+        steps: list[Step] = []
+        while self._steps:
+            steps.append(self._steps.popleft())
+        if steps and not self._closed:
+            self.computes = not isinstance(steps[-1], Waits | Ended | Failed)
+            self._on_steps(steps)
+
+    # -- in the thread -----------------------------------------------------------------------------------------
+
+    def _put(self, step: Step) -> None:
+        first = not self._steps
+        self._steps.append(step)
+        if first:
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    def _run(self) -> None:
+        try:
+            step = self._interpret()
+        except ProgramError as error:
+            step = Failed("missing", str(error))
+        except Exception as error:  # noqa: BLE001 - the run reports it
+            step = Failed("crashed", f"{type(error).__name__}: {error}")
+        if not self._closed:
+            with contextlib.suppress(RuntimeError):
+                # The event loop may have been closed.
+                self._put(step)
+
+    def _interpret(self) -> Step:
+        library = monty()
+        if len(self._program) > LONGEST:
+            return Failed("malformed", f"the program has {len(self._program):,} characters; at most {LONGEST:,}")
+        try:
+            session = _checkout(self._sandbox.pool(), self._setting, check=False, suspensions=4 * self._calls + 1_000)
+            with session:
+                self._pid = session.worker_pid
+                try:
+                    return self._drive(_start(session, self._program, self._setting, self._print))
+                finally:
+                    self._pid = None
+        except library.MontySyntaxError as error:
+            return Failed("malformed", _explained(error))
+        except library.MontyRuntimeError as error:
+            inner = error.exception()
+            # A limit is raised by the interpreter, not by a line of the program.
+            is_limit = isinstance(inner, TimeoutError | MemoryError) and "limit" in str(inner)
+            return Failed("limit" if is_limit else "exception", _explained(error))
+        except library.MontyCrashedError as error:
+            return Failed("crashed", str(error))
+        except library.MontyError as error:
+            return Failed("exception", _cut(str(error)))
+
+    def _drive(self, snapshot: Any) -> Step:
+        library = monty()
+        while not isinstance(snapshot, library.MontyComplete):
+            if self._closed:
+                return Failed("crashed", "closed")
+            if isinstance(snapshot, library.FutureSnapshot):
+                self._put(Waits())
+                answer = self._answers.get()
+                if answer is None:
+                    return Failed("crashed", "closed")
+                snapshot = snapshot.resume({self._ids[answer[0]]: _external_result(answer[1])})
+            elif isinstance(snapshot, library.FunctionSnapshot) and not snapshot.is_os_function:
+                snapshot = self._call(snapshot)
+            elif isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _SLEEPS:
+                snapshot = self._sleep(snapshot)
+            else:
+                snapshot = snapshot.resume_auto()
+        try:
+            return Ended(normalise(snapshot.output, what="the value of the last expression"))
+        except IdeabridgeError as error:
+            return Failed("exception", f"{error}; the output must be JSON")
+
+    def _call(self, snapshot: Any) -> Any:
+        path, _, function = str(snapshot.function_name).rpartition(".")
+        arguments: dict[str, Any] = dict(snapshot.kwargs)
+        try:
+            if not path:
+                arguments |= dict(zip(("text", "data", "more"), snapshot.args, strict=False))
+            elif snapshot.args:
+                raise ProgramError(f"{function}() takes keyword arguments only")
+            return self._make(snapshot, path, function, arguments)
+        except IdeabridgeError as error:
+            return snapshot.resume({"exc_type": "TypeError", "message": str(error)})
+
+    def _sleep(self, snapshot: Any) -> Any:
+        if str(snapshot.function_name) != "asyncio.sleep":
+            message = "time.sleep() is not available; write await asyncio.sleep()"
+            return snapshot.resume({"exc_type": "RuntimeError", "message": message})
+        try:
+            return self._make(snapshot, "", "sleep", {"seconds": snapshot.args[0] if snapshot.args else 0})
+        except IdeabridgeError as error:
+            return snapshot.resume({"exc_type": "ValueError", "message": str(error)})
+
+    def _make(self, snapshot: Any, module: str, function: str, raw: dict[str, Any]) -> Any:
+        arguments = normalise(raw, what=f"the arguments of {function}")
+        call = self._setting.call(module, function, arguments if isinstance(arguments, dict) else {})
+        self._ids.append(snapshot.call_id)
+        self._put(Called(len(self._ids) - 1, call))
+        return snapshot.resume({"future": ...})
+
+    def _print(self, text: str) -> None:
+        if self._printed < PRINTED:
+            self._put(PrintedText(text[: PRINTED - self._printed]))
+        self._printed += len(text)
+
+
+_IMPORTS: Final = ("import_stubs", "import")
+_SLEEPS: Final = ("asyncio.sleep", "time.sleep")
+
+
+def _external_result(result: Result) -> Any:
+    if result.exception is None:
+        return {"return_value": result.value}
+    return {"exc_type": result.exception, "message": result.message}
