@@ -169,7 +169,9 @@ class Setting:
     seed: str
 
 
+# The interpreter has this exception, and its checker does not know it.
 _GLOBALS: Final = """from typing import Any
+class PermissionError(OSError): ...
 input: dict[str, Any]
 state: dict[str, Any]
 async def ask(text: str, data: Any = None, *, schema: dict[str, Any] | None = None) -> Any: ...

@@ -1,0 +1,175 @@
+"""A program that is stopped after any event and continued elsewhere gives what it gives in one piece, and repeats no
+call that has finished.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.toolbox import Toolbox
+
+INSIDE = "    "
+
+
+class Bench:
+    """Tools, and how often they ran."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+        @tool(read_only=True)
+        async def look(n: int) -> int:
+            """Look."""
+            await self.work(n)
+            return n * 7 % 11
+
+        @tool
+        async def add(n: int) -> int:
+            """Change something."""
+            await self.work(n)
+            return n + 1
+
+        @tool(read_only=True)
+        async def doubtful(n: int) -> int:
+            """Fail for odd numbers."""
+            await self.work(n)
+            if n % 2:
+                raise ActivityError("odd")
+            return n
+
+        self.toolbox = Toolbox(look, add, doubtful)
+
+    async def work(self, n: int) -> None:
+        """Calls end in another order than they begin."""
+        self.ran += 1
+        for _ in range(n % 5):
+            await anyio.lowlevel.checkpoint()
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> str:
+    return draw(st.sampled_from(["total", "total % 9", "input['n']", "1", "4", "len(str(total))"]))
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> str:
+    return f"tools.{draw(st.sampled_from(['look', 'look', 'add']))}(n={draw(expressions())})"
+
+
+@st.composite
+def statements(draw: st.DrawFn, depth: int = 2) -> list[str]:
+    """Some lines of a program. Their result does not depend on the order in which calls end."""
+    kinds = ["await", "later", "gather", "doubtful", "tasks"] + (["if", "loop"] if depth else [])
+    match draw(st.sampled_from(kinds)):
+        case "await":
+            return [f"total += await {draw(calls())}"]
+        case "later":
+            return [f"one, other = {draw(calls())}, {draw(calls())}", "total += await other", "total -= await one"]
+        case "gather":
+            return [f"total += sum(await asyncio.gather(*[tools.look(n=k) for k in range({draw(st.integers(0, 4))})]))"]
+        case "doubtful":
+            call = f"{INSIDE}total += await tools.doubtful(n={draw(expressions())})"
+            return ["try:", call, "except RuntimeError as error:", f"{INSIDE}total += len(str(error)) % 5"]
+        case "tasks":
+            return ["total += sum(await asyncio.gather(task(1), task(total), task(3)))"]
+        case "if":
+            then, other = draw(statements(depth - 1)), draw(statements(depth - 1))
+            lines = [f"{INSIDE}{line}" for line in then], [f"{INSIDE}{line}" for line in other]
+            return [f"if {draw(expressions())} % 2:", *lines[0], "else:", *lines[1]]
+        case _:
+            inner = draw(statements(depth - 1))
+            return [f"for _ in range({draw(st.integers(0, 3))}):", *(f"{INSIDE}{line}" for line in inner)]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    lines = [line for part in draw(st.lists(statements(), min_size=1, max_size=4)) for line in part]
+    task = ["async def task(n):", f"{INSIDE}first = await tools.look(n=n)", f"{INSIDE}return await tools.look(n=first)"]
+    return "\n".join(["import asyncio, tools", *task, "total = 0", *lines, "print(total)", "total"])
+
+
+async def to_the_end(run: Run) -> None:
+    """Approve every call, and repeat those whose outcome is unknown."""
+    with anyio.fail_after(30):
+        while await run.wait() == "needs_approval":
+            for question in run.questions():
+                run.decide(question.approval, "retry" if question.kind == "outcome" else "approve", by="me")
+
+
+def cut_journal(store: Store, whole: Run, events: Sequence[JSONObject], fingerprint: str) -> str:
+    """Store a run whose process died after these events."""
+    run_id = f"{whole.id}{len(events)}"
+    store.runs.create(run_id, kind="plan", caller="local", title="cut", fingerprint=fingerprint)
+    epoch = store.runs.acquire(run_id, "nobody", 1.0, 0.0)
+    assert epoch is not None
+    store.runs.append(run_id, epoch, events)
+    store.runs.release(run_id, epoch)
+    return run_id
+
+
+async def faults(program: str, number: int, cuts: Sequence[int]) -> list[str]:
+    """What a program does differently after its process died."""
+    found: list[str] = []
+    bench = Bench()
+    with TemporaryDirectory() as folder:
+        async with Bridge(toolbox=bench.toolbox, store=Path(folder) / "store.sqlite") as bridge:
+            whole = await bridge.run_plan({"program": program, "input": {"n": number}})
+            await to_the_end(whole)
+            assert whole.status == "done", whole.answer()
+            events = [event for _, event in bridge.store.runs.events(whole.id)]
+            # The first two events are journaled together.
+            for cut in sorted({2 + one % (len(events) - 2) for one in cuts}):
+                finished = sum(event["event"] == "call_finished" for event in events[:cut])
+                bench.ran = 0
+                run = await bridge.run(cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint))
+                await to_the_end(run)
+                printed = [
+                    event["text"] for _, event in bridge.store.runs.events(run.id) if event["event"] == "printed"
+                ]
+                if (run.status, run.given()) != ("done", whole.given()) or len(printed) != 1:
+                    found.append(f"{cut}: {run.answer()}, printed {printed}, instead of {whole.given()}")
+                if bench.ran != len(whole.calls()) - finished:
+                    found.append(f"{cut}: {bench.ran} calls ran, {finished} of {len(whole.calls())} had finished")
+    return found
+
+
+def check(program: str, number: int, cuts: Sequence[int]) -> None:
+    found = anyio.run(faults, program, number, cuts)
+    assert not found, "\n".join([program, *found])
+
+
+_INPUTS = (programs(), st.integers(0, 9), st.lists(st.integers(0, 200), min_size=2, max_size=4))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(*_INPUTS)
+def test_a_program_that_is_stopped_anywhere_ends_as_in_one_piece(program: str, number: int, cuts: list[int]) -> None:
+    check(program, number, cuts)
+
+
+@pytest.mark.long
+@settings(
+    max_examples=int(os.environ.get("IDEABRIDGE_PROGRAMS", "2000")),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(*_INPUTS)
+def test_many_programs_that_are_stopped_anywhere_end_as_in_one_piece(
+    program: str, number: int, cuts: list[int]
+) -> None:
+    check(program, number, cuts)

@@ -1,0 +1,226 @@
+"""Programs run: what they return, what they may do wrong, and what is asked before a call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.runs.run import Run
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.toolbox import Toolbox
+
+pytestmark = pytest.mark.anyio
+
+
+class Shop:
+    """Tools, and what they were called with."""
+
+    def __init__(self) -> None:
+        self.sold: list[str] = []
+        self.together = 0
+        self.all_here = anyio.Event()
+
+        @tool(read_only=True)
+        async def meet(number: int, of: int) -> int:
+            """Wait until others are here."""
+            self.together += 1
+            if self.together == of:
+                self.all_here.set()
+            await self.all_here.wait()
+            return number
+
+        @tool(read_only=True)
+        async def price(item: str) -> int:
+            """The price of an item."""
+            if item == "nothing":
+                raise ActivityError("there is no such item")
+            return len(item)
+
+        @tool
+        async def sell(item: str, count: int = 1) -> dict[str, JSON]:
+            """Sell items."""
+            self.sold.append(item)
+            return {"item": item, "count": count}
+
+        self.toolbox = Toolbox(meet, price, sell)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+async def bridge(shop: Shop) -> AsyncIterator[Bridge]:
+    async with Bridge(toolbox=shop.toolbox) as opened:
+        yield opened
+
+
+async def ended(bridge: Bridge, program: str, given: JSONObject | None = None) -> Run:
+    run = await bridge.run_plan({"program": program, "input": given or {}})
+    with anyio.fail_after(30):
+        await run.wait()
+    return run
+
+
+async def test_the_last_expression_is_the_output(bridge: Bridge) -> None:
+    program = """
+import tools
+names = [name for name in input["names"] if name]
+prices = {name: await tools.price(item=name) for name in names}
+{"sum": sum(prices.values()), "most": max(prices, key=lambda one: prices[one]), "text": "†state.x"}
+"""
+    run = await ended(bridge, program, {"names": ["pen", "", "paper"]})
+
+    assert run.status == "done"
+    assert run.given() == {"sum": 8, "most": "paper", "text": "†state.x"}
+    assert [one.call.name for one in run.calls()] == ["price", "price"]
+
+
+async def test_calls_run_together_before_they_are_awaited(bridge: Bridge) -> None:
+    program = """
+import asyncio, tools
+first, second = tools.meet(number=1, of=5), tools.meet(number=2, of=5)
+rest = await asyncio.gather(*[tools.meet(number=n, of=5) for n in (3, 4, 5)])
+[await first, await second, *rest]
+"""
+    assert (await ended(bridge, program)).given() == [1, 2, 3, 4, 5]
+
+
+async def test_a_text_is_literal_whatever_it_looks_like(bridge: Bridge, shop: Shop) -> None:
+    run = await bridge.run_plan(
+        {"program": 'import tools\nawait tools.sell(item=input["x"])', "input": {"x": "†input.x"}}
+    )
+    while await run.wait() == "needs_approval":
+        for question in run.questions():
+            run.decide(question.approval, "approve", by="me")
+
+    assert shop.sold == ["†input.x"]
+
+
+async def test_a_failed_call_can_be_caught(bridge: Bridge) -> None:
+    program = """
+import tools
+try:
+    found = await tools.price(item="nothing")
+except RuntimeError as error:
+    found = str(error)
+found
+"""
+    run = await ended(bridge, program)
+
+    assert run.status == "done"
+    assert "there is no such item" in str(run.given())
+    assert run.errors() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "error"),
+    [
+        ('import tools\nawait tools.price(item="nothing")', "failed", "line 2: RuntimeError: call 0 (price): there is"),
+        ("1 / 0", "failed", "line 1: ZeroDivisionError"),
+        ("{1, 2}", "failed", "is a set, which is not JSON"),
+        ("b'x'", "failed", "not JSON"),
+        ("float('nan')", "failed", "nan, which JSON does not have"),
+        ("[0] * 10**10", "failed", "memory limit"),
+        ("def f(n): return f(n + 1)\nf(0)", "failed", "recursion"),
+        ('import tools\ntools.price(item="nothing")\n5', "done", "there is no such item"),
+        ("import os\nos.environ['HOME']", "failed", "not supported"),
+        ("import time\ntime.sleep(1)", "failed", "await asyncio.sleep"),
+    ],
+)
+async def test_what_goes_wrong_is_reported(bridge: Bridge, program: str, status: str, error: str) -> None:
+    run = await ended(bridge, program)
+
+    assert run.status == status
+    assert error in str(run.errors())
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("1 +", "line 1"),
+        ("open('/etc/passwd').read()", "Name `open` used when not defined"),
+        ("import nothing", "Cannot resolve imported module `nothing`"),
+        ("import tools\nawait tools.prize(item='a')", "line 2, column 7: Module `tools` has no member `prize`"),
+        ("import tools\nawait tools.price(itme='a')", "Argument `itme` does not match any known parameter"),
+        ("import tools\nawait tools.price(item=5)", "Expected `str`"),
+        ("import tools\nawait tools.price()", "No argument provided for required parameter `item`"),
+        ("import tools\nawait tools.price('a')", "line 2"),
+        ("import tools\nawait tools.__class__()", "line 2"),
+        ("x" * 200_000, "at most 100,000"),
+    ],
+)
+async def test_a_malformed_program_leaves_no_run_behind(bridge: Bridge, program: str, error: str) -> None:
+    with pytest.raises(PlanError, match="the program: ") as refused:
+        await bridge.run_plan({"program": program})
+
+    assert error in str(refused.value)
+    assert bridge.runs() == []
+
+
+async def test_a_program_makes_its_own_calls(bridge: Bridge) -> None:
+    with pytest.raises(PlanError, match="leave calls out"):
+        await bridge.run_plan({"program": "1", "calls": [{"_tool": "price", "item": "a"}]})
+    with pytest.raises(PlanError, match="leave lazy out"):
+        await bridge.run_plan({"program": "1"}, planning="lazy")
+
+
+async def test_each_call_that_may_change_something_asks(bridge: Bridge, shop: Shop) -> None:
+    program = """
+import tools
+done = []
+for name in ("a", "b", "c"):
+    try:
+        done.append((await tools.sell(item=name))["count"])
+    except PermissionError as error:
+        done.append(str(error))
+done
+"""
+    run = await bridge.run_plan({"program": program})
+    for decision in ("approve", "deny", "approve"):
+        assert await run.wait() == "needs_approval"
+        [question] = run.questions()
+        run.decide(question.approval, decision, by="me", reason="not this one")
+
+    assert await run.wait() == "done"
+    assert shop.sold == ["a", "c"]
+    match run.given():
+        case [1, str(denied), 1]:
+            assert "not this one" in denied
+        case other:
+            pytest.fail(f"{other}")
+
+
+async def test_the_clock_stands_still_and_chance_repeats(bridge: Bridge) -> None:
+    program = "import random, time\na = time.time()\n[a == time.time(), random.random() == random.random()]"
+    assert (await ended(bridge, program)).given() == [True, False]
+
+
+async def test_too_many_calls_end_the_program(shop: Shop) -> None:
+    async with Bridge(parse_configuration({"limits": {"calls": 20}}), toolbox=shop.toolbox) as bridge:
+        run = await ended(bridge, "import tools\nwhile True:\n    await tools.price(item='a')")
+
+    assert run.status == "failed"
+    assert "at most 20 calls" in str(run.errors())
+    assert len(run.calls()) == 20
+
+
+async def test_a_worker_that_is_killed_is_replaced(bridge: Bridge, shop: Shop) -> None:
+    program = "import tools\na = await tools.price(item='aa')\nb = await tools.sell(item='b')\n[a, b['count']]"
+    run = await bridge.run_plan({"program": program})
+    assert await run.wait() == "needs_approval"
+    run.runner.program.stop()
+    [question] = run.questions()
+    run.decide(question.approval, "approve", by="me")
+
+    assert await run.wait() == "done"
+    assert run.given() == [2, 1]
+    assert (shop.sold, len(run.calls())) == (["b"], 2)
