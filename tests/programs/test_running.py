@@ -224,3 +224,21 @@ async def test_a_worker_that_is_killed_is_replaced(bridge: Bridge, shop: Shop) -
     assert await run.wait() == "done"
     assert run.given() == [2, 1]
     assert (shop.sold, len(run.calls())) == (["b"], 2)
+
+
+async def test_sleeping_is_a_call(bridge: Bridge) -> None:
+    run = await ended(bridge, "import asyncio\nawait asyncio.gather(asyncio.sleep(0.01), asyncio.sleep(0))\n'awake'")
+
+    assert run.given() == "awake"
+    assert [one.call.name for one in run.calls()] == ["sleep", "sleep"]
+
+
+async def test_a_dry_run_lists_the_tools(bridge: Bridge) -> None:
+    program = "import tools\nfor name in input['names']:\n    await tools.sell(item=name)"
+    found = await bridge.dry_run({"program": program})
+
+    [entry] = found["tools"]
+    assert entry["signature"] == "tools.sell(item: str, count: int = 1) -> dict[str, Any]"
+    assert "asks" in entry
+    with pytest.raises(PlanError, match="no drawing"):
+        await bridge.draw({"program": program})

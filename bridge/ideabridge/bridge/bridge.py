@@ -607,13 +607,48 @@ class Bridge:
             start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
         return await self._open_runs.create(start, caller, title or plan.title)
 
+    async def run_program(
+        self,
+        program: str,
+        *,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
+        caller: str = LOCAL,
+        title: str = "",
+        samples: bool = False,
+    ) -> Run:
+        """Start a program: Python text that calls tools, and whose last expression is the output.
+
+            run = await bridge.run_program("import git; await git.git_log(repo_path=input['repo'])", input={...})
+
+        It is checked before anything runs: its syntax, the names of tools, their arguments.
+
+        Args:
+            program: the text; docs/programs.md describes what it may contain.
+            input: what `input` is in the program.
+            caller: who asks; other callers do not see the run.
+            title: one line for people; empty: "a program".
+            samples: as in `run_plan`.
+
+        Raises:
+            PlanError: it is malformed, or the module of a tool is not up.
+            ProgramError: the interpreter is missing.
+            ArgumentError: an argument has the wrong type.
+        """
+        check_text("program", program)
+        return await self.run_plan({"program": program}, input=input or {}, caller=caller, title=title, samples=samples)
+
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
-        """Return what a plan would do: the order of calls, which run in parallel, reads, writes, and effects.
+        """Return what a plan would do: the order of calls, which run in parallel, reads, writes, and effects. Of a
+        program: `{"program": true, "tools": [{"tool", "signature", "asks"?}], "renamed": [[name, name in programs]]}`
+        with the tools that appear in its text.
 
         Raises:
             PlanError: it is malformed.
         """
-        return (await self._rehearse(read_given_plan(plan), caller)).dry_run()
+        plan = read_given_plan(plan)
+        if plan.program is not None:
+            return await self._open_runs.rehearse_program(plan, self.settings(), caller)
+        return (await self._rehearse(plan, caller)).dry_run()
 
     async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
         """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
@@ -621,7 +656,10 @@ class Bridge:
         Raises:
             PlanError: it is malformed, or the form is unknown.
         """
-        return (await self._rehearse(read_given_plan(plan), caller)).draw(form)
+        plan = read_given_plan(plan)
+        if plan.program is not None:
+            raise PlanError("a program has no drawing; dry_run lists its tools")
+        return (await self._rehearse(plan, caller)).draw(form)
 
     async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
         catalogue = await self.offer.catalogue_of(plan, caller)

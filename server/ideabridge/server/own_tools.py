@@ -136,6 +136,11 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
+                "program": {
+                    "type": "string",
+                    "description": "Instead of calls: Python. import SERVER; x = await SERVER.TOOL(a=1). The last"
+                    " expression is the output; asyncio.gather and input are there.",
+                },
                 "input": _open("What †input reads."),
                 "instances": _open('Run once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.'),
                 "output": {
@@ -147,7 +152,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "save_as": {"type": "string", "description": "Publish it as this tool when done."},
                 "wait_s": {**_WAIT, "description": "Seconds; default 45."},
             },
-            ["calls"],
+            [],
         ),
         _CHANGES,
     ),
@@ -341,7 +346,7 @@ def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
 _WRITTEN_S: Final = 5.0
 """Seconds that a request for values waits until the journal is written."""
 
-_PLAN_KEYS: Final = ("calls", "input", "instances", "output", "output_schema")
+_PLAN_KEYS: Final = ("calls", "program", "input", "instances", "output", "output_schema")
 
 Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of their tool."""
@@ -389,7 +394,8 @@ class OwnHandlers:
             self._check_free(save_as, request.caller)
         if arguments.get("dry_run"):
             preview = await self._bridge.dry_run(plan, caller=request.caller)
-            preview["drawing"] = await self._bridge.draw(plan, "text", caller=request.caller)
+            if plan.program is None:
+                preview["drawing"] = await self._bridge.draw(plan, "text", caller=request.caller)
             return answer(preview, f"dry run, nothing was called: {encode_text(preview)}")
         run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
         if save_as is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final, cast
 
+import anyio
 from pydantic import Field
 
 from ideabridge.tools.decorator import tool
@@ -15,6 +16,9 @@ from ideabridge.tools.tool import QUERY_FORMAT
 from ideabridge.tools.toolbox import Toolbox
 
 _Query = Annotated[str, Field(json_schema_extra={"format": QUERY_FORMAT})]
+
+MAX_SECONDS: Final = 300
+"""The longest time that `sleep` waits."""
 
 _COUNTS: Final[JSONObject] = {
     "anyOf": [
@@ -99,9 +103,19 @@ async def fill_template(
     return cast("str", await shaped("template", text, values))
 
 
+@tool(name="sleep", read_only=True, idempotent=True, open_world=False)
+async def sleep(seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS)]) -> None:
+    """Wait. Calls that read the result, or name it in `_after`, run later.
+
+    Args:
+        seconds: How long, at most 300.
+    """
+    await anyio.sleep(seconds)
+
+
 def builtin_toolbox() -> Toolbox:
-    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template."""
-    toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
+    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template, sleep."""
+    toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template, sleep)
     # They touch no module, so only the flow of data orders them among other calls.
     toolbox.add(*(replace(one, reaches=()) for one in toolbox))
     return toolbox

@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.errors import ProgramError
-from ideabridge.bridge.programs.stubs import stub
+from ideabridge.bridge.programs.stubs import signature, stub
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
@@ -186,6 +186,11 @@ class ProgramNames:
             listed = properties if isinstance(properties, dict) else {}
             found = self._parameters[place] = _mapped(listed)
         return found
+
+    def signature(self, tool: Tool) -> str:
+        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> Any`."""
+        module, function = self._places[tool.key]
+        return signature(f"{module}.{function}", tool, self.parameters(tool))
 
     def stub(self, module: str) -> str:
         """The text of a module's `.pyi` file."""

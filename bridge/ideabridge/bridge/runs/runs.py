@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
@@ -43,6 +43,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
@@ -50,7 +51,7 @@ from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
-from ideabridge.bridge.programs.sandbox import ASK, Sandbox
+from ideabridge.bridge.programs.sandbox import ASK, Sandbox, Setting
 from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
@@ -590,19 +591,43 @@ class Runs:
             SchemaError: the output schema is invalid.
             ProgramError: there is no interpreter.
         """
-        plan.check_input()
-        program = plan.program or ""
         if settings.lazy:
             raise PlanError("planning: nobody can accept the calls of a program before it makes them; leave lazy out")
+        names, setting = await self._checked_program(plan, caller)
+        used = names.used_by(plan.program or "")
+        tools = ProgramNames.of(used, names.listed)
+        catalogue = self.offer.tools_of(tools, asks=ASK in (plan.program or ""))
+        return start_program(plan, catalogue, settings, used, setting, choice)
+
+    async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
+        """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
+
+        Raises:
+            PlanError: the program is malformed.
+            ProgramError: there is no interpreter.
+        """
+        names, _ = await self._checked_program(plan, caller)
+        used = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
+        policy = policy_named(settings.approval)
+        tools: list[dict[str, Any]] = []
+        for tool in used.listed:
+            entry: dict[str, Any] = {"tool": tool.label, "signature": used.signature(tool)}
+            verdict = policy(tool, {})
+            if verdict.verdict != "allow":
+                entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+            tools.append(entry)
+        return {"program": True, "tools": tools, "renamed": [list(one) for one in used.renamed]}
+
+    async def _checked_program(self, plan: Plan, caller: str) -> tuple[ProgramNames, Setting]:
+        plan.check_input()
+        program = plan.program or ""
         names = await self.offer.of_program(program, caller)
         values: JSONObject = {"input": plan.input or {}, "state": {}}
         setting = setting_of(names, values, time.time(), secrets.token_hex(8))
         problem = await self.sandbox.check(program, setting)
         if problem is not None:
             raise PlanError(f"the program: {problem}")
-        used = names.used_by(program)
-        catalogue = self.offer.tools_of(ProgramNames.of(used, names.listed), asks=ASK in program)
-        return start_program(plan, catalogue, settings, used, setting, choice)
+        return names, setting
 
     def release(self) -> None:
         """Return every lease, because this process ends; any other may continue the runs."""

@@ -38,6 +38,26 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
     """
     name = "standard input" if place == "-" else place
     try:
+        return decode(_read(place, what, follow=follow), what=name)
+    except IdeabridgeError as error:
+        raise UsageError(str(error)) from None
+
+
+def read_text(place: str, what: str) -> str:
+    """Read text from a file, or from standard input if `place` is `-`. Errors begin with `what`.
+
+    Raises:
+        UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not UTF-8.
+    """
+    try:
+        return _read(place, what).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what}: {place} is not text in UTF-8: byte {error.start:,}") from None
+
+
+def _read(place: str, what: str, *, follow: bool = True) -> bytes:
+    name = "standard input" if place == "-" else place
+    try:
         if place == "-":
             with interruptible():
                 data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
@@ -53,10 +73,7 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
         raise UsageError(f"{what}: {place} cannot be read: {error.strerror or error}") from None
     if data is None or len(data) > MAX_FILE_BYTES:
         raise UsageError(f"{what}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read")
-    try:
-        return decode(data.removeprefix(b"\xef\xbb\xbf"), what=name)
-    except IdeabridgeError as error:
-        raise UsageError(str(error)) from None
+    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:

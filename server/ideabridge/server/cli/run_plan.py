@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, counted, fit, print_json, print_value, report, say, show
-from ideabridge.server.cli.inputs import read_input, read_json
+from ideabridge.server.cli.inputs import read_input, read_json, read_text
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_option
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @command("config", "project", "store", "tools", "allow_all", "json")
 async def run(
     options: Options,
-    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="The plan; - reads it from standard input.")],
+    plan: Annotated[
+        str, typer.Argument(metavar="PLAN", help="plan.json or program.py; - reads a plan from standard input.")
+    ],
     input: InputOption = None,  # noqa: A002
     save_as: Annotated[
         str | None, typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool with this name.")
@@ -41,7 +43,7 @@ async def run(
         str | None, typer.Option("--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan.")
     ] = None,
 ) -> int:
-    """Run a plan: calls connected by references. Each call starts as soon as its inputs exist.
+    """Run a plan: calls connected by references, or a program. Each call starts as soon as its inputs exist.
 
     The result goes to standard output, everything else to standard error.
     """
@@ -51,7 +53,8 @@ async def run(
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
 
-    parsed = read_plan(read_json(plan, "PLAN.json"))
+    raw = {"program": read_text(plan, "PROGRAM.py")} if plan.endswith(".py") else read_json(plan, "PLAN.json")
+    parsed = read_plan(raw)
     arguments = read_input(input)
     if arguments is not None:
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
@@ -127,6 +130,8 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
     from ideabridge.bridge.store.users import LOCAL
 
     rehearsal = await bridge.dry_run(plan)
+    if plan.program is not None:
+        return rehearsal
     catalogue, policy = bridge.offer.of_plan(plan, LOCAL), policy_named(bridge.settings().approval)
     for entry in _objects(rehearsal.get("calls")):
         place = entry.get("place")
@@ -139,6 +144,9 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
 
 
 def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
+    if rehearsal.get("program"):
+        yield from _program_lines(rehearsal, options)
+        return
     calls = {_named(entry): entry for entry in _objects(rehearsal.get("calls"))}
     layers = [[str(name) for name in _list(layer)] for layer in _list(rehearsal.get("layers"))]
     yield f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run", "bold"
@@ -169,6 +177,20 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         yield "nothing needs approval", "green"
     for note in _list(rehearsal.get("notes")):
         yield f"note: {note}", "dim"
+
+
+def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
+    tools = _objects(rehearsal.get("tools"))
+    yield f"the program may call {counted(len(tools), 'tool')}; nothing was run", "bold"
+    for entry in tools:
+        yield f"  {entry['signature']}", None
+        for key, label, style in (("asks", "asks for approval", "yellow"), ("denied", "would be denied", "red")):
+            if key in entry:
+                yield f"      {label}: {entry[key]}", style
+    for pair in _list(rehearsal.get("renamed")):
+        yield f"note: {' is called '.join(map(str, _list(pair)))}", "dim"
+    if not options.allow_all and not any("asks" in entry for entry in tools):
+        yield "nothing needs approval", "green"
 
 
 def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
