@@ -98,9 +98,9 @@ _CALL: Final[JSONObject] = {
         "_outputMethod": _choice(["set", "merge", "push"]),
         "_each": {
             "anyOf": [_TEXT, {"type": "array", "items": {}}],
-            "description": "An array or a reference: a call per item, read as †item.",
+            "description": "Array or reference: a call per item, read as †item.",
         },
-        "_after": {"type": "array", "items": _TEXT, "description": "The _id of calls to wait for."},
+        "_after": {"type": "array", "items": _TEXT, "description": "_ids to wait for."},
         "_id": _TEXT,
         "_instance": _TEXT,
     },
@@ -111,8 +111,7 @@ _CALL: Final[JSONObject] = {
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Start here: find tools of all connected servers, and published ideas, by words. Gives names, modules and"
-        " schemas for run_plan.",
+        "Start here: find tools of all servers, and published ideas. Gives names, modules and schemas for run_plan.",
         _closed(
             {
                 "words": {"type": "string", "description": "What it should do; empty: all."},
@@ -125,31 +124,30 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run tool calls as one plan. A call starts once the values it reads exist; independent reads run side by side,"
-        " and calls of one module that may change something run in listed order, unless data or _after says otherwise."
+        "Run tool calls as one plan. A call starts once the values it reads exist, and calls of one module that may"
+        " change something run in listed order, unless data or _after says otherwise."
         " Results stay on the server, not in your context. A string that is one reference becomes its value:"
-        ' "†state.log.0.id", "†results.0" (first call\'s result, if it has no _outputPath), "†input.x",'
+        ' "†state.log.0.id", "†results.0" (first call\'s, if it has no _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
-        " join(items, separator?), count(items, by?), template(text, values); path, where, by: JMESPath; text: {name}."
-        " Large values come as references: check_run. Read-only calls run; others wait for"
-        " approval.",
+        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds); path, where, by: JMESPath;"
+        " text: {name}. Large values come as references. Read-only calls run; others wait for approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
                 "program": {
                     "type": "string",
-                    "description": "Instead of calls: Python. import SERVER; x = await SERVER.TOOL(a=1). The last"
-                    " expression is the output; asyncio.gather and input are there.",
+                    "description": "Instead of calls, Python: import SERVER; await SERVER.TOOL(a=input['b']). Its last"
+                    " expression is the output.",
                 },
                 "input": _open("What †input reads."),
-                "instances": _open('Run once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.'),
+                "instances": _open('Once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.'),
                 "output": {
-                    "description": "The answer, with references. Default: the state.",
+                    "description": "With references. Default: the state.",
                     "anyOf": _ANY,
                 },
                 "output_schema": _open("JSON Schema."),
-                "dry_run": {"type": "boolean", "description": "Only check it and show the order."},
-                "save_as": {"type": "string", "description": "Publish it as this tool when done."},
+                "dry_run": {"type": "boolean", "description": "Only check it."},
+                "save_as": {"type": "string", "description": "Publish it as this tool."},
                 "wait_s": {**_WAIT, "description": "Seconds; default 45."},
             },
             [],
@@ -168,9 +166,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "tools": {
                     "type": "array",
                     "items": _TEXT,
-                    "description": "Names or patterns (git_*); default: all.",
+                    "description": "Names, patterns (git_*); default: all.",
                 },
-                "idea": {"type": "string", "description": "A saved idea as an example."},
+                "idea": {"type": "string", "description": "An idea as an example."},
                 "mind": _choice(["auto", "turns", "sampling", "model"], "Who writes the solutions; turns: you."),
                 "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution before it runs."),
                 "limits": _open("Lower limits: calls, requests, wall_seconds."),
@@ -251,7 +249,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "Find saved ideas: earlier runs and plans that may do your task, by words and what they call.",
         _closed(
             {
-                "words": {"type": "string", "description": "Default: the newest."},
+                "words": {"type": "string", "description": "Default: newest."},
                 "tool": _TEXT,
                 "module": _TEXT,
                 "since": {"type": "string", "description": "A date or age: 3d, 12h."},
