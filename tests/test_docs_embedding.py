@@ -1,7 +1,7 @@
 """The tests run the programs in the documents and compare their output with the documents.
 
-A fenced block `python` in docs/embedding.md, docs/lifting.md or docs/minds.md is a whole program. The block `text`
-after it is its output. A block `python FILE` is a file that later programs find in the current folder.
+A fenced block `python` in docs/embedding.md, docs/lifting.md, docs/minds.md or docs/programs.md is a whole program. The
+block `text` after it is its output. A block `python FILE` is a file that later programs find in the current folder.
 """
 
 import json
@@ -45,7 +45,12 @@ def programs(name: str) -> list[Program]:
     return found
 
 
-EMBEDDING = [*programs("docs/embedding.md"), *programs("docs/lifting.md"), *programs("docs/minds.md")]
+EMBEDDING = [
+    *programs("docs/embedding.md"),
+    *programs("docs/lifting.md"),
+    *programs("docs/minds.md"),
+    *programs("docs/programs.md"),
+]
 
 
 @pytest.mark.parametrize("program", EMBEDDING, ids=[program.place for program in EMBEDDING])

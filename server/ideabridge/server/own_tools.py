@@ -129,8 +129,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         " Results stay on the server, not in your context. A string that is one reference becomes its value:"
         ' "†state.log.0.id", "†results.0" (first call\'s, if it has no _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
-        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds); path, where, by: JMESPath;"
-        " text: {name}. Large values come as references. Read-only calls run; others wait for approval.",
+        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds); path, where, by:"
+        " JMESPath; text: {name}. Large values come as references. Read-only calls run; others wait for approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
