@@ -9,7 +9,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
-from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.errors import PlanError, RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -242,3 +242,38 @@ async def test_a_dry_run_lists_the_tools(bridge: Bridge) -> None:
     assert "asks" in entry
     with pytest.raises(PlanError, match="no drawing"):
         await bridge.draw({"program": program})
+
+
+async def test_a_mind_may_answer_with_a_program(bridge: Bridge, shop: Shop) -> None:
+    run = await bridge.solve("Sell pens", input={"pens": 2}, output_schema={"type": "integer"}, mind="turns")
+    looks = "import tools\nfor n in range(input['pens']):\n    print(await tools.price(item='pen' * (n + 1)))"
+    run.submit(0, {"program": looks})
+    assert await run.wait() == "needs_solution"
+    assert [one.value for one in run.calls()] == [3, 6]
+
+    run.submit(1, {"program": "import tools\nawait tools.prize(item='a')"})
+    assert await run.wait() == "needs_solution"
+    assert "has no member `prize`" in str(run.errors())
+    # The same program again changes nothing.
+    run.submit(1, {"program": "import tools\nawait tools.prize(item='a')"})
+
+    run.submit(2, {"program": "import tools\n(await tools.price(item='ink')) + 1"})
+    assert await run.wait() == "done"
+    assert (run.given(), shop.sold) == (4, [])
+    with pytest.raises(SettledTurnError):
+        run.submit(2, {"program": "5"})
+
+
+@pytest.mark.parametrize(
+    ("solution", "error"),
+    [
+        ({"program": 5}, "expected text"),
+        ({"program": "1", "calls": [{"_tool": "price", "item": "a"}]}, "leave calls and output out"),
+        ({"program": "1", "output": 2}, "leave calls and output out"),
+    ],
+)
+async def test_a_solution_is_a_program_or_calls(bridge: Bridge, solution: JSONObject, error: str) -> None:
+    run = await bridge.solve("x", mind="turns")
+    with pytest.raises(RejectedSolutionError, match=error):
+        run.submit(0, solution)
+    assert run.status == "needs_solution"

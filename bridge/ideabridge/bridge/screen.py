@@ -1,8 +1,9 @@
 """Screen: keeps the secrets of the configuration out of journals, and so out of ideas.
 
 Modules receive their secrets when they start, so nobody needs to write one into a task, a call or an answer. Texts of
-people and minds that contain a secret are refused, and nothing of them is stored. Messages of activities, the reason
-why a run ended, and malformed answers are stored without their secrets. `Executor` removes the secrets of results.
+people and minds that contain a secret are refused, and nothing of them is stored. Messages of activities, what programs
+print and raise, the reason why a run ended, and malformed answers are stored without their secrets. `Executor` removes
+the secrets of results.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.OutputProposed: ("output",),
     events.SolutionClosed: ("extra",),
     events.SolutionProposed: ("calls", "output", "extra"),
+    events.ProgramProposed: ("program", "extra"),
     events.SolutionCancelled: ("reason",),
     events.CallDecided: ("edited", "by", "reason"),
     events.PlanDecided: ("calls", "output", "by", "reason"),
@@ -67,6 +69,11 @@ class Screen:
     def _admitted(self, event: Event) -> Event:
         if type(event) in _WRITTEN:
             self.check(_written(event))
+            if isinstance(event, events.SolutionClosed) and event.error is not None:
+                error = self._secrets.redact(event.error)
+                return replace(event, error=error) if isinstance(error, dict) else event
+        elif isinstance(event, events.Printed):
+            return replace(event, text=str(self._secrets.redact(event.text)))
         elif isinstance(event, events.MessageAdded):
             message = self._secrets.redact(event.message)
             return replace(event, message=message) if isinstance(message, dict) else event

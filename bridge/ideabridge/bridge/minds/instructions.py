@@ -216,5 +216,6 @@ RULES: Final = (
 TURNS_INSTRUCTIONS: Final = (
     'Write the next solution: one JSON object {"calls": [...], "output": ...} that satisfies `schema`, and hand it in'
     f" with submit_solution (same run and turn). {RULES}"
+    ' Where loops or conditions are needed, {"program": TEXT} may take its place: Python, as in run_plan.'
 )
 """Sent with each Request to the model of a host. Short, because it fills the context of the host each time."""

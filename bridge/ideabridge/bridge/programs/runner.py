@@ -13,6 +13,7 @@ released, and the program begins again once there is something to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from anyio.abc import TaskGroup
@@ -155,7 +156,22 @@ class ProgramRunner:
         session = self._session = ProgramSession(
             self._sandbox, program.program, setting, self._take, calls=machine.settings.calls
         )
-        self._group.start_soon(session.run)
+        # The author of a plan has seen the result of its check; one that has made calls is well formed.
+        is_checked = machine.mode == "plan" or bool(machine.solution.calls)
+        self._group.start_soon(session.run if is_checked else partial(self._check, session, program.program, setting))
+
+    async def _check(self, session: ProgramSession, program: str, setting: Setting) -> None:
+        """Run a program if it is well formed."""
+        try:
+            problem = await self._sandbox.check(program, setting)
+        except ProgramError as error:
+            problem = str(error)
+        if session is not self._session:
+            return
+        if problem is None:
+            await session.run()
+        else:
+            self._take([Failed("malformed", problem)])
 
     # -- steps of the program ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
@@ -44,7 +45,9 @@ from ideabridge.bridge.loop.event import (
     Event,
     OfCall,
     Pattern,
+    ProgramProposed,
     RunEnded,
+    SolutionProposed,
     SolutionRejected,
 )
 from ideabridge.bridge.loop.machine import Machine
@@ -56,7 +59,8 @@ from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
-from ideabridge.bridge.programs.sandbox import Sandbox
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.sandbox import Sandbox, interpreter
 from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
@@ -418,12 +422,15 @@ class Run:
 
         Raises:
             ValueMismatchError: it is not a solution.
-            RejectedSolutionError: its calls are not an array, are more than the run may list, or contain a secret;
+            RejectedSolutionError: its calls are not an array, are more than the run may list, or contain a secret; a
+                program has calls or an output beside it;
                 with `strict`, also any malformed part. Nothing ran, and the turn stays open.
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        proposed, notes = values.read_submission(normalise(raw, what="the solution"), mind, model, pattern)
+        read, notes = values.read_submission(normalise(raw, what="the solution"), mind, model, pattern)
+        program = values.program_in(read)
+        proposed = read if program is None else self._program(program, read)
         settled = self.turns.settled.get(turn)
         if settled is not None:
             if settled == values.digest_of_solution(proposed):
@@ -432,16 +439,31 @@ class Run:
         self._expect_open(turn)
         errors = self._host.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
-            errors = self.machine.check(proposed.calls, proposed.output, pattern=pattern)
-        errors = errors or self.machine.check_count(len(proposed.calls))
+            errors = self.machine.check(read.calls, read.output, pattern=pattern)
+        errors = errors or self.machine.check_count(len(read.calls))
         if errors:
-            solution: JSONObject = {**(proposed.extra or {}), "calls": proposed.calls, "output": proposed.output}
+            solution: JSONObject = {**(read.extra or {}), "calls": read.calls, "output": read.output}
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
         # Before it is driven: the step may end at once, and its idea be saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
+
+    def _program(self, program: str, read: SolutionProposed) -> ProgramProposed:
+        """The event of a submitted program.
+
+        Raises:
+            RejectedSolutionError: the run is lazy.
+            ProgramError: the interpreter is missing.
+        """
+        if self.machine.settings.lazy:
+            raise RejectedSolutionError("program: nobody can accept its calls before it makes them; write calls")
+        extra: JSONObject = {key: value for key, value in (read.extra or {}).items() if key != "program"}
+        names = ProgramNames(self.machine.offer.current.tools).used_by(program)
+        # The same turn has the same seed, so a solution that is sent twice is the same one.
+        seed = f"{self.id}/{self.machine.step}"
+        return ProgramProposed(program, interpreter(), time.time(), seed, names, extra or None, read.mind, read.model)
 
     def reject(self, turn: int, answer: JSON, message: str) -> None:
         """Journal an answer to a turn from which no solution could be read. Nothing runs, and the turn stays open.

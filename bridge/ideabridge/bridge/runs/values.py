@@ -15,6 +15,7 @@ from ideabridge.bridge.errors import OutputTypeError, RejectedSolutionError, Unk
 from ideabridge.bridge.loop.event import (
     Event,
     Pattern,
+    ProgramProposed,
     RequestMade,
     RunStarted,
     SolutionProposed,
@@ -24,6 +25,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.starts import PLAN
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.keywords import show
 from ideabridge.tools.reading import read_solution
 
 INLINE: Final = 4096
@@ -33,8 +35,10 @@ RESULTS: Final = 128 * 1024
 """Most bytes of results in one answer; beyond that, it shows references."""
 
 
-def digest_of_solution(proposed: SolutionProposed) -> str:
+def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
     """A hash that distinguishes the Solutions of a turn."""
+    if isinstance(proposed, ProgramProposed):
+        return content_hash({"program": proposed.program})
     pattern: JSONObject = {} if proposed.pattern is None else {"pattern": proposed.pattern}
     return content_hash({"calls": proposed.calls, "output": proposed.output, **pattern})
 
@@ -54,6 +58,22 @@ def read_submission(
         raise RejectedSolutionError("calls: expected an array")
     extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
     return SolutionProposed(calls, output, extra or None, None, mind, model, pattern), notes
+
+
+def program_in(proposed: SolutionProposed) -> str | None:
+    """The program, if a submitted solution is one: `{"program": TEXT}`.
+
+    Raises:
+        RejectedSolutionError: it has calls or an output as well, or the program is not text.
+    """
+    extra = proposed.extra or {}
+    if "program" not in extra:
+        return None
+    if not isinstance(extra["program"], str):
+        raise RejectedSolutionError(f"program: expected text, found {show(extra['program'])}")
+    if proposed.calls or proposed.output is not None or proposed.pattern is not None:
+        raise RejectedSolutionError("program: it makes its own calls and output; leave calls and output out")
+    return extra["program"]
 
 
 def results_of(machine: Machine, *, whole: bool) -> JSONObject:
@@ -220,7 +240,7 @@ class TurnLog:
                 self.rejected = self.rejected_in.setdefault(event.step, [])
             case SolutionRejected():
                 self.rejected.append(event)
-            case SolutionProposed() if not self._planned:
+            case SolutionProposed() | ProgramProposed() if not self._planned:
                 turn = len(self.settled)
                 self.settled[turn] = digest_of_solution(event)
                 self.authors[turn] = (event.mind or "turns", event.model or "")
