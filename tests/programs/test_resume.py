@@ -173,3 +173,36 @@ def test_many_programs_that_are_stopped_anywhere_end_as_in_one_piece(
     program: str, number: int, cuts: list[int]
 ) -> None:
     check(program, number, cuts)
+
+
+@pytest.mark.anyio
+async def test_another_interpreter_does_not_continue_a_program(tmp_path: Path) -> None:
+    bench = Bench()
+    async with Bridge(toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
+        whole = await bridge.run_plan({"program": "import tools\nawait tools.look(n=1)"})
+        await to_the_end(whole)
+        events = [event for _, event in bridge.store.runs.events(whole.id)]
+        other = [{**one, "interpreter": "monty 0.1"} if one["event"] == "program_proposed" else one for one in events]
+        run = await bridge.run(cut_journal(bridge.store, whole, other[:3], bridge.fingerprint))
+
+        assert run.status == "interrupted"
+        assert "began in monty 0.1" in str(run.answer()["reason"])
+
+
+@pytest.mark.anyio
+async def test_a_program_that_calls_something_else_ends(tmp_path: Path) -> None:
+    bench = Bench()
+    async with Bridge(toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
+        whole = await bridge.run_plan({"program": "import tools\nawait tools.look(n=1)\nawait tools.look(n=2)"})
+        await to_the_end(whole)
+        events = [event for _, event in bridge.store.runs.events(whole.id)]
+        cut = next(n for n, one in enumerate(events) if one["event"] == "call_finished") + 1
+        other: list[JSONObject] = [
+            {**one, "call": {"_tool": "look", "n": 9}} if one["event"] == "call_proposed" else one for one in events
+        ]
+        run = await bridge.run(cut_journal(bridge.store, whole, other[:cut], bridge.fingerprint))
+        await to_the_end(run)
+
+    assert run.status == "failed"
+    assert "diverged" in str(run.answer()["reason"])
+    assert '"n":9' in str(run.answer()["reason"]).replace(" ", "")

@@ -236,6 +236,9 @@ def why_not_resumable(machine: Machine, executor: Executor, made_under: str, fin
 
     `made_under` is the fingerprint of the configuration under which the run was made.
     """
+    program = machine.program
+    if program is not None and program.interpreter != interpreter():
+        return f"its program began in {program.interpreter}; here is {interpreter()}, which may do something else"
     latent = machine.catalogue.latent
     needed = [tool for tool in machine.catalogue.tools if tool.key not in latent]
     # The tool that a person chose for a call is needed until the call has run.
