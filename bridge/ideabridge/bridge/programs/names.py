@@ -11,6 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+import threading
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
@@ -18,7 +19,7 @@ from typing import Final, Self
 
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.errors import ProgramError
-from ideabridge.bridge.programs.stubs import signature, stub
+from ideabridge.bridge.programs.stubs import required_of, signature, stub
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
@@ -46,35 +47,45 @@ _OWN: Final = sys.stdlib_module_names | {
     "state",
     "tools",
 }
-"""ProgramNames that a server's module cannot have: Python's own modules, and the names that a program finds."""
+"""Names that a server's module cannot have: Python's own modules, and the names that a program finds."""
 
-_OTHER = re.compile(r"\W+")
+_KEPT: Final = 64
+_STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
+"""The latest stubs with their tools, by the functions and the ids of the tools, which live as long as this has them.
+The digest of a large schema would take longer than its stub.
+"""
+
+_LOCK: Final = threading.Lock()
+"""Sessions of programs ask for stubs in threads of their own."""
+
+_OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 
-def identifier(name: str, taken: Collection[str] = ()) -> str:
-    """Return a Python identifier for a name, different from those that are taken."""
+def identifier(name: str) -> str:
+    """Return the Python identifier for a name, of ASCII characters: letters of other scripts can look like these."""
     # Python reads identifiers in this form.
-    text = _OTHER.sub("_", unicodedata.normalize("NFKC", name))[:LONGEST]
-    if not text.isascii():
-        text = re.sub(r"[^A-Za-z0-9_]+", "_", text)
+    text = _OTHER.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
     if not text or text[0].isdecimal():
         text = f"_{text}"
-    if keyword.iskeyword(text) or keyword.issoftkeyword(text) or (text.startswith("__") and text.endswith("__")):
+    if keyword.iskeyword(text) or (text.startswith("__") and text.endswith("__")):
         text = f"{text.strip('_') or 'name'}_"
-    number, found = 2, text
-    while found in taken:
-        found = f"{text}_{number}"
-        number += 1
-    return found
+    return text
 
 
 def _mapped(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """The real names by their identifiers. ProgramNames that need no change come first, so that they keep theirs."""
-    listed = list(dict.fromkeys(names))
-    own = {name for name in listed if identifier(name) == name and name not in taken}
-    found = {name: name for name in listed if name in own}
-    for name in sorted(one for one in listed if one not in own):
-        found[identifier(name, {*taken, *found})] = name
+    """The real names by their identifiers. Names that need no change come first, so that they keep theirs."""
+    listed = dict.fromkeys(names)
+    found = {name: name for name in listed if name not in taken and identifier(name) == name}
+    numbers: dict[str, int] = {}
+    for name in sorted(one for one in listed if one not in found):
+        base = text = identifier(name)
+        if text in taken:
+            base = text = f"{text}_"
+        while text in taken or text in found:
+            # Each number is tried once, however many names become equal.
+            numbers[base] = numbers.get(base, 1) + 1
+            text = f"{base.removesuffix('_')}_{numbers[base]}"
+        found[text] = name
     return found
 
 
@@ -95,13 +106,13 @@ class ProgramNames:
             if tool.module != ANONYMOUS:
                 own.setdefault(_module_of(tool), []).append(tool)
         real = [name for name in own if name not in (f"{TOOLS}:", f"{IDEAS}:")]
-        self.servers: dict[str, str] = {}
         self.tools: dict[str, dict[str, Tool]] = {}
         self._real: dict[str, str] = {}
         for python, name in _mapped(real, _OWN).items():
-            self.servers[identifier(name, self.servers)] = python
             self._real[python] = name
             self.tools[python] = _functions(own[name])
+        modules = {name: python for python, name in self._real.items()}
+        self.servers = {python: modules[name] for python, name in _mapped(real).items()}
         for name in (TOOLS, IDEAS):
             self.tools[name] = _functions(own.get(f"{name}:", []))
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
@@ -159,7 +170,7 @@ class ProgramNames:
 
     @cached_property
     def renamed(self) -> list[tuple[str, str]]:
-        """(real name, name in programs) of each module and tool whose name changed."""
+        """(real name, name in programs) of each module, tool and parameter whose name changed."""
         modules = [(real, python) for python, real in self._real.items() if real != python]
         tools = [
             (tool.label, f"{module}.{name}")
@@ -167,7 +178,14 @@ class ProgramNames:
             for name, tool in held.items()
             if _function_of(tool) != name
         ]
-        return [*modules, *tools]
+        parameters = [
+            (f"{tool.label}({real})", f"{module}.{name}({python})")
+            for module, held in self.tools.items()
+            for name, tool in held.items()
+            for python, real in self.parameters(tool).items()
+            if real != python
+        ]
+        return [*modules, *tools, *parameters]
 
     def place(self, tool: Tool) -> tuple[str, str] | None:
         """(module, function) of a tool; None if programs cannot call it."""
@@ -184,17 +202,33 @@ class ProgramNames:
         if found is None:
             properties = tool.parameters.get("properties")
             listed = properties if isinstance(properties, dict) else {}
-            found = self._parameters[place] = _mapped(listed)
+            found = self._parameters[place] = _mapped([*listed, *sorted(required_of(tool.parameters))])
         return found
 
-    def signature(self, tool: Tool) -> str:
-        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> Any`."""
+    def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
+        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> Any`.
+
+        Args:
+            tool: one that programs can call.
+            observed: the shape of its earlier results.
+        """
         module, function = self._places[tool.key]
-        return signature(f"{module}.{function}", tool, self.parameters(tool))
+        return signature(f"{module}.{function}", tool, self.parameters(tool), observed)
 
     def stub(self, module: str) -> str:
-        """The text of a module's `.pyi` file."""
-        return stub((name, tool, self.parameters(tool)) for name, tool in self.tools.get(module, {}).items())
+        """The text of a module's `.pyi` file. It is made once for the same tools."""
+        held = self.tools.get(module, {})
+        key = tuple((name, id(tool)) for name, tool in held.items())
+        with _LOCK:
+            known = _STUBS.get(key)
+        if known is not None:
+            return known[1]
+        made = stub((name, tool, self.parameters(tool)) for name, tool in held.items())
+        with _LOCK:
+            while len(_STUBS) >= _KEPT:
+                _STUBS.pop(next(iter(_STUBS)))
+            _STUBS[key] = ([*held.values()], made)
+        return made
 
     def call(self, module: str, function: str, arguments: JSONObject) -> JSONObject:
         """Return the call that a program makes, with literal values.
@@ -213,6 +247,8 @@ class ProgramNames:
             name = names.get(python, python)
             if name in META_PROPERTIES:
                 raise ProgramError(f"{module}.{function}() has no parameter {show(name)}")
+            if name in call:
+                raise ProgramError(f"{module}.{function}() got the parameter {show(name)} twice")
             call[name] = escaped(value)
         return call
 

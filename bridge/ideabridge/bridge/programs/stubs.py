@@ -3,14 +3,22 @@
 Programs are checked against the stubs of the modules that they import, before anything runs. A schema that is too rich
 for Python's types becomes `Any`: a stub may admit too much, because the values are validated against the schema itself
 when the call is made. Parameters take every mapping and sequence, so that a typed result can be passed on.
+
+Schemas come from servers, so every size here has a bound, and a text of a schema enters a stub only as a literal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+import builtins
+import re
+import typing
+from collections import abc
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import ANNOTATIONS
 from ideabridge.tools.tool import Tool
 
 DEPTH: Final = 6
@@ -19,15 +27,37 @@ DEPTH: Final = 6
 FIELDS: Final = 60
 """The most fields of a typed object."""
 
+SCHEMAS: Final = 500
+"""The most schemas that are read for one tool; what follows is `Any`."""
+
+SIGNATURE: Final = 1_000
+"""The most characters of a signature."""
+
 _UNION: Final = 8
 _LITERALS: Final = 30
+_LITERAL: Final = 80
+"""The most characters of a literal."""
+
 _DESCRIPTION: Final = 200
+_NAME: Final = 80
 
 _PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
-_HEAD: Final = (
-    "from collections.abc import Mapping, Sequence\nfrom typing import Any, Literal, NotRequired, TypedDict\n"
-)
+_RICH: Final = frozenset({"const", "enum", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"})
+"""Keywords with which `type` is not the whole type."""
+
+_IMPORTED: Final = {
+    abc.__name__: ("Mapping", "Sequence"),
+    typing.__name__: ("Any", "Literal", "NotRequired", "TypedDict"),
+}
+_BUILTIN: Final = ("bool", "dict", "float", "int", "list", "str")
+_TYPES: Final = frozenset({*_BUILTIN, *(name for names in _IMPORTED.values() for name in names)})
+
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
+
+Form: TypeAlias = Literal["result", "parameter", "brief"]
+"""What a type is for: a result, whose objects become classes; a parameter, which admits every mapping and sequence;
+one line of text, in which an object is `{name: str, size?: int}`."""
 
 
 def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
@@ -36,52 +66,119 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     Args:
         functions: (name, tool, its real parameters by their names in programs) of each function.
     """
-    types, taken = _Types(), _Types(named=False, wide=True)
+    listed = list(functions)
+    taken = {name for name, _, _ in listed}
+    # A function may be called `list`: then `list[str]` would be something else.
+    renamed = {name: _free(f"_{name}", taken | _TYPES) for name in sorted(_TYPES & taken)}
+    types, admitted = _Types("result", renamed, taken | _TYPES), _Types("parameter", renamed)
     lines: list[str] = []
-    for name, tool, parameters in functions:
-        result = _result(tool, types, name)
-        lines.append(f"async def {name}({_parameters(tool, parameters, taken, name)}) -> {result}:")
-        lines.append(f"    {_docstring(tool.description)}")
-        lines.append("    ...")
-    return "\n".join([_HEAD, *types.lines, *lines, ""])
+    for name, tool, parameters in listed:
+        found = _parameters(tool, parameters, admitted)
+        inner = ", ".join(["*", *found] if found and not found[0].startswith("**") else found)
+        lines.append(f"async def {name}({inner}) -> {_result(tool, types, name)}:")
+        described = first_line(tool.description)
+        lines += [f"    {described!r}", "    ..."] if described else ["    ..."]
+    return "\n".join([*_imports(renamed), *types.lines, *lines, ""])
 
 
-def signature(name: str, tool: Tool, parameters: Mapping[str, str]) -> str:
-    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> list`."""
-    types = _Types(named=False)
-    return f"{name}({_parameters(tool, parameters, types, '', brief=True)}) -> {_result(tool, types, '')}"
+def signature(name: str, tool: Tool, parameters: Mapping[str, str], observed: JSONObject | None = None) -> str:
+    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> list[str]`.
+
+    Args:
+        name: the name of the function, with its module.
+        tool: the tool.
+        parameters: its real parameters by their names in programs.
+        observed: the shape of its earlier results, if it declares none. It ends the line as ` # observed`.
+    """
+    types = _Types("brief")
+    found = _parameters(tool, parameters, types)
+    result = _result(tool, types, "")
+    if tool.output is None and observed:
+        types.begin()
+        shape = types.of(observed, observed, "")
+        result = result if shape == "Any" else f"{shape} # observed"
+    if len(result) > SIGNATURE // 2:
+        result = "Any"
+    room = SIGNATURE - len(name) - len(result)
+    shown: list[str] = []
+    for number, one in enumerate(found):
+        room -= len(one) + 2
+        if room < 0:
+            shown.append(f"... {len(found) - number} more")
+            break
+        shown.append(one)
+    return f"{name}({', '.join(shown)}) -> {result}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a description with any text, without characters that do not print; possibly empty."""
+    line = next((one.strip() for one in text[:10_000].splitlines() if one.strip()), "")
+    if len(line) > _DESCRIPTION:
+        line = f"{line[: _DESCRIPTION - 3]}..."
+    return "".join(char if char.isprintable() else " " for char in line)
+
+
+def _imports(renamed: Mapping[str, str]) -> list[str]:
+    def written(name: str) -> str:
+        return f"{name} as {renamed[name]}" if name in renamed else name
+
+    lines = [f"from {module} import {', '.join(map(written, names))}" for module, names in _IMPORTED.items()]
+    own = [written(name) for name in _BUILTIN if name in renamed]
+    return [*lines, f"from {builtins.__name__} import {', '.join(own)}", ""] if own else [*lines, ""]
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with as many `_` behind it as make it a free one."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _result(tool: Tool, types: _Types, name: str) -> str:
-    return "Any" if tool.output is None else types.of(tool.output, tool.output, f"{name}_result")
+    types.begin()
+    return types.any if tool.output is None else types.of(tool.output, tool.output, f"{name}_result")
 
 
-def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types, name: str, *, brief: bool = False) -> str:
+def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
+    """The parameters of a tool, the required ones first."""
     schema = tool.parameters
-    listed, needed = schema.get("properties"), schema.get("required")
+    listed = schema.get("properties")
     properties = listed if isinstance(listed, dict) else {}
-    required = needed if isinstance(needed, list) else []
-    ordered = sorted(parameters.items(), key=lambda pair: pair[1] not in required)
+    required = required_of(schema)
+    types.begin()
     found: list[str] = []
-    for python, real in ordered:
+    for python, real in sorted(parameters.items(), key=lambda pair: pair[1] not in required):
         one = properties.get(real)
-        kind = types.of(one, schema, f"{name}_{python}")
-        if real in required:
-            found.append(f"{python}: {kind}")
-            continue
-        default = one.get("default") if isinstance(one, dict) else None
-        if brief:
-            shown = (
-                repr(default) if isinstance(default, str | int | float | bool) and len(repr(default)) < 40 else "..."
-            )
-            found.append(f"{python}: {kind} = {shown}")
-        else:
-            found.append(f"{python}: {kind} = ...")
-    if not brief and found:
-        found.insert(0, "*")
+        kind = types.of(one, schema, "")
+        default = "" if real in required else f" = {_default(one, kind)}"
+        found.append(f"{python}: {kind}{default}")
     if _is_open(schema):
-        found.append("**more: Any")
-    return ", ".join(found)
+        found.append(f"**{_free('more', parameters)}: {types.any}")
+    return found
+
+
+def required_of(schema: JSONObject) -> frozenset[str]:
+    """The names of the properties that an object must have."""
+    needed = schema.get("required")
+    return frozenset(one for one in needed if isinstance(one, str)) if isinstance(needed, list) else frozenset()
+
+
+def _default(schema: JSON, kind: str) -> str:
+    """The default of a parameter: itself, if it is short and plain and has the type."""
+    if not isinstance(schema, dict) or "default" not in schema:
+        return "..."
+    value, values = schema["default"], schema.get("enum")
+    written = _written(value)
+    if written is None or not isinstance(value, bool | int | float | str | None):
+        return "..."
+    if value is None:
+        fits = kind == "None" or kind.endswith("| None")
+    elif isinstance(values, list):
+        fits = "Literal[" in kind and written in map(_written, values[:_LITERALS])
+    else:
+        own = type(value).__name__
+        fits = kind.split(" | ")[0] in (own, "float" if own == "int" else own)
+    return written if fits else "..."
 
 
 def _is_open(schema: JSONObject) -> bool:
@@ -91,85 +188,180 @@ def _is_open(schema: JSONObject) -> bool:
     )
 
 
-def _docstring(text: str) -> str:
-    line = next((one.strip() for one in text.splitlines() if one.strip()), "")[:_DESCRIPTION]
-    safe = "".join(char if char.isprintable() else " " for char in line)
-    return repr(f"{safe}.") if not safe.endswith(".") else repr(safe)
-
-
 class _Types:
-    """Makes types of schemas, and collects the typed objects that they need.
+    """Makes types of schemas, and collects the classes of the objects that they need.
 
     Args:
-        named: whether objects become classes; otherwise `dict[str, Any]`.
-        wide: whether every mapping and sequence is admitted.
+        form: what the types are for.
+        renamed: the names under which types of Python are imported, for those that have another name.
+        taken: names that no class may have.
     """
 
-    def __init__(self, *, named: bool = True, wide: bool = False) -> None:
+    def __init__(self, form: Form, renamed: Mapping[str, str] | None = None, taken: Collection[str] = ()) -> None:
         self.lines: list[str] = []
-        self._named = named
-        self._list = "Sequence" if wide else "list"
-        self._dict = "Mapping" if wide else "dict"
-        self._count = 0
+        self._form = form
+        self._renamed = renamed or {}
+        self._taken = {*taken}
+        self._left = SCHEMAS
+        # Equal objects share a class.
+        self._made: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+        self.any = self._named("Any")
+        wide = form == "parameter"
+        self._list = self._named("Sequence" if wide else "list")
+        self._dict = self._named("Mapping" if wide else "dict")
 
-    def of(self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH) -> str:
-        """Return the type of a schema; `Any` if it says too much or nothing."""
-        if not isinstance(schema, dict) or depth <= 0:
-            return "Any"
+    def begin(self) -> None:
+        """Begin another tool, or the other half of one."""
+        self._left = SCHEMAS
+
+    def _named(self, name: str) -> str:
+        return self._renamed.get(name, name)
+
+    def of(self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH, *, inner: bool = False) -> str:
+        """Return the type of a schema; `Any` if it says too much or nothing.
+
+        Args:
+            schema: the schema.
+            root: the schema in which its references are.
+            name: of the class that it may become.
+            depth: how deep it may go.
+            inner: it is that of a part of a value.
+        """
+        self._left -= 1
+        if not isinstance(schema, dict) or depth <= 0 or self._left < 0:
+            return self.any
+        found = self._of(schema, root, name, depth, inner=inner)
+        # OpenAPI writes it so; many servers, too.
+        if schema.get("nullable") is True and found not in (self.any, "None") and not found.endswith("| None"):
+            return f"{found} | None"
+        return found
+
+    def _of(self, schema: JSONObject, root: JSONObject, name: str, depth: int, *, inner: bool) -> str:
+        kind = schema.get("type")
+        if isinstance(kind, str) and kind in _PLAIN and _RICH.isdisjoint(schema):
+            return self._named(_PLAIN[kind])
         match schema:
             case {"const": value}:
-                return _literal([value])
+                return self._literal([value], inner=inner)
             case {"enum": [*values]}:
-                return _literal(values)
-            case {"$ref": str(reference)}:
-                target = _target(reference, root)
-                return "Any" if target is None or len(schema) > 2 else self.of(target, root, name, depth - 1)
-            case {"anyOf": [*branches]} | {"oneOf": [*branches]}:
-                return self._union(branches, root, name, depth)
-            case {"allOf": _} | {"not": _} | {"if": _} | {"patternProperties": _}:
-                return "Any"
+                return self._literal(values, inner=inner)
+            case {"$ref": str(reference)} if _only(schema, "$ref"):
+                return self.of(_target(reference, root), root, name, depth - 1, inner=inner)
+            case {"allOf": [only]} if _only(schema, "allOf"):
+                return self.of(only, root, name, depth - 1, inner=inner)
+            case {"anyOf": [*branches]} | {"oneOf": [*branches]} if _only(schema, "anyOf", "oneOf", "type"):
+                return self._union(branches, root, name, depth, inner=inner)
+            case _ if not _RICH.isdisjoint(schema):
+                return self.any
             case {"type": [*kinds]}:
-                return self._union([{**schema, "type": kind} for kind in kinds], root, name, depth)
-            case {"type": "array", **rest}:
-                items = rest.get("items")
-                inner = "Any" if "prefixItems" in rest else self.of(items, root, f"{name}_item", depth - 1)
-                return f"{self._list}[{inner}]"
+                return self._union(
+                    [{**schema, "type": kind} for kind in kinds[:_UNION]], root, name, depth, inner=inner
+                )
+            case {"type": "array"}:
+                one = None if "prefixItems" in schema else schema.get("items")
+                return f"{self._list}[{self.of(one, root, f'{name}_item', depth - 1, inner=True)}]"
             case {"type": "object"}:
                 return self._object(schema, root, name, depth)
-            case {"type": str(kind)}:
-                return _PLAIN.get(kind, "Any")
             case _:
-                return "Any"
+                return self.any
 
-    def _union(self, branches: list[JSON], root: JSONObject, name: str, depth: int) -> str:
+    def _union(self, branches: list[JSON], root: JSONObject, name: str, depth: int, *, inner: bool) -> str:
         if not 0 < len(branches) <= _UNION:
-            return "Any"
-        found = list(dict.fromkeys(self.of(one, root, f"{name}_{n}", depth - 1) for n, one in enumerate(branches)))
-        return "Any" if "Any" in found else " | ".join(found)
+            return self.any
+        found = list(dict.fromkeys(self.of(one, root, name, depth - 1, inner=inner) for one in branches))
+        if self.any in found:
+            return self.any
+        # None is last, as people write it.
+        parts = dict.fromkeys(part for one in found for part in _parts(one))
+        return " | ".join([*(one for one in parts if one != "None"), *(one for one in parts if one == "None")])
 
     def _object(self, schema: JSONObject, root: JSONObject, name: str, depth: int) -> str:
         properties, more = schema.get("properties"), schema.get("additionalProperties")
+        whole = f"{self._dict}[{self._named('str')}, {self.any}]"
+        if "patternProperties" in schema:
+            return whole
         if not isinstance(properties, dict) or not properties:
-            inner = self.of(more, root, f"{name}_value", depth - 1) if isinstance(more, dict) else "Any"
-            return f"{self._dict}[str, {inner}]"
-        if not self._named or len(properties) > FIELDS or isinstance(more, dict):
-            return f"{self._dict}[str, Any]"
-        needed = schema.get("required")
-        required = needed if isinstance(needed, list) else []
-        fields: list[str] = []
-        for key, value in properties.items():
-            kind = self.of(value, root, f"{name}_field", depth - 1)
-            fields.append(f"{key!r}: {kind if key in required else f'NotRequired[{kind}]'}")
-        self._count += 1
-        made = f"T{self._count}_{name}"[:80]
-        self.lines.append(f"{made} = TypedDict({made!r}, {{{', '.join(fields)}}})")
+            # A typed object is no `Mapping[str, str]`, even if all of its fields are texts.
+            if not isinstance(more, dict) or self._form == "parameter":
+                return whole
+            value = self.of(more, root, f"{name}_value", depth - 1, inner=True)
+            return f"{self._dict}[{self._named('str')}, {value}]"
+        if self._form == "parameter" or len(properties) > FIELDS or more is True or isinstance(more, dict):
+            return whole
+        required = required_of(schema)
+        fields: list[tuple[str, str]] = [
+            (key, self.of(value, root, f"{name}_{key[:_NAME]}", depth - 1, inner=True))
+            for key, value in properties.items()
+        ]
+        if any(len(key) > _NAME for key, _ in fields):
+            return whole
+        if self._form == "brief":
+            shown = [f"{_brief(key)}{'' if key in required else '?'}: {kind}" for key, kind in fields]
+            return f"{{{', '.join(shown)}}}"
+        optional = self._named("NotRequired")
+        text = ", ".join(f"{key!r}: {kind if key in required else f'{optional}[{kind}]'}" for key, kind in fields)
+        return self._class(name, f"{{{text}}}")
+
+    def _class(self, name: str, fields: str) -> str:
+        made = self._made.get(fields)
+        if made is None:
+            base = _OTHER.sub("_", name)[:_NAME]
+            made = base
+            while made in self._taken:
+                self._numbers[base] = self._numbers.get(base, 1) + 1
+                made = f"{base}_{self._numbers[base]}"
+            self._taken.add(made)
+            self._made[fields] = made
+            self.lines.append(f"{made} = {self._named('TypedDict')}({made!r}, {fields})")
         return made
 
+    def _literal(self, values: list[JSON], *, inner: bool) -> str:
+        """The type of some values. The parts of a parameter are not compared with them: a list of texts in a variable
+        is a `list[str]` to the checker, whatever it contains.
+        """
+        written = [_written(one) for one in values[: _LITERALS + 1]]
+        known = [one for one in written if one is not None]
+        exact = 0 < len(values) <= _LITERALS and len(known) == len(values)
+        if exact and not any(isinstance(one, float) for one in values) and not (inner and self._form == "parameter"):
+            return f"{self._named('Literal')}[{', '.join(dict.fromkeys(known))}]"
+        kinds = dict.fromkeys("None" if one is None else type(one).__name__ for one in values)
+        if not values or not kinds.keys() <= {*_PLAIN.values()}:
+            return self.any
+        return " | ".join(self._named(kind) for kind in sorted(kinds, key=lambda kind: kind == "None"))
 
-def _literal(values: list[JSON]) -> str:
-    if not 0 < len(values) <= _LITERALS or not all(isinstance(one, str | int) or one is None for one in values):
-        return "Any"
-    return f"Literal[{', '.join(map(repr, values))}]"
+
+def _only(schema: JSONObject, *keywords: str) -> bool:
+    """Whether nothing but these keywords says something about values. `definitions` were `$defs` before."""
+    return all(
+        key in keywords or key in ANNOTATIONS or key in ("$defs", "definitions", "$schema", "$id", "nullable")
+        for key in schema
+    )
+
+
+def _parts(union: str) -> list[str]:
+    """The members of a union, if it is one of plain names; otherwise the type as it is."""
+    parts = union.split(" | ")
+    return parts if all(part.isidentifier() for part in parts) else [union]
+
+
+def _brief(key: str) -> str:
+    return key if key.isidentifier() and key.isascii() else repr(key)
+
+
+def _written(value: JSON) -> str | None:
+    """A value as Python writes it; None if it is too long, or no plain value. The checker has integers of 64 bits."""
+    match value:
+        case str() if len(value) <= _LITERAL:
+            return repr(value)
+        case None | bool():
+            return repr(value)
+        case int() if -(2**63) <= value < 2**63:
+            return repr(value)
+        case float() if value == value and abs(value) != float("inf"):
+            return repr(value)
+        case _:
+            return None
 
 
 def _target(reference: str, root: JSONObject) -> JSON:
@@ -178,8 +370,12 @@ def _target(reference: str, root: JSONObject) -> JSON:
         return root if reference == "#" else None
     found: JSON = root
     for part in reference[2:].split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, dict) or key not in found:
-            return None
-        found = found[key]
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        match found:
+            case list() if key.isascii() and key.isdecimal() and int(key[:9]) < len(found):
+                found = found[int(key[:9])]
+            case dict() if key in found:
+                found = found[key]
+            case _:
+                return None
     return found
