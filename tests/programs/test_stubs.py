@@ -451,6 +451,8 @@ def test_an_observed_result_is_marked_and_not_checked() -> None:
     names = ProgramNames([tool])
 
     assert names.signature(tool, {"type": "array", "items": TEXT}) == "srv.look() -> list[str] # observed"
+    text: JSONObject = {"type": "string", "contentSchema": {"type": "array", "items": TEXT}}
+    assert names.signature(tool, text) == "srv.look() -> Json[list[str]] # observed"
     assert names.signature(tool, {}) == "srv.look() -> Any"
     assert "async def look() -> Any:" in names.stub("srv")
     declared = made("look", output=TEXT)

@@ -57,7 +57,9 @@ async def test_the_list_stays_short_and_everything_is_found(mode: str) -> None:
                 found: list[Any] = (await call(client, "search_tools", words=f"item{number:05}"))["tools"]
                 assert found[0]["name"] == name
                 assert found[0]["module"] == f"idea:{name}"
-                assert found[0]["parameters"] == INPUT
+                assert found[0]["signature"].startswith(f"ideas.{name}(")
+                named: list[Any] = (await call(client, "search_tools", words=name))["tools"]
+                assert [one["parameters"] for one in named if one["name"] == name] == [INPUT]
                 # As it was told, in a plan; and by its name.
                 told = await call(
                     client, "run_plan", calls=[{"_tool": name, "_module": f"idea:{name}", "text": "four"}]

@@ -228,11 +228,16 @@ async def test_a_run_can_be_cancelled(client: Client, gate: Gate) -> None:
 async def test_tools_are_found_by_words(client: Client) -> None:
     found = await call(client, "search_tools", words="count the words of a text", limit=2)
     assert found["tools"][0]["name"] == "count_words"
-    assert found["tools"][0]["parameters"]["properties"]["text"]["type"] == "string"
+    assert found["tools"][0]["signature"].startswith("tools.count_words(text: str")
+    assert "parameters" not in found["tools"][0]
     assert found["tools"][0]["annotations"]["readOnlyHint"] is True
     assert len(found["tools"]) <= 2
     everything = await call(client, "search_tools", words="", limit=100)
     assert {"add", "big"} <= {tool["name"] for tool in everything["tools"]}
+    for name in ("count_words", "tools.count_words"):
+        named = (await call(client, "search_tools", words=name))["tools"][0]
+        assert named["name"] == "count_words"
+        assert named["parameters"]["properties"]["text"]["type"] == "string"
 
 
 async def test_ideas_are_found_published_and_called(client: Client) -> None:

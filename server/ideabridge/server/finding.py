@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line
 from ideabridge.bridge.runs.offer import look_alikes
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredIdea
@@ -20,7 +22,7 @@ from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import did_you_mean, visible
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -38,6 +40,7 @@ class ToolSearch:
 
     Attributes:
         look_alikes: the function of this name, applied to the list.
+        names: what programs call the tools.
     """
 
     def __init__(self) -> None:
@@ -45,6 +48,7 @@ class ToolSearch:
         self._indexed: list[dict[str, float]] = []
         self._frequency: Counter[str] = Counter()
         self.look_alikes: dict[ToolKey, str] = {}
+        self.names = ProgramNames(())
 
     def find(self, tools: list[Tool], words: str, limit: int, module: str | None = None) -> tuple[list[Tool], int]:
         """At most `limit` best matches in a module (None: in all), best first, and the number of all matches.
@@ -97,6 +101,7 @@ class ToolSearch:
     def _index(self, tools: list[Tool]) -> None:
         self._tools = tools
         self.look_alikes = look_alikes(tools)
+        self.names = ProgramNames(tools)
         self._indexed = [_terms(tool) for tool in tools]
         self._frequency = Counter(term for terms in self._indexed for term in terms)
 
@@ -145,6 +150,10 @@ _ROOM: Final = MAX_RESULT // 3
 """Bytes of JSON of the tools in one answer."""
 
 
+_NOTES: Final = 12
+_NOTED: Final = 600
+
+
 class UnknownFilterError(IdeabridgeError):
     """A search names a module that is not configured."""
 
@@ -158,7 +167,7 @@ class Finding:
         self._search = ToolSearch()
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Tools by words, best first, with their parameter schemas.
+        """Tools by words, best first: a signature and a line of each, and all of a tool that is named exactly.
 
         Waits at most `LIST_SECONDS` for connecting modules whose tools are unknown, unless a known tool fits every
         word. The answer names the modules whose tools are missing.
@@ -181,13 +190,15 @@ class Finding:
             await modules.known(LIST_SECONDS, module)
         best, count = self._search.find(self._bridge.offer.known, words, limit - len(ideas), module)
         tools: list[JSONObject] = []
+        shown: list[str] = []
         left = _ROOM
         for one in (*best, *ideas):
-            entry = self._tool_json(one, caller) if isinstance(one, Tool) else self._idea_json(one, caller)
+            entry, line = self._shown(one, words.strip(), caller)
             left -= len(encode(entry))
             if left < 0:
                 break
             tools.append(entry)
+            shown.append(line)
         # Only the ideas shown are counted: the store finds no more than asked for.
         count += max(0, len(tools) - len(best))
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
@@ -199,9 +210,15 @@ class Finding:
         if untrusted is not None:
             result["note"] = untrusted.told_to_hosts()
             lines.append(untrusted.told_to_hosts())
-        lines += [encode_text(tool) for tool in tools]
-        if any("observed" in tool for tool in tools):
+        lines += shown
+        if any("parameters" not in tool for tool in tools):
+            lines.append("The exact name of a tool as words gives its JSON Schemas and its whole description.")
+        if any("module" not in tool for tool in tools):
+            lines.append("tools.NAME: a tool without _module")
+        if any("observed" in tool or str(tool["signature"]).endswith(OBSERVED) for tool in tools):
             lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")
+        if any(f"{JSON_TEXT}[" in str(tool["signature"]) for tool in tools):
+            lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
         if any("looks_like" in tool for tool in tools):
             lines.append("looks_like: the name resembles that of the tool given there, which is a different tool")
         if away:
@@ -210,32 +227,46 @@ class Finding:
             lines.append("Servers that are connecting may have more tools: search again in a moment.")
         return answer(result, "\n".join(lines))
 
-    def _tool_json(self, tool: Tool, caller: str) -> JSONObject:
-        entry = tool.to_json()
-        for internal in ("remoteName", "renamed", "activity", "wrapper"):
-            entry.pop(internal, None)
-        looks_like = self._search.look_alikes.get(tool.origin)
+    def _shown(self, found: Tool | Publication, words: str, caller: str) -> tuple[JSONObject, str]:
+        """What an answer tells of a tool or a published idea: as JSON, and as text."""
+        if isinstance(found, Tool):
+            tool, names = found, self._search.names
+            hints = tool.annotations.to_json()
+        else:
+            tool = _idea_tool(found)
+            names, hints = ProgramNames([tool]), self._bridge.hints(found, caller=caller)
+        observed = self._bridge.observed(tool, caller=caller) if isinstance(found, Tool) else None
+        place = names.place(tool)
+        called = tool.label if place is None else ".".join(place)
+        entry: JSONObject = {"name": tool.name}
+        if tool.module is not None:
+            entry["module"] = tool.module
+        # Those that programs cannot call have no signature.
+        line = called if place is None else names.signature(tool, observed)
+        entry["signature"] = line
+        notes = _notes(tool, place, names)
+        if notes:
+            line += f"{', ' if line.endswith(OBSERVED) else ' # '}{notes}"
+        is_named = words in (tool.name, tool.label, called)
+        entry["description"] = tool.description if is_named else first_line(tool.description)
+        if hints:
+            entry["annotations"] = hints
+        looks_like = self._search.look_alikes.get(tool.origin) if isinstance(found, Tool) else None
         if looks_like is not None:
             entry["looks_like"] = looks_like
-        observed = self._bridge.observed(tool, caller=caller)
-        if observed is not None:
-            entry["observed"] = observed
-        return entry
-
-    def _idea_json(self, publication: Publication, caller: str) -> JSONObject:
-        """A published idea as a tool for plans. A host that lists it has it under the same name."""
-        entry: JSONObject = {
-            "name": publication.name,
-            "module": f"{IDEA}{publication.name}",
-            "description": described(publication),
-            "parameters": publication.input_schema or {"type": "object", "properties": {}},
-        }
-        if publication.output_schema is not None:
-            entry["output"] = publication.output_schema
-        annotations = self._bridge.hints(publication, caller=caller)
-        if annotations:
-            entry["annotations"] = annotations
-        return entry
+        marks = ["read-only"] if hints.get("readOnlyHint") is True else []
+        marks += [f"looks_like: {looks_like}"] if looks_like is not None else []
+        told = f"[{'; '.join(marks)}] " if marks else ""
+        text = f"{line}\n  {told}{entry['description']}".rstrip()
+        if is_named:
+            schemas: JSONObject = {"parameters": tool.parameters}
+            if tool.output is not None:
+                schemas["output"] = tool.output
+            if observed is not None:
+                schemas["observed"] = observed
+            entry |= schemas
+            text += f"\n  {encode_text(schemas)}"
+        return entry, text
 
     def _away(self, module: str | None) -> list[JSONObject]:
         """The servers (or the one that is searched) that have failed, or whose tools are unknown, and why."""
@@ -351,3 +382,25 @@ class Finding:
             listed = solution.get("calls") if isinstance(solution, dict) else None
             calls.extend(listed if isinstance(listed, list) else [])
         return calls
+
+
+def _idea_tool(publication: Publication) -> Tool:
+    """A published idea as a tool for plans. A host that lists it has it under the same name."""
+    parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
+    module = f"{IDEA}{publication.name}"
+    return Tool(publication.name, described(publication), parameters, publication.output_schema, module=module)
+
+
+def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
+    """The names in plans where they are not those in the signature."""
+    changed: list[str] = []
+    if place is None or place[1] != tool.name:
+        changed.append(f"_tool: {encode_text(tool.name)}")
+    if tool.module is not None and (place is None or place[0] != tool.module):
+        changed.append(f"_module: {encode_text(tool.module)}")
+    if place is not None:
+        parameters = names.parameters(tool).items()
+        changed += [f"{python}: {encode_text(real)}" for python, real in parameters if python != real]
+    if len(changed) > _NOTES:
+        changed[_NOTES:] = ["..."]
+    return visible(", ".join(changed)[:_NOTED])

@@ -111,7 +111,7 @@ _CALL: Final[JSONObject] = {
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Start here: find tools of all servers, and published ideas. Gives names, modules and schemas for run_plan.",
+        "Start here: find tools of all servers, and published ideas. Gives signatures; an exact name gives schemas.",
         _closed(
             {
                 "words": {"type": "string", "description": "What it should do; empty: all."},

@@ -33,6 +33,12 @@ SCHEMAS: Final = 500
 SIGNATURE: Final = 1_000
 """The most characters of a signature."""
 
+OBSERVED: Final = " # observed"
+"""The mark of a result that no schema promises."""
+
+JSON_TEXT: Final = "Json"
+"""`Json[T]` in a signature is a text that contains a T as JSON."""
+
 _UNION: Final = 8
 _LITERALS: Final = 30
 _LITERAL: Final = 80
@@ -88,7 +94,7 @@ def signature(name: str, tool: Tool, parameters: Mapping[str, str], observed: JS
         name: the name of the function, with its module.
         tool: the tool.
         parameters: its real parameters by their names in programs.
-        observed: the shape of its earlier results, if it declares none. It ends the line as ` # observed`.
+        observed: the shape of its earlier results, if it declares none. The line then ends with `OBSERVED`.
     """
     types = _Types("brief")
     found = _parameters(tool, parameters, types)
@@ -96,7 +102,7 @@ def signature(name: str, tool: Tool, parameters: Mapping[str, str], observed: JS
     if tool.output is None and observed:
         types.begin()
         shape = types.of(observed, observed, "")
-        result = result if shape == "Any" else f"{shape} # observed"
+        result = result if shape == "Any" else f"{shape}{OBSERVED}"
     if len(result) > SIGNATURE // 2:
         result = "Any"
     room = SIGNATURE - len(name) - len(result)
@@ -240,6 +246,8 @@ class _Types:
     def _of(self, schema: JSONObject, root: JSONObject, name: str, depth: int, *, inner: bool) -> str:
         kind = schema.get("type")
         if isinstance(kind, str) and kind in _PLAIN and _RICH.isdisjoint(schema):
+            if self._form == "brief" and kind == "string" and isinstance(schema.get("contentSchema"), dict):
+                return f"{JSON_TEXT}[{self.of(schema['contentSchema'], root, name, depth - 1)}]"
             return self._named(_PLAIN[kind])
         match schema:
             case {"const": value}:
