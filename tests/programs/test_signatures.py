@@ -50,6 +50,12 @@ async def test_a_signature_names_what_plans_and_programs_call_differently(tmp_pa
             )
             run = await bridge.run_plan({"program": program})
             assert await run.wait() == "done"
+            assert (await bridge.dry_run({"program": program}))["renamed"] == [
+                ["my-server", "my_server"],
+                ["time", "time_"],
+                ["my-server.look-up", "my_server.look_up"],
+                ["my-server.look-up(class)", "my_server.look_up(class_)"],
+            ]
             for name in ("look-up", "my-server.look-up", "my_server.look_up"):
                 [named] = (await call(client, "search_tools", words=name, limit=1))["tools"]
                 assert named["parameters"]["properties"] == properties

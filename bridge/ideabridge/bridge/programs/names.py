@@ -107,11 +107,9 @@ class ProgramNames:
                 own.setdefault(_module_of(tool), []).append(tool)
         real = [name for name in own if name not in (f"{TOOLS}:", f"{IDEAS}:")]
         self.tools: dict[str, dict[str, Tool]] = {}
-        self._real: dict[str, str] = {}
-        for python, name in _mapped(real, _OWN).items():
-            self._real[python] = name
+        modules = {name: python for python, name in _mapped(real, _OWN).items()}
+        for name, python in modules.items():
             self.tools[python] = _functions(own[name])
-        modules = {name: python for python, name in self._real.items()}
         self.servers = {python: modules[name] for python, name in _mapped(real).items()}
         for name in (TOOLS, IDEAS):
             self.tools[name] = _functions(own.get(f"{name}:", []))
@@ -171,7 +169,12 @@ class ProgramNames:
     @cached_property
     def renamed(self) -> list[tuple[str, str]]:
         """(real name, name in programs) of each module, tool and parameter whose name changed."""
-        modules = [(real, python) for python, real in self._real.items() if real != python]
+        modules = {
+            (tool.module, module): None
+            for module, held in self.tools.items()
+            for tool in held.values()
+            if tool.module is not None and module not in (IDEAS, tool.module)
+        }
         tools = [
             (tool.label, f"{module}.{name}")
             for module, held in self.tools.items()
