@@ -234,16 +234,23 @@ class Sandbox:
 
         It runs up to its first call, which is not made.
         """
+        # In a thread: making the types of 500 tools takes 30 ms.
+        found = await anyio.to_thread.run_sync(self._known_check, program, setting, abandon_on_cancel=True)
+        return found or None
+
+    def _known_check(self, program: str, setting: Setting) -> str:
         # Only what it imports can change the result.
         stubs = tuple(module.stub() for name, module in setting.modules.items() if name in program)
         key = (program, stubs)
-        found = self._checked.get(key)
+        with self._lock:
+            found = self._checked.get(key)
         if found is None:
-            found = await anyio.to_thread.run_sync(self._check, program, setting, abandon_on_cancel=True)
-            while len(self._checked) >= _CHECKED:
-                self._checked.pop(next(iter(self._checked)))
-            self._checked[key] = found
-        return found or None
+            found = self._check(program, setting)
+            with self._lock:
+                while len(self._checked) >= _CHECKED:
+                    self._checked.pop(next(iter(self._checked)))
+                self._checked[key] = found
+        return found
 
     def _check(self, program: str, setting: Setting) -> str:
         library = monty()
