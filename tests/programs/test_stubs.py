@@ -261,10 +261,22 @@ await srv.match(type="a", self="b", class_="c")
 """
 
     assert await checked(sandbox, tools, right) is None
+    # As docs/programs.md advises.
+    advised = """
+import srv
+def total(row):
+    return {**row, "total": len(row["hash"])}
+async def rows_of(kind):
+    return await srv.list(kind=kind)
+[total(row)["total"] for row in await rows_of("a")]
+"""
+    assert await checked(sandbox, tools, advised) is None
     for wrong, error in (
         ("(await srv.list())[0]['hsh']", "did you mean"),
         ("(await srv.list())[0]['hash'] + 1", "Operator"),
         ("await srv.list(kind='c')", "Literal"),
+        ("def f(row: dict): ...\nf((await srv.list())[0])", "Expected `dict"),
+        ("(await srv.list())[0]['total'] = 3", "Unknown key"),
         ("(await srv.TypedDict())['hsh']", "did you mean"),
         ("await srv.match(typ='a')", "does not match any known parameter"),
     ):
