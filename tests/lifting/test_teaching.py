@@ -6,7 +6,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.loop.event import AT_TERMINAL, Decider
-from ideabridge.bridge.store.portable import read_document
+from ideabridge.bridge.store.portable import read_document, sealed
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
@@ -84,3 +84,24 @@ async def test_an_import_claims_no_evidence() -> None:
         (reason,) = await replayed(elsewhere, "dora", AT_TERMINAL)
         assert "calls.1.to" in reason
         assert "its evidence is not in the document" in reason
+
+
+@pytest.mark.parametrize("claim", [{}, {"runs": 99}, {"why": None}, {"runs": 99, "why": None}, {"why": ""}])
+async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSONObject) -> None:
+    async with Bridge(toolbox=Toolbox(person, send)) as bridge:
+        run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
+        await bridge.publish(run.id, "letter")
+        document = bridge.export_idea("letter")
+    published = document["publication"]
+    assert isinstance(published, dict)
+    plan = published["plan"]
+    assert isinstance(plan, dict)
+    explained: list[JSON] = [{"at": ["calls", "1", "to"], "by": ["†results.0.email"], **claim}]
+    forged = sealed({**document, "publication": {**published, "plan": {**plan, "explained": explained}}})
+    async with Bridge(toolbox=Toolbox(person, send)) as elsewhere:
+        await elsewhere.import_idea(forged, publish=True)
+        replay = await elsewhere.call_idea("letter", {"name": "bob"})
+        assert replay.run is not None
+        assert await replay.run.wait(10) == "needs_approval"
+        [question] = replay.run.questions()
+        assert "its evidence is not in the document" in question.why

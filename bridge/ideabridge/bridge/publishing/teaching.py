@@ -108,5 +108,6 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
     claims: list[JSON] = []
     for one in listed:
         members = {key: value for key, value in one.items() if key != "runs"} if isinstance(one, dict) else one
-        claims.append({"why": UNPROVED, **members} if isinstance(members, dict) else members)
+        # Null and an empty text would say that there is no reason.
+        claims.append({**members, "why": members.get("why") or UNPROVED} if isinstance(members, dict) else members)
     return {**document, "publication": {**publication, "plan": {**plan, "explained": claims}}}
