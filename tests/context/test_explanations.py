@@ -159,6 +159,30 @@ def test_a_position_in_a_list_of_one_item_is_no_choice() -> None:
     assert _settled(["†input.list.0.a"]).assumed is None
 
 
+@pytest.mark.parametrize(
+    ("where", "take", "chooses"),
+    [
+        ({"state": {"constant": "open"}}, "id", True),
+        ({"state": {"constant": "open"}}, "user.login", True),
+        ({"state": {"constant": "open"}}, "user.city", False),
+        ({"state": {"constant": "open"}}, "state", False),
+        ({"state": {"constant": "shut"}}, "id", False),
+        ({"name": "†input.user"}, "id", False),
+        ({"price": {"constant": 3}}, "id", False),
+    ],
+)
+def test_the_first_of_several_items_that_meet_a_condition_is_a_position(
+    where: dict[str, JSON], take: str, chooses: bool
+) -> None:
+    by: list[JSON] = [{"item_of": "†results.0.items", "where": where, "take": list[JSON](take.split("."))}]
+    found = read_explanation(by[0])
+
+    assert found.positions(_read_from(_DOCUMENT)) is chooses
+    if not isinstance(found.value(_read_from(_DOCUMENT)), Missing):
+        assert (_settled(by, runs=2).assumed is not None) is chooses
+        assert _settled(by, runs=3).assumed is None
+
+
 @pytest.mark.parametrize("reason", [{"cut": True}, {"why": "recorded text"}])
 def test_what_was_cut_or_has_a_reason_is_never_determined(reason: dict[str, JSON]) -> None:
     assert _settled(["†input.city"], runs=9, **reason).assumed is not None

@@ -130,7 +130,9 @@ class Explanation:
         raise NotImplementedError
 
     def positions(self, read: Read) -> bool:
-        """Return whether it selects by a position from a list with more than one item."""
+        """Return whether it takes one of several items by its position: in a list, or among those that a condition
+        selects.
+        """
         return False
 
     def to_json(self) -> JSON:
@@ -290,8 +292,13 @@ class ItemOf(Explanation):
         return MISSING if isinstance(chosen, Missing) else read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether the condition compares with something that a position selects."""
-        return self.where is not None and self.where[1].positions(read)
+        """Return whether items with different members meet the condition, so that the first of them is taken, or the
+        condition compares with something that a position selects.
+        """
+        if self.where is None or self.where[1].positions(read):
+            return self.where is not None
+        found = AllOf(self.source, self.take, self.where).value(read)
+        return isinstance(found, list) and any(not same(one, found[0]) for one in found[1:])
 
     def to_json(self) -> JSON:
         """`{"item_of", "where" or "largest" or "smallest", "take"}`."""
@@ -831,7 +838,7 @@ def settle(explained: Explained, read: Read) -> Settled:
     """Evaluate all explanations of a literal, and take the cheapest that has a value.
 
     The value is determined if all explanations have the same value, unless the search was cut, or the explanation
-    selects by a position in a list of several items and fewer than three runs agree on it.
+    selects one of several items by its position and fewer than three runs agree on it.
     """
     values = [(one, one.value(read)) for one in explained.by]
     taken = next(((one, value) for one, value in values if not isinstance(value, Missing)), None)
