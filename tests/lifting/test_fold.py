@@ -24,6 +24,8 @@ SHELVES: dict[str, list[str]] = {
     "poems": ["Howl", "Odes", "Sonnets"],
     "plays": ["Hamlet", "Faust", "Antigone", "Medea"],
     "maps": ["Europe"],
+    "pairs": ["Romeo and Juliet", "Cymbeline"],
+    "duets": ["Lakme", "Manon Lescaut"],
 }
 
 
@@ -140,6 +142,18 @@ async def test_a_run_with_another_number_of_items_settles_the_list(bridge: Bridg
         answer = await answered(bridge, "lengths", {"shelf": "plays"})
         assert answer.value == [601, 501, 801, 501]
         assert answer.is_sure
+
+
+@pytest.mark.parametrize(("others", "assumed"), [(["pairs"], True), (["pairs", "duets"], True), (["poems"], False)])
+async def test_runs_with_the_same_number_of_items_do_not_show_that_it_is_the_whole_list(
+    bridge: Bridge, others: list[str], assumed: bool
+) -> None:
+    async with bridge:
+        run = await by_hand(bridge, "prose")
+        runs: list[JSON] = [(await by_hand(bridge, other)).id for other in others]
+        await bridge.publish(run.id, "lengths", description="How long.", choices={"runs": runs})
+        answer = await answered(bridge, "lengths", {"shelf": "plays"})
+        assert ("calls.1._each" in answer.assumed) is assumed
 
 
 async def test_effects_through_a_list_happen_one_after_another_in_its_order(bridge: Bridge, stored: list[str]) -> None:

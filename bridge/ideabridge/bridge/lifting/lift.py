@@ -466,6 +466,8 @@ VARIES: Final = "it differed between the runs, and nothing explains it"
 RECORDED: Final = "recorded text"
 """Why a part of the output that only its constant explains is never determined."""
 
+SAME_NUMBER: Final = "every run had the same number of items, so it may be the first of them"
+
 
 @dataclass(slots=True)
 class Lifted:
@@ -513,7 +515,15 @@ class Lifted:
         why = MAYBE_DATA if self._has_data_key(found.by[0]) else None
         if isinstance(found.by[0], Branch) and found.by[0].has_constant and (leaf.place is None or runs < SETTLED):
             why = RECORDED
+        if leaf.keys == ("_each",) and leaf.place in self.folded and self._has_one_length(leaf):
+            why = SAME_NUMBER
         return Explained(leaf.at, tuple(found.by), runs, found.cut, why)
+
+    def _has_one_length(self, leaf: Leaf) -> bool:
+        """Return whether several runs had lists of one length at a place. One run keeps the list itself instead."""
+        values = [run.leaf(leaf.place, leaf.keys) for run in (self.aligned, *self.others)]
+        lengths = {len(value) for value in values if isinstance(value, list)}
+        return len(values) > 1 and len(lengths) == 1
 
     def _has_data_key(self, one: Explanation) -> bool:
         if not isinstance(one, PathTo):
