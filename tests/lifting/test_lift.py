@@ -185,13 +185,19 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         ({"name": {"colour": 1}}, "unknown key 'colour'"),
         ({"name": {"fix": 1}}, "expected true or false"),
         ({"name": {"fix": True, "rename": "x"}}, "expected one of"),
+        ({"new": {"at": ["calls.2.title"]}}, "no constant is at 'calls.2.title'"),
         ({"new": {"at": ["calls.9.x"]}}, "no constant is at 'calls.9.x'"),
         ({"new": {"at": ["calls.0.name", "calls.1.shelf"]}}, "one parameter has one value"),
     ],
 )
 async def test_a_decision_that_does_not_fit_is_refused(bridge: Bridge, decided: JSONObject, message: str) -> None:
     turns: list[Turn] = [
-        lambda _: turn({"_tool": "owner", "name": "ann"}, {"_tool": "books", "shelf": "bob"}, output="†results.0"),
+        lambda _: turn(
+            {"_tool": "owner", "name": "ann"},
+            {"_tool": "books", "shelf": "bob"},
+            {"_tool": "pages", "title": "†results.0"},
+            output="†results.0",
+        ),
     ]
     async with bridge:
         run = await solved(bridge, "x", {}, turns, None)

@@ -494,7 +494,7 @@ class _Making:
             if any(leaf.path == path or leaf.path.startswith(f"{path}.") for path in taken):
                 continue
             explained = lifted.explained(leaf)
-            if leaf.path in placed:
+            if leaf.path in placed and leaf.reference is None:
                 open_.append((leaf, self._tool(leaf)))
             elif explained is not None:
                 self._put(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
