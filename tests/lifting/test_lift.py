@@ -185,7 +185,11 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         ({"name": {"colour": 1}}, "unknown key 'colour'"),
         ({"name": {"fix": 1}}, "expected true or false"),
         ({"name": {"fix": True, "rename": "x"}}, "expected one of"),
+        ({"name": {"rename": "_tool"}}, "calls have a property of this name themselves; rename it"),
+        ({"_each": {"at": ["calls.0.name"]}}, "parameters._each: calls have a property of this name"),
         ({"new": {"at": ["calls.2.title"]}}, "no constant is at 'calls.2.title'"),
+        ({"shelf": {"merge": "title"}, "title": {"merge": "shelf"}}, "merged in a circle"),
+        ({"shelf": {"merge": "title"}, "title": {"fix": True}}, "'title' is fixed"),
         ({"new": {"at": ["calls.9.x"]}}, "no constant is at 'calls.9.x'"),
         ({"new": {"at": ["calls.0.name", "calls.1.shelf"]}}, "one parameter has one value"),
     ],
@@ -196,6 +200,7 @@ async def test_a_decision_that_does_not_fit_is_refused(bridge: Bridge, decided: 
             {"_tool": "owner", "name": "ann"},
             {"_tool": "books", "shelf": "bob"},
             {"_tool": "pages", "title": "†results.0"},
+            {"_tool": "pages", "title": "bob"},
             output="†results.0",
         ),
     ]
@@ -203,6 +208,27 @@ async def test_a_decision_that_does_not_fit_is_refused(bridge: Bridge, decided: 
         run = await solved(bridge, "x", {}, turns, None)
         with pytest.raises(PublicationError, match=message):
             await bridge.publish(run.id, "no", parameters=decided)
+
+
+async def test_a_parameter_takes_a_name_that_another_gives_up(bridge: Bridge) -> None:
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "owner", "name": "ann"}, {"_tool": "books", "shelf": "bob"}, output="†results.0"),
+    ]
+    decided: JSONObject = {"shelf": {"rename": "rack"}, "name": {"rename": "shelf"}}
+    async with bridge:
+        run = await solved(bridge, "x", {}, turns, None)
+        await bridge.publish(run.id, "moved", parameters=decided)
+        assert await called(bridge, "moved", {"shelf": "cleo", "rack": "dan"}) == "cleo-owner"
+
+
+async def test_a_member_of_the_input_that_no_call_can_pass_is_renamed(bridge: Bridge) -> None:
+    turns: list[Turn] = [lambda _: turn({"_tool": "owner", "name": "†input._id"}, output="†results.0")]
+    async with bridge:
+        run = await solved(bridge, "x", {"_id": "ann"}, turns, None)
+        with pytest.raises(PublicationError, match="calls have a property of this name"):
+            await bridge.publish(run.id, "mine")
+        await bridge.publish(run.id, "mine", parameters={"_id": {"rename": "id"}})
+        assert await called(bridge, "mine", {"id": "bo"}) == "bo-owner"
 
 
 async def test_a_copied_value_becomes_a_parameter_where_the_publisher_says_so(bridge: Bridge) -> None:

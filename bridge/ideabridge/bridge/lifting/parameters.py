@@ -20,6 +20,7 @@ from ideabridge.bridge.lifting.aligned import Leaf
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import META_PROPERTIES
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _LONGEST: Final = 64
@@ -285,7 +286,10 @@ def inputs_of(
             result.renamed[name] = one.rename
             properties = {one.rename if key == name else key: value for key, value in properties.items()}
             required = [one.rename if key == name else key for key in required]
-    result.renamed = {name: _last(name, result.renamed) for name in result.renamed}
+    result.renamed = {name: _new_name(name, decisions) for name in result.renamed}
+    for name in properties:
+        if name in META_PROPERTIES:
+            raise PublicationError(f"parameters.{name}: calls have a property of this name themselves; rename it")
     result.schema = {**schema, "type": "object", "properties": properties}
     result.schema.pop("required", None)
     if required:
@@ -293,12 +297,21 @@ def inputs_of(
     return result
 
 
-def _last(name: str, renamed: Mapping[str, str]) -> str:
-    """Follow merges into a parameter that is renamed or merged itself."""
-    seen = {name}
-    while (name := renamed[name]) in renamed and name not in seen:
+def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
+    """Return the new name of a parameter: that of the parameter into which it is merged, if it is.
+
+    Raises:
+        PublicationError: parameters are merged in a circle, or into a value that is fixed.
+    """
+    where, seen = f"parameters.{name}.merge", {name}
+    while (one := decisions.get(name)) is not None and one.merge is not None:
+        name = one.merge
+        if name in seen:
+            raise PublicationError(f"{where}: the parameters {show(list[JSON](sorted(seen)))} are merged in a circle")
         seen.add(name)
-    return name
+    if one is not None and one.fix:
+        raise PublicationError(f"{where}: {name!r} is fixed, so it is no parameter; fix both instead")
+    return name if one is None or one.rename is None else one.rename
 
 
 def _describe(properties: JSONObject, name: str, one: ParameterDecision) -> None:
