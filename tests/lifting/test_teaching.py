@@ -86,7 +86,9 @@ async def test_an_import_claims_no_evidence() -> None:
         assert "its evidence is not in the document" in reason
 
 
-@pytest.mark.parametrize("claim", [{}, {"runs": 99}, {"why": None}, {"runs": 99, "why": None}, {"why": ""}])
+@pytest.mark.parametrize(
+    "claim", [{}, {"runs": 99}, {"why": None}, {"runs": 99, "why": None}, {"why": ""}, {"why": "checked"}]
+)
 async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSONObject) -> None:
     async with Bridge(toolbox=Toolbox(person, send)) as bridge:
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})

@@ -10,7 +10,8 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.draft import PlanDraft
-from ideabridge.bridge.lifting.evidence import Record, record_of, teach, view_of
+from ideabridge.bridge.lifting.evidence import CONTRADICTED, Record, record_of, teach, view_of
+from ideabridge.bridge.lifting.lift import MAYBE_DATA, RECORDED, SAME_NUMBER, VARIES
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
@@ -92,6 +93,9 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
 UNPROVED: Final = "its evidence is not in the document"
 """Why a literal of an imported plan is never determined."""
 
+_REASONS: Final = (CONTRADICTED, MAYBE_DATA, RECORDED, SAME_NUMBER, VARIES)
+"""The reasons that a document may give: a person reads them in questions, so no document words them."""
+
 
 def without_claims(document: JSON, before: Publication | None) -> JSON:
     """Return a document whose plan claims no evidence: each copied value is assumed, whatever the document says.
@@ -108,6 +112,8 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
     claims: list[JSON] = []
     for one in listed:
         members = {key: value for key, value in one.items() if key != "runs"} if isinstance(one, dict) else one
-        # Null and an empty text would say that there is no reason.
-        claims.append({**members, "why": members.get("why") or UNPROVED} if isinstance(members, dict) else members)
+        if isinstance(members, dict):
+            told = members.get("why")
+            members = {**members, "why": told if told in _REASONS else UNPROVED}
+        claims.append(members)
     return {**document, "publication": {**publication, "plan": {**plan, "explained": claims}}}
