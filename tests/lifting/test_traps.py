@@ -9,11 +9,12 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
-from tests.lifting.runs import Answer, Turn, answered, called, solved, turn
+from tests.lifting.runs import Answer, Turn, answered, approved, called, solved, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -222,3 +223,38 @@ async def test_a_replay_of_a_publication_confirms_nothing(bridge: Bridge) -> Non
     assert await replay.run.result() == "QQQ"
     with pytest.raises(PublicationError, match="replay"):
         bridge.lift(run.id, choices={"runs": [replay.run.id]})
+
+
+async def test_runs_that_had_no_choice_show_nothing_about_a_position() -> None:
+    one, two = {of: [f"{of}-one"] for of in "abc"}, {of: [f"{of}-one", f"{of}-two"] for of in "defg"}
+    lists = {**one, **two}
+
+    @tool(read_only=True)
+    def names(of: str) -> list[str]:
+        """Names."""
+        return lists[of]
+
+    @tool(read_only=True)
+    def look(name: str) -> str:
+        """Look."""
+        return f"<{name}>"
+
+    async def by_hand(bridge: Bridge, of: str) -> Run:
+        run = await bridge.solve("x", input={"of": of}, mind="turns")
+        run.submit(0, turn({"_tool": "names", "of": of}))
+        await approved(run)
+        run.submit(1, turn({"_tool": "look", "name": lists[of][0]}))
+        await approved(run)
+        run.submit(2, turn(output=f"<{lists[of][0]}>"))
+        await approved(run)
+        return run
+
+    async with Bridge(toolbox=Toolbox(names, look)) as bridge:
+        for runs, sure in (("abc", False), ("def", True)):
+            first, *others = [await by_hand(bridge, of) for of in runs]
+            await bridge.publish(first.id, "tool", choices={"runs": [one.id for one in others]})
+            replay = await bridge.call_idea("tool", {"of": "g"})
+            assert replay.run is not None
+            assert await replay.run.wait(10) == "done"
+            found = [one for one in replay.run.assumed if one["at"] == "calls.1.name"]
+            assert len(found) == (0 if sure else 1)

@@ -202,6 +202,11 @@ class PathTo(Explanation):
         return tuple(depth for depth in range(start, len(self.path)) if self.path[depth].isdecimal())
 
     @property
+    def has_positions(self) -> bool:
+        """Whether a key of the path may be a position in a list."""
+        return bool(self._numbers)
+
+    @property
     def cost(self) -> int:
         """The cost of the source, and of each position."""
         cost = COSTS["input"] if self.path[0] == "input" else COSTS["result"]

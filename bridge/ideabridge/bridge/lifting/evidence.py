@@ -34,6 +34,7 @@ from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.function import Executed, executed_calls, read_function
+from ideabridge.bridge.lifting.search import selects
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.recorded import RecordedRun
@@ -174,11 +175,16 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     # Runs with the same data show the same thing, so they count once. It is the whole data of the literal that must
     # differ, also what only a removed explanation read.
     different: list[list[JSON | Missing]] = []
+    first = left[0]
     for record in about:
+        if selects(first) and not first.positions(record.read):
+            # It had no choice, so it shows nothing about the position.
+            continue
         data = [record.read(reference) for reference in explained.references]
         if len(different) < RUNS_FOR_POSITION and not any(_same_data(data, one) for one in different):
             different.append(data)
-    return replace(explained, by=left, runs=max(explained.runs, len(different)))
+    before = 1 if selects(first) and first != explained.by[0] else explained.runs
+    return replace(explained, by=left, runs=max(before, len(different)))
 
 
 def _gives(explanation: Explanation, record: Record, at: Path) -> bool:

@@ -742,7 +742,7 @@ def explain(lifted: Lifted) -> None:
                 found = _conditional(lifted, looking, leaf)
         if found is not None:
             lifted.found[leaf.path] = found
-            lifted.agreed[leaf.path] = looking.agreeing(leaf.place, leaf.keys)
+            lifted.agreed[leaf.path] = looking.agreeing(leaf.place, leaf.keys, found.by[0])
 
 
 def _agrees(run: AlignedRun, leaf: Leaf) -> bool:

@@ -8,7 +8,7 @@ from ideabridge.bridge.context.explanations import MOST, Branch, Condition, Expl
 from ideabridge.bridge.context.references import DAGGER, Path
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource
-from ideabridge.bridge.lifting.search import Found, Values, explain_runs
+from ideabridge.bridge.lifting.search import Found, Values, explain_runs, selects
 from ideabridge.tools.encoding import JSON
 
 
@@ -84,12 +84,24 @@ class Looking:
             return Found(list[Explanation](by[:MOST]), then.cut or otherwise.cut or len(by) > MOST)
         return whole
 
-    def agreeing(self, place: int | None, keys: Path) -> int:
-        """Return how many of the runs have a value there."""
+    def agreeing(self, place: int | None, keys: Path, first: Explanation) -> int:
+        """Return how many of the runs have a value there; if its first explanation selects by a position: how many of
+        them had a choice, at least 1.
+        """
         if (place, keys) in self._smallest:
             return self._smallest[place, keys]
-        mine = place is None or self._runs[0].calls[place].is_made
-        return mine + sum(not isinstance(run.leaf(place, keys), Missing) for run in self._runs[1:])
+        there = [
+            (number, run)
+            for number, run in enumerate(self._runs)
+            if (
+                place is None or run.calls[place].is_made
+                if number == 0
+                else not isinstance(run.leaf(place, keys), Missing)
+            )
+        ]
+        if not selects(first):
+            return len(there)
+        return max(1, sum(first.positions(self._values_of(number, run).read) for number, run in there))
 
     def _values_of(self, number: int, run: AlignedRun) -> Values:
         if number not in self._values:

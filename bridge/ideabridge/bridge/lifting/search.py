@@ -610,3 +610,23 @@ def explain_runs(runs: Sequence[tuple[JSON, Values, Collection[str]]], name: str
 def _fits(one: Explanation, value: JSON, values: Values) -> bool:
     there = one.value(values.read)
     return not isinstance(there, Missing) and same(there, value)
+
+
+def selects(one: Explanation) -> bool:
+    """Return whether an explanation may select by a position from a list; `positions` says so for given data.
+
+    A run shows something about the position only if it had a choice: several items, or several matches.
+    """
+    match one:
+        case PathTo():
+            return one.has_positions
+        case ItemOf():
+            return one.where is not None
+        case AllOf():
+            return one.where is not None and selects(one.where[1])
+        case Converted():
+            return selects(one.inner)
+        case Joined():
+            return any(selects(part) for part in one.parts)
+        case _:
+            return False
