@@ -256,7 +256,7 @@ class Source:
         return self.how == "read" and not self.by_hand and self.flag is None
 
     def value(self, given: JSONObject, results: list[JSON]) -> JSON:
-        """The value. NoValueError: there is none."""
+        """The value. NoValueError: the program has no value here."""
         if self.how == "constant":
             return self.key
         at = (self.place, self.key)

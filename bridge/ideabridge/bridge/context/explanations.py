@@ -493,7 +493,7 @@ class Condition(Explanation):
         return f"{self.of.shown} {TESTS[self.kind]} {' or '.join(show(one) for one in self._constants)}"
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return true or false; MISSING if numbers are compared and the value is none."""
+        """Return true or false; MISSING if it compares numbers and the value is no number."""
         value = self.of.value(read)
         return self.decides(None if isinstance(value, Missing) else value)
 

@@ -247,7 +247,7 @@ class Values:
                 yield self.node(place)
 
     def lists_of_length(self, length: int) -> Iterator[Node]:
-        """Yield the lists with so many items to which no position leads."""
+        """Yield the lists of this length to which no position leads."""
         found = (self.node(one) for one in self._others.get(("list", length), []) if not one[0].listed)
         return (one for one in found if not one.listed)
 
