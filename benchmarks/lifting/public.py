@@ -13,7 +13,7 @@ the environment got exactly the true calls, and the output is the true one.
 A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
 asks, as it is proposed. An answer is silently wrong if it is wrong, and names nothing as assumed or unseen. By its
 cause this is counted twice: if each wrong value is the default of a parameter that the caller did not fill in, nothing
-explains the value, and the true function is none of those that are searched; and all others. The exit code is 1 if
+explains the value, and the search does not cover the true function; and all others. The exit code is 1 if
 there are such others, or if one run of a task cannot be published.
 """
 

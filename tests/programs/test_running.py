@@ -277,3 +277,13 @@ async def test_a_solution_is_a_program_or_calls(bridge: Bridge, solution: JSONOb
     with pytest.raises(RejectedSolutionError, match=error):
         run.submit(0, solution)
     assert run.status == "needs_solution"
+
+
+async def test_a_program_is_refused_where_it_cannot_mean_anything(bridge: Bridge) -> None:
+    states: list[JSON] = [{"type": "state", "state": {"x": 1}, "_instance": one} for one in ("a", "b")]
+    over = await bridge.solve("x", context=states, mind="turns")
+    with pytest.raises(RejectedSolutionError, match="over instances"):
+        over.submit(0, {"program": "1"})
+    lazy = await bridge.solve("x", planning="lazy", mind="turns")
+    with pytest.raises(RejectedSolutionError, match="nobody can accept its calls"):
+        lazy.submit(0, {"program": "1"})

@@ -443,10 +443,9 @@ class ProgramSession:
     # -- in the thread -----------------------------------------------------------------------------------------
 
     def _put(self, step: Step) -> None:
-        first = not self._steps
+        # Each step wakes the event loop: it may be about to find the queue empty.
         self._steps.append(step)
-        if first:
-            self._loop.call_soon_threadsafe(self._arrived.set)
+        self._loop.call_soon_threadsafe(self._arrived.set)
 
     def _run(self) -> None:
         try:

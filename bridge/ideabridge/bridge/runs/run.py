@@ -454,11 +454,13 @@ class Run:
         """The event of a submitted program.
 
         Raises:
-            RejectedSolutionError: the run is lazy.
+            RejectedSolutionError: the run is lazy, or over instances.
             ProgramError: the interpreter is missing.
         """
         if self.machine.settings.lazy:
             raise RejectedSolutionError("program: nobody can accept its calls before it makes them; write calls")
+        if self.machine.instances:
+            raise RejectedSolutionError("program: the run is over instances; write calls")
         extra: JSONObject = {key: value for key, value in (read.extra or {}).items() if key != "program"}
         names = ProgramNames(self.machine.offer.current.tools).used_by(program)
         # The same turn has the same seed, so a solution that is sent twice is the same one.
