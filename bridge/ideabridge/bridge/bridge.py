@@ -46,6 +46,7 @@ from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publisher import Publisher
@@ -224,6 +225,11 @@ class Bridge:
     def _publisher(self) -> Publisher:
         screen = Screen(self.secrets)
         return Publisher(self, self.store, self.offer, self.modules, self.configuration, screen)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The worker processes of programs."""
+        return self._open_runs.sandbox
 
     @property
     def direct_sessions(self) -> DirectSessions:

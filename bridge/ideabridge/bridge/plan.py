@@ -61,6 +61,8 @@ class Plan:
         tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
         explained: what the plan does not know for certain; see `loop/assumptions.py`.
         program: Python text in place of the calls and the output; see `programs/sandbox.py`.
+        names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls` are then the tools
+            that it may call, each as a call without parameters.
     """
 
     calls: list[JSON]
@@ -74,6 +76,7 @@ class Plan:
     tools: tuple[JSONObject, ...] = ()
     explained: JSONObject | None = None
     program: str | None = None
+    names: JSONObject | None = None
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""
@@ -225,14 +228,15 @@ def read_published(
 
     The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "explained"?, "seen"?, "watch"?,
     "decisions"?, "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, and `fixed` has members of the
-    input that the caller does not pass. It has an `output_schema` if the tool's schema differs: with instances the tool
-    returns a map of outputs.
+    input that the caller does not pass. That of a program has `program` and `names`, see `Plan`, and no output. It has
+    an `output_schema` if the tool's schema differs: with instances the tool returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
     tools, fixed = plan.get("tools"), plan.get("fixed")
+    program, names = plan.get("program"), plan.get("names")
     arguments = with_defaults(arguments, input_schema)
     if isinstance(fixed, dict):
         arguments = {**arguments, **fixed}
@@ -247,6 +251,8 @@ def read_published(
         name=name,
         tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
         explained=_explained(plan),
+        program=program if isinstance(program, str) else None,
+        names=names if isinstance(names, dict) else None,
     )
 
 

@@ -274,8 +274,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "name": {"type": "string", "description": "a-z, 0-9, _."},
                 "description": _TEXT,
                 "answer": _choice(
-                    ["auto", "recorded", "plan", "solve"],
-                    "recorded: stored output; plan: run it; solve: ask a model.",
+                    ["auto", "recorded", "plan", "program", "solve"],
+                    "recorded: stored output; plan, program: run it; solve: ask a model.",
                 ),
                 "to": {"type": "string", "description": "me, all or ann,bob"},
                 "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),

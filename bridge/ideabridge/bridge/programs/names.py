@@ -125,7 +125,8 @@ class ProgramNames:
     def of(cls, journaled: JSONObject, tools: Iterable[Tool]) -> Self:
         """Read the names that `used_by` returned, for tools with the same keys."""
         names = cls(())
-        known = {tool.key: tool for tool in tools}
+        tools = list(tools)
+        known = {tool.origin: tool for tool in tools} | {tool.key: tool for tool in tools}
         servers, modules = journaled.get("servers"), journaled.get("modules")
         names.servers = {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
         for module, held in modules.items() if isinstance(modules, dict) else ():
@@ -142,7 +143,8 @@ class ProgramNames:
     def used_by(self, program: str) -> JSONObject:
         """Return the names that a program may use, as `of` reads them: those that appear in its text.
 
-        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME: MODULE}}`.
+        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME: MODULE}}`, with the
+        names that tools have at their modules.
         """
         words = {unicodedata.normalize("NFKC", word) for word in re.findall(r"\w+", program)}
         servers = {name: module for name, module in self.servers.items() if name in words and SERVERS in words}
@@ -150,7 +152,7 @@ class ProgramNames:
         for module, held in self.tools.items():
             if module in words or module in servers.values():
                 modules[module] = {
-                    function: [tool.module, tool.name] for function, tool in held.items() if function in words
+                    function: list[JSON](tool.origin) for function, tool in held.items() if function in words
                 }
         # Sleeping is a call, too.
         sleep = self.find(TOOLS, "sleep")

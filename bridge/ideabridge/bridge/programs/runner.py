@@ -30,7 +30,7 @@ from ideabridge.bridge.loop.event import (
     SolutionClosed,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.programs.names import ProgramNames, ask_call
 from ideabridge.bridge.programs.sandbox import (
     ASK,
@@ -274,7 +274,9 @@ class ProgramRunner:
             return
         self._heard.append(index)
         self._waits = False
-        session.answer(number, _result(machine.history[index]))
+        progress = machine.history[index]
+        error = None if progress.status is CallStatus.DONE else progress.error or {}
+        session.answer(number, result_of(progress.call.label, progress.value, error))
 
 
 class _DivergedError(ProgramError):
@@ -292,12 +294,11 @@ def _error(kind: str, message: str) -> JSONObject:
     return {"kind": kind, "message": message}
 
 
-def _result(progress: Progress) -> Result:
-    """The result of a call that has settled, for a program."""
-    if progress.status is CallStatus.DONE:
-        return Result(progress.value)
-    error = progress.error or {}
+def result_of(label: str, value: JSON, error: JSONObject | None) -> Result:
+    """The result of a call as a program gets it: its value, or its error as an exception."""
+    if error is None:
+        return Result(value)
     message = str(error.get("message"))
     text = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}... ({len(message):,} characters)"
     kind = "PermissionError" if error.get("kind") == "denied" else "RuntimeError"
-    return Result(None, kind, f"{progress.call.label}: {text}")
+    return Result(None, kind, f"{label}: {text}")

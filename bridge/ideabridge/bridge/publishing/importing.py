@@ -13,7 +13,9 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan, read_published
+from ideabridge.bridge.programs.sandbox import LONGEST
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
+from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
@@ -46,15 +48,39 @@ class ImportResult:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls of a document's idea, with its recorded input; None without one."""
+    """Return the plan that would answer calls of a document's idea, with its recorded input; None without one.
+
+    Raises:
+        PublicationError: it is a program that is malformed.
+    """
     told = document.publication_members()
     plan: JSON = told["plan"]
     recorded: JSON = told["recorded"]
     if told["answer"] in ("recorded", "solve") or not isinstance(plan, dict):
         return None
+    if told["answer"] == "program" or "program" in plan:
+        _check_program(plan)
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
     return read_published(plan, arguments, told["input_schema"], told["output_schema"], name=told["name"])
+
+
+def _check_program(plan: JSONObject) -> None:
+    """Check the program of a document.
+
+    Raises:
+        PublicationError: it has no text or no names, or it may call a tool that its calls do not declare.
+    """
+    program, names, calls = plan.get("program"), plan.get("names"), plan.get("calls")
+    if not isinstance(program, str) or len(program) > LONGEST:
+        raise PublicationError(
+            f"publication.plan.program: expected text of at most {LONGEST:,} characters, found {show(program)}"
+        )
+    if not isinstance(names, dict) or not isinstance(calls, list):
+        raise PublicationError("publication.plan: a program has an object of names and an array of calls beside it")
+    extra = [call for call in declared_calls(names, program) if call not in calls]
+    if extra:
+        raise PublicationError(f"publication.plan.calls: {show(extra[0])} is missing, which names has")
 
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:

@@ -6,16 +6,18 @@ answered:
 | answer | what a call does | what is stored |
 |---|---|---|
 | `plan` | runs the lifted plan with the new input | the plan and its pins |
+| `program` | runs the program with the new input | the program, the names of its tools and their pins |
 | `solve` | asks a mind anew, with the plan as guidance | a guide: context, tools, output schema, plan |
 | `recorded` | returns the stored output for the stored input | nothing more |
 
-`auto` chooses the first of these that is possible. A version that it publishes as a plan or for solving keeps the
-answer `auto`. Input and output are always stored, so that `verify` can compare them later. What is uncertain about a
-plan is no reason to refuse it: the plan keeps all explanations of a copied value, and each answer says what it assumes.
+`auto` chooses the program if one program is all that the run did, or else the first of the others that is possible. A
+version that it publishes as a plan or for solving keeps the answer `auto`. Input and output are always stored, so that
+`verify` can compare them later. What is uncertain about a plan is no reason to refuse it: the plan keeps all
+explanations of a copied value, and each answer says what it assumes.
 
-Invariants. A plan is published only if it is self-consistent (with the recorded results it returns the recorded
-output), and it does not call itself through other ideas. After the tools are known, nothing waits until the version is
-written: the plan is checked against the tools that its pins name. A failed publication stores nothing.
+Invariants. A plan or program is published only if it is self-consistent (with the recorded results it returns the
+recorded output), and it does not call itself through other ideas. After the tools are known, nothing waits until the
+version is written: the plan is checked against the tools that its pins name. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
-from ideabridge.bridge.plan import Plan, PlanLike
+from ideabridge.bridge.plan import Plan, PlanLike, read_published
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
     ImportResult,
@@ -50,6 +53,14 @@ from ideabridge.bridge.publishing.importing import (
     honest_annotations,
     offered_plan,
     own_cycle,
+)
+from ideabridge.bridge.publishing.programs import (
+    RecordedResults,
+    declared_calls,
+    input_schema_of,
+    named_tools,
+    own_program,
+    reproduce,
 )
 from ideabridge.bridge.publishing.teaching import add_record, records_of, without_claims
 from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verify_offline
@@ -71,6 +82,7 @@ from ideabridge.bridge.runs.pins import (
 from ideabridge.bridge.runs.replay import Ways, asking_calls, next_version, plan_of, without_cycles
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
@@ -119,6 +131,8 @@ class _Bridge(Protocol):
     async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run: ...
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]: ...
     async def patiently(self, call: Callable[[], T]) -> T: ...
+    @property
+    def sandbox(self) -> Sandbox: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +140,7 @@ class Publisher:
     """Publishes and imports ideas, and checks what is published. `Bridge` documents its methods.
 
     Attributes:
-        bridge: runs plans, and repeats writes that the store refuses.
+        bridge: runs plans and programs, and repeats writes that the store refuses.
         store: holds the ideas and the publications.
         offer: the present tools.
         modules: the modules whose tools published plans call.
@@ -255,14 +269,23 @@ class Publisher:
         decisions = read_decisions(read_object("parameters", parameters))
         audience = None if to is None else self._audience(to, caller)
         if answer not in ANSWERS:
-            raise PublicationError(f"answer: expected 'auto', 'recorded', 'plan' or 'solve', found {answer!r}")
+            raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
         function = read_function(self.store, ref, caller)
         meta = function.stored.meta
         text = (description or meta.description or _description_of(function, name)).rstrip()
         text = text if text.endswith(".") else f"{text}."
         made = _Made("recorded", _RECORDED, hints_of(()), function.input_schema, function.input or {})
-        if answer in ("auto", "plan"):
-            making = _Making(chosen, decisions, strict)
+        making = _Making(chosen, decisions, strict)
+        text_of_run = own_program(function)
+        if answer == "program" and text_of_run is None:
+            raise PublicationError("it cannot be published as a program: its calls were not made by one program")
+        if answer in ("auto", "program") and text_of_run is not None:
+            tool = await self._program(function, text_of_run, making, name, caller)
+            if isinstance(tool, _Made):
+                made = tool
+            elif answer == "program":
+                raise PublicationError(f"it cannot be published as a program: {tool}")
+        elif answer in ("auto", "plan"):
             found = await self._lifted(function, making, name, caller)
             if isinstance(found, _Lifted):
                 made = _as_plan(found, answer, self.store, decider_of(by), read_object("parameters", parameters) or {})
@@ -311,6 +334,49 @@ class Publisher:
         for record in records_of(made.draft, caller):
             add_record(self.store, published, record)
         return dataclasses.replace(published, report=report_of(made.draft, self.store, caller))
+
+    async def _program(self, function: Function, program: str, making: _Making, name: str, caller: str) -> _Made | str:
+        """Return a program as a tool, or the reason why it cannot be one."""
+        if making.strict or making.choices.take:
+            raise PublicationError("a program has no copied values to decide on: leave strict and take out")
+        if function.instances:
+            return "it ran over instances"
+        others = [read_function(self.store, ref, caller) for ref in making.choices.runs]
+        names = named_tools(function, program)
+        schema, arguments = input_schema_of(program, function, making.decisions)
+        calls = declared_calls(names, program)
+        catalogue = function.run.machine.catalogue
+        plan: JSONObject = {"program": program, "names": names, "calls": calls}
+        if function.tools:
+            plan["tools"] = list[JSON](function.tools)
+        plan["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))]
+        await self._expect_listed(calls, defined_in(plan), caller)
+        # Another caller may have taken the name in the meantime.
+        self.check_free(name, caller=caller)
+        here = self.offer.of_plan(read_published(plan, {}, None, None, name=name), caller)
+        cycle = own_cycle(self.store, name, calls)
+        if cycle is not None:
+            return cycle
+        checked = check_pins(plan, calls, here, essences_of(catalogue).get)
+        if checked.faults:
+            return checked.faults[0]
+        for one in (function, *others):
+            difference = await self._difference(one, program, names, one.input or {})
+            if difference is not None:
+                return f"with the results of run {one.run.id}, {difference}"
+        runs = [other.run.id for other in others]
+        lifting: JSONObject = {"run": function.run.id, "runs": list[JSON](runs)}
+        lifting |= {"checked": "confirmed" if runs else "self-consistent", "confirmed_by": list[JSON](runs)}
+        called = [tool for call in calls if isinstance(call, dict) and (tool := here.look_up(call)) is not None]
+        asked = ", ".join(_tool(calls[place]) for place in asking_calls(self.store, here, calls))
+        sentences = _answers("Runs a saved program", f"a model is asked by {asked}" if asked else "", runs)
+        hints = hints_of(tool for tool in called if tool.key not in here.latent)
+        return _Made("program", sentences, hints, schema, arguments, plan={**plan, "lifting": lifting})
+
+    async def _difference(self, function: Function, program: str, names: JSONObject, given: JSONObject) -> str | None:
+        record = self.store.runs.get(function.run.id)
+        began = record.created if record is not None else now_text()
+        return await reproduce(self.bridge.sandbox, program, names, given, RecordedResults.of(function.run, began))
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
@@ -405,6 +471,8 @@ class Publisher:
             tools = self.offer.of_plan(plan, caller)
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             verdict = verify_offline(publication, self.store, checked)
+            if plan.program is not None and not verdict.faults:
+                verdict.faults += await self._not_reproduced(publication, plan, caller)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
             if publication.plan is not None and live and not verdict.faults:
@@ -413,6 +481,17 @@ class Publisher:
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
             verdicts.append(verdict)
         return verdicts
+
+    async def _not_reproduced(self, publication: Publication, plan: Plan, caller: str) -> list[str]:
+        """Return how a published program differs from its run."""
+        lifting = (publication.plan or {}).get("lifting")
+        run = lifting.get("run") if isinstance(lifting, dict) else None
+        try:
+            function = read_function(self.store, str(run or publication.idea_id), publication.owner or caller)
+        except IdeabridgeError as error:
+            return [f"its run cannot be read: {error}"]
+        difference = await self._difference(function, plan.program or "", plan.names or {}, plan.input or {})
+        return [] if difference is None else [f"not self-consistent any more: {difference}"]
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
         """See `Bridge.changed_tools`."""
@@ -598,8 +677,12 @@ def _shape(function: Function, store: Store, caller: str) -> JSONObject | None:
 def _sentences(draft: PlanDraft, confirmed: list[str], asking: list[int]) -> str:
     """Describe how the plan answers, for the description of the tool."""
     asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in asking)
-    model = f"a model is asked for {asked} alone" if asked else "no model is asked"
-    told = f"Replays a saved plan with your input; {model}."
+    model = f"a model is asked for {asked} alone" if asked else ""
+    return _answers("Replays a saved plan", model, confirmed)
+
+
+def _answers(what: str, model: str, confirmed: list[str]) -> str:
+    told = f"{what} with your input; {model or 'no model is asked'}."
     if confirmed:
         runs = "another run" if len(confirmed) == 1 else f"{len(confirmed)} other runs"
         return f"{told} Confirmed: it does and gives what {runs} with other input did and gave."

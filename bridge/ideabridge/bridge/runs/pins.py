@@ -184,6 +184,8 @@ def check_pins(
         away: returns why a configured module is not up; None if it is up or not configured.
     """
     pins, defined = read_pins(held), defined_in(held)
+    # What a program may call has no order.
+    is_program = "program" in (held or {})
     known = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
     compared: set[ToolKey] = set()
@@ -191,13 +193,14 @@ def check_pins(
         if not isinstance(call, dict):
             continue
         module, name = call.get("_module"), str(call.get("_tool"))
+        where = "" if is_program else f"calls.{place}: "
         own = not isinstance(module, str) or module == ANONYMOUS
         try:
             tool = catalogue.find(name, None if not isinstance(module, str) else module)
         except UnknownToolError as error:
             why = None if own else away(str(module))
             called = name if own else f"{module}.{name}"
-            result.faults.append(f"calls.{place}: {called} is not here now: {why or error}")
+            result.faults.append(f"{where}{called} is not here now: {why or error}")
             continue
         if pins is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
             continue
@@ -206,13 +209,13 @@ def check_pins(
             continue
         if pin is None:
             result.faults.append(
-                f"calls.{place}: {name} is not here; {tool.label} is another tool and does not take its place"
+                f"{where}{name} is not here; {tool.label} is another tool and does not take its place"
                 if own and tool.module is not None
-                else f"calls.{place}: {tool.label} is not among the tools that it was published with"
+                else f"{where}{tool.label} is not among the tools that it was published with"
             )
         elif tool.origin not in compared:
             compared.add(tool.origin)
-            _compare(pin, tool, result, definition, f"calls.{place}")
+            _compare(pin, tool, result, definition, where)
     if pins is None and not result.faults and calls:
         result.faults.append("its tools were not all here when it was looked at; call it again")
     return result
@@ -264,7 +267,7 @@ def _compare(pin: Pin, now: Tool, result: PinCheck, definition: Definition, wher
     if pin.digest != now.digest:
         then = definition(pin.digest)
         lines = [_UNKNOWN] if then is None else differences(then, now.essence)
-        result.faults.append(f"{where}: {pin.label} has changed: {'; '.join(lines)}")
+        result.faults.append(f"{where}{pin.label} has changed: {'; '.join(lines)}")
         result.modules.append(pin.module)
     elif pin.prose != now.prose_digest:
         version = f" (it is {now.remote_name} now)" if now.in_room else ""

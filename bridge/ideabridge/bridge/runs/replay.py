@@ -32,9 +32,9 @@ from ideabridge.bridge.runs.pins import (
 )
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, start_plan, start_solve, start_solve_by
+from ideabridge.bridge.runs.starts import Start, start_plan, start_program, start_solve, start_solve_by
 from ideabridge.bridge.store.errors import UnknownPublicationError
-from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.idea import PLANNED, Publication
 from ideabridge.bridge.store.shapes import need_of, tools_in
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
@@ -47,7 +47,7 @@ class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: the source of the output: recorded, plan or a mind.
+        answer: the source of the output: recorded, a plan or program, or a mind.
         output: the recorded output, if the answer is recorded.
         run: the run that computes any other output; wait for it.
     """
@@ -295,7 +295,7 @@ class Ways:
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
         # `auto` is the plan, if there is one.
-        planned = publication.answer == "plan" or (publication.answer == "auto" and publication.plan is not None)
+        planned = publication.answer in PLANNED or (publication.answer == "auto" and publication.plan is not None)
         publication = await self.pinned(publication, caller)
         guide = publication.guide
         if not planned:
@@ -316,6 +316,8 @@ class Ways:
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
         # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
         recorded = choice if choice.name == SAMPLING else None
+        if plan.program is not None:
+            return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
         return start_plan(plan, catalogue, settings, [*before], recorded)
 
     async def _solving(

@@ -51,7 +51,7 @@ from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
-from ideabridge.bridge.programs.sandbox import ASK, Sandbox, Setting
+from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
@@ -593,11 +593,15 @@ class Runs:
         """
         if settings.lazy:
             raise PlanError("planning: nobody can accept the calls of a program before it makes them; leave lazy out")
-        names, setting = await self._checked_program(plan, caller)
+        if plan.names is not None:
+            # A published program was checked against the tools that it pins.
+            catalogue = await self.offer.catalogue_of(plan, caller)
+            return start_program(plan, catalogue, settings, plan.names, choice=choice)
+        names = await self._checked_program(plan, caller)
         used = names.used_by(plan.program or "")
         tools = ProgramNames.of(used, names.listed)
         catalogue = self.offer.tools_of(tools, asks=ASK in (plan.program or ""))
-        return start_program(plan, catalogue, settings, used, setting, choice)
+        return start_program(plan, catalogue, settings, used, choice=choice)
 
     async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
         """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
@@ -606,7 +610,7 @@ class Runs:
             PlanError: the program is malformed.
             ProgramError: there is no interpreter.
         """
-        names, _ = await self._checked_program(plan, caller)
+        names = await self._checked_program(plan, caller)
         used = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
         policy = policy_named(settings.approval)
         tools: list[dict[str, Any]] = []
@@ -618,16 +622,18 @@ class Runs:
             tools.append(entry)
         return {"program": True, "tools": tools, "renamed": [list(one) for one in used.renamed]}
 
-    async def _checked_program(self, plan: Plan, caller: str) -> tuple[ProgramNames, Setting]:
+    async def _checked_program(self, plan: Plan, caller: str) -> ProgramNames:
         plan.check_input()
         program = plan.program or ""
-        names = await self.offer.of_program(program, caller)
+        if plan.names is None:
+            names = await self.offer.of_program(program, caller)
+        else:
+            names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
         values: JSONObject = {"input": plan.input or {}, "state": {}}
-        setting = setting_of(names, values, time.time(), secrets.token_hex(8))
-        problem = await self.sandbox.check(program, setting)
+        problem = await self.sandbox.check(program, setting_of(names, values, time.time(), ""))
         if problem is not None:
             raise PlanError(f"the program: {problem}")
-        return names, setting
+        return names
 
     def release(self) -> None:
         """Return every lease, because this process ends; any other may continue the runs."""

@@ -7,6 +7,8 @@ come from the configuration; a caller may ask for lower limits than the configur
 from __future__ import annotations
 
 import math
+import secrets
+import time
 from dataclasses import dataclass
 
 from ideabridge.bridge.configuration import Configuration
@@ -19,7 +21,8 @@ from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.programs.sandbox import Setting, interpreter
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.sandbox import interpreter
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -69,28 +72,36 @@ def start_program(
     catalogue: Catalogue,
     settings: Settings,
     names: JSONObject,
-    setting: Setting,
+    before: list[JSON] | None = None,
     choice: Choice | None = None,
 ) -> Start:
-    """Make the start of a plan that is a program.
+    """Make the start of a plan that is a program, which was checked before.
 
     Args:
         plan: the plan.
         catalogue: the tools that it may call.
         settings: those of the run.
         names: the names of the tools in the program; see `ProgramNames.used_by`.
-        setting: what the program finds around it.
+        before: messages that precede its context.
         choice: the mind of its rooms; None: it is chosen when they open.
 
     Raises:
         SchemaError: the output schema is invalid.
+        ProgramError: a tool is not in the catalogue, or the interpreter is missing.
     """
     machine = Machine(catalogue)
+    context = [*(before or []), *plan.context()]
     mind, why = (None, None) if choice is None else (choice.name, choice.why)
-    start = RunStarted("plan", plan.context(), *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
+    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
     machine.receive(start)
-    proposed = ProgramProposed(plan.program or "", interpreter(), setting.now, setting.seed, names)
-    return Start(machine, (start, proposed))
+    return Start(machine, (start, _proposed(plan, names, machine)))
+
+
+def _proposed(plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None) -> ProgramProposed:
+    # Nothing outside its names can be called, so these are what its pins and hints are made of.
+    ProgramNames.of(names, machine.offer.every.tools)
+    seed = secrets.token_hex(8)
+    return ProgramProposed(plan.program or "", interpreter(), time.time(), seed, names, mind=mind)
 
 
 def start_solve(
@@ -127,8 +138,11 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
+        ProgramError: it is a program, and one of its tools is not offered.
     """
     machine = begun.machine
+    if plan.program is not None:
+        return Start(machine, (*begun.events, _proposed(plan, plan.names or {}, machine, PLAN)))
     calls, places = plan.expanded()
     output, explained = plan.output, plan.explained
     if wrap_output(machine.output_schema)[1]:

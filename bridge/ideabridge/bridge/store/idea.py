@@ -296,10 +296,13 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
 
 Item = TypeVar("Item")
 
-Answer = Literal["recorded", "plan", "solve", "auto"]
+Answer = Literal["recorded", "plan", "program", "solve", "auto"]
 """The way in which a call of a published idea is answered."""
 
-ANSWERS: Final = ("recorded", "plan", "solve", "auto")
+ANSWERS: Final = ("recorded", "plan", "program", "solve", "auto")
+
+PLANNED: Final = ("plan", "program")
+"""The answers that run `Publication.plan`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +364,7 @@ class Publication:
         input_schema: the schema of the tool's parameters; None if the idea takes no input.
         output_schema: schema of the output; None if it is unknown.
         annotations: the annotations by their MCP names.
-        plan: the lifted plan, for `answer="plan"`, and for `"auto"` if there is one.
+        plan: what runs for `answer="plan"` and `"program"`, and for `"auto"` if there is one; see `read_published`.
         recorded: `input` and `output` of its run, from which `answer="recorded"` answers; and `solve` (see `guide`) for
             `"solve"`, and for `"auto"` without a plan.
         owner: the owner, who sees it, as do the callers that it is shared with; None: everybody sees it.

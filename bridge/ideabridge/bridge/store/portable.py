@@ -114,6 +114,7 @@ _IMPORTED: Final = "Imported: its author's description was not checked here."
 _WAYS: Final = {
     "recorded": "It gives the answer recorded for its one input; nothing runs.",
     "plan": "It replays a saved plan with your input.",
+    "program": "It runs a saved program with your input.",
     "solve": "It asks a model to solve it anew with your input.",
 }
 UNCHECKED: Final = "not here"
@@ -126,7 +127,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
     Args:
         description: the document's text.
-        answer: the way of answering: `recorded`, `plan`, `solve`, or `auto`, which uses the plan if there is one.
+        answer: the way of answering; `auto` uses the plan if there is one.
         plan: its plan, or null.
     """
     way = answer if answer != "auto" else "plan" if isinstance(plan, dict) and plan.get("calls") else "solve"

@@ -17,7 +17,7 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.idea import ANSWERS, Answer, Page, Publication
+from ideabridge.bridge.store.idea import ANSWERS, PLANNED, Answer, Page, Publication
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL
@@ -418,8 +418,10 @@ class Publications:
         check_name(name)
         if answer not in ANSWERS:
             raise PublicationContentError(f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}")
-        if answer == "plan" and plan is None:
+        if answer in PLANNED and plan is None:
             raise PublicationContentError(f"{name!r} is to be answered by its plan, but there is none")
+        if answer == "program" and not isinstance((plan or {}).get("program"), str):
+            raise PublicationContentError(f"{name!r} is to be answered by its program, but its plan has none")
         guided = isinstance(recorded, dict) and isinstance(recorded.get("solve"), dict)
         if answer == "auto" and plan is None and not guided:
             raise PublicationContentError(f"{name!r} has neither a plan nor what solving it anew would begin with")

@@ -26,6 +26,7 @@ class Side:
     output_schema: JSONObject | None
     annotations: JSONObject
     calls: list[JSON]
+    program: str
     output: JSON
     given: JSON
     context: list[JSON]
@@ -47,6 +48,7 @@ class Side:
             output_schema=given,
             annotations=publication.annotations if publication is not None else {},
             calls=calls if isinstance(calls, list) else [],
+            program=str(body.get("program") or ""),
             output=body.get("output"),
             given=recorded.get("output") if isinstance(recorded, dict) else None,
             context=list(stored.idea.context),
@@ -55,14 +57,15 @@ class Side:
 
 def differences(old: Publication, new: Publication) -> list[str]:
     """The differences for callers of a name when `new` replaces `old`, one line each, with whole values: description,
-    way of answering, schemas, plan, recording.
+    way of answering, schemas, plan or program, recording.
     """
     lines = [*_interface(old, new, None)]
     before, after = old.plan or {}, new.plan or {}
     calls = [one.get("calls") for one in (before, after)]
     lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
+    lines += _program(*(str(one.get("program") or "") for one in (before, after)))
     for key in dict.fromkeys((*before, *after)):
-        if key not in ("calls", "lifting", "pins"):
+        if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
     guides = old.guide or {}, new.guide or {}
     for one, other in ((before.get("pins"), after.get("pins")), (guides[0].get("pins"), guides[1].get("pins"))):
@@ -84,10 +87,11 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """The differences of two ideas, one line each: schemas, plan with its constants, context."""
+    """The differences of two ideas, one line each: schemas, plan with its constants, program, context."""
     return [
         *_interface(old, new, _WIDEST),
         *_calls(old.calls, new.calls),
+        *_program(old.program, new.program),
         *_lines("output", old.output, new.output),
         *_lines("context", old.context, new.context),
     ]
@@ -184,6 +188,13 @@ def _shape(output: JSON, given: JSON) -> JSONObject:
         return {"type": "object", "properties": {name: seen_type(part) for name, part in given.items()}}
     refers = output is None or (isinstance(output, str) and is_reference(output))
     return seen_type(given if refers else output)
+
+
+def _program(old: str, new: str) -> Iterator[str]:
+    """The lines that only one of two programs has."""
+    for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
+        if line[:1] in ("+", "-") and line.rstrip() not in ("+++", "---"):
+            yield f"{line[0]} program: {line[1:]}"
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:

@@ -445,7 +445,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     if answer != "solve" and isinstance(plan, dict):
         # The explanations follow as a table.
         shown: JSONObject = {key: value for key, value in plan.items() if key not in ("explained", "seen", "watch")}
-        lines = [("the plan that runs", "bold"), *_plan(shown)]
+        lines = [(f"the {'program' if 'program' in plan else 'plan'} that runs", "bold"), *_plan(shown)]
         if not guide:
             return lines
         lines.append(("where the plan gives no output, a mind goes on; its run begins with", "bold"))
@@ -457,10 +457,15 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 
 
 def _plan(solution: JSON) -> list[Line]:
-    """The calls and the output of a plan or a Solution, with every value whole."""
+    """The program, or the calls and the output, of a plan or a Solution, with every value whole."""
     body = as_object(solution)
     calls = body.get("calls")
     lines: list[Line] = []
+    if isinstance(body.get("program"), str):
+        lines += _indented(str(body["program"]).rstrip("\n"), 2)
+        body = {key: value for key, value in body.items() if key not in ("program", "names")}
+        if calls:
+            lines.append(("  it may call", "cyan"))
     for place, call in enumerate(calls if isinstance(calls, list) else []):
         lines += _call_lines(place, call)
     for key, value in body.items():

@@ -287,12 +287,12 @@ async def publish_idea(
         str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
     ] = None,
     answer: Annotated[
-        Literal["auto", "recorded", "plan", "solve"],
+        Literal["auto", "recorded", "plan", "program", "solve"],
         typer.Option(
             "--answer",
-            metavar="auto|recorded|plan|solve",
-            help="recorded: the stored answer, for the recorded input. plan: run the plan with new input. solve: ask a"
-            " mind again, guided by the plan. auto: plan if there is one, else solve.",
+            metavar="auto|recorded|plan|program|solve",
+            help="recorded: the stored answer, for the recorded input. plan, program: run it with new input. solve: ask"
+            " a mind again, guided by the plan. auto: the program or plan if there is one, else solve.",
         ),
     ] = "auto",
     take: TakeOption = None,

@@ -1,0 +1,478 @@
+"""Programs: publish a program as a tool, and check that it does what recorded runs did.
+
+Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their parameters and
+results, in the order in which they ended. `reproduce` runs a program in the sandbox with the input of such a run. No
+tool is called: a call of the program gets the result of the same call of the run. The program reproduces the run if it
+makes the same calls, those with effects in the same order for each module, and ends with the same output.
+
+- A call that the run repeated may be made once, and a call that only reads may be repeated.
+- A call that failed in the run may be left out.
+- Sleeping is no call of the run.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import anyio
+
+from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.errors import ProgramError, PublicationError
+from ideabridge.bridge.lifting.aligned import contrast
+from ideabridge.bridge.lifting.function import Function, digest, executed_calls, is_distinctive, walk
+from ideabridge.bridge.lifting.parameters import ParameterDecision
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallProposed, OutcomeDecided, SolutionProposed
+from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.runner import result_of, setting_of
+from ideabridge.bridge.programs.sandbox import (
+    ASK,
+    Called,
+    Ended,
+    Failed,
+    ProgramSession,
+    Result,
+    Sandbox,
+    Setting,
+    Step,
+    Waits,
+)
+from ideabridge.bridge.runs.recorded import RecordedRun
+from ideabridge.bridge.store.idea import seen_type
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.keywords import show
+from ideabridge.tools.tool import ANONYMOUS, Tool
+
+SECONDS: Final = 60.0
+"""Seconds that a program may take with recorded results."""
+
+_SHOWN: Final = 400
+_COPIED: Final = 20
+"""The most copied values that are named."""
+
+
+# -- recordings ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RecordedCall:
+    """A call of a recording.
+
+    Attributes:
+        index: its number in the run.
+        tool: the tool that ran.
+        parameters: what it was called with, with escaped texts, as calls of programs have them.
+        result: its value or its exception, as programs get it.
+        ended: its place in the order in which calls ended.
+        reads_only: True if it only reads, or only asks a mind.
+        taken: True if the program has made the call.
+    """
+
+    index: int
+    tool: Tool
+    parameters: JSONObject
+    result: Result
+    ended: int
+    reads_only: bool
+    taken: bool = False
+
+    @property
+    def shown(self) -> str:
+        """`module.tool {"parameter": value}`, cut."""
+        return f"{self.tool.label} {show(self.parameters, _SHOWN)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResults:
+    """A finished run as a program sees it.
+
+    Attributes:
+        run: its id.
+        calls: its calls; one for each item of an `_each`.
+        output: its result.
+        catalogue: its tools.
+        now: when it began, in seconds since 1970.
+        seed: of `random`, if a program made the run.
+    """
+
+    run: str
+    calls: Sequence[RecordedCall]
+    output: JSON
+    catalogue: Catalogue
+    now: float
+    seed: str
+
+    @classmethod
+    def of(cls, run: RecordedRun, began: str) -> RecordedResults:
+        """The recording of a run that began at an ISO 8601 time."""
+        ends = _ends(run)
+        reading = {one.index: one.reads_only for one in executed_calls(run)[0]}
+        calls: list[RecordedCall] = []
+        for progress in run.machine.history:
+            tool, index = progress.tool, progress.call.index
+            if tool is None or progress.status not in (CallStatus.DONE, CallStatus.FAILED, CallStatus.CAUGHT):
+                continue
+            reads = reading.get(index, tool.annotations.read_only is True)
+            calls += [
+                RecordedCall(index, tool, parameters, result, ends[index], reads)
+                for parameters, result in _items(progress)
+            ]
+        program = run.machine.solution.program
+        now = datetime.fromisoformat(began).timestamp() if program is None else program.now
+        seed = "" if program is None else program.seed
+        return cls(run.id, calls, run.result, run.machine.catalogue, now, seed)
+
+
+def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
+    for item in progress.items:
+        error = item.error or (None if item.finished else progress.error)
+        if item.finished or error is not None:
+            yield (
+                {key: escaped(value) for key, value in item.parameters.items()},
+                result_of(progress.call.label, item.value, error),
+            )
+
+
+def _ends(run: RecordedRun) -> dict[int, int]:
+    """The place of the last event of each call: of its end, or of the decision that denied it."""
+    found: dict[int, int] = {}
+    count = 0
+    for place, event in enumerate(run.events):
+        if isinstance(event, CallProposed):
+            found[count] = place
+            count += 1
+        elif isinstance(event, SolutionProposed):
+            for index in range(count, count + len(event.calls)):
+                found[index] = place
+            count += len(event.calls)
+        elif isinstance(event, CallFinished | CallDecided | OutcomeDecided):
+            found[event.call] = place
+    return defaultdict(int, found)
+
+
+# -- reproducing -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reproduction:
+    """A program that runs with recorded results.
+
+    Attributes:
+        recording: the results.
+        names: the names of the tools in the program.
+        difference: how it differs from the recording; None: not at all, so far.
+        ended: set when the program has ended, or differs.
+    """
+
+    recording: RecordedResults
+    names: ProgramNames
+    difference: str | None = None
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    session: ProgramSession | None = None
+    _calls: dict[tuple[object, str], list[RecordedCall]] = field(
+        default_factory=dict[tuple[object, str], list[RecordedCall]]
+    )
+    _writes: dict[str | None, list[RecordedCall]] = field(default_factory=dict[str | None, list[RecordedCall]])
+    _made: list[tuple[int, int, Result]] = field(default_factory=list[tuple[int, int, Result]])
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        for one in self.recording.calls:
+            self._calls.setdefault((one.tool.key, digest(one.parameters)), []).append(one)
+            if not one.reads_only and one.result.exception is None:
+                self._writes.setdefault(one.tool.module, []).append(one)
+
+    def take(self, steps: Sequence[Step]) -> None:
+        """Take the next steps of the program."""
+        for step in steps:
+            match step:
+                case _ if self.ended.is_set():
+                    return
+                case Called(number, call):
+                    self._called(number, call)
+                case Waits():
+                    self._feed()
+                case Ended(output):
+                    self._end(output)
+                case Failed(_, message):
+                    self._differs(f"it ends with an error: {message}")
+                case _:
+                    pass
+
+    def _differs(self, how: str | None) -> None:
+        self.difference = how
+        self.ended.set()
+
+    def _called(self, number: int, call: JSONObject) -> None:
+        self._count += 1
+        tool = self.recording.catalogue.look_up(call)
+        parameters: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_module")}
+        if tool is not None and tool.module is None and tool.name == "sleep" and not self._calls_of(tool):
+            self._made.append((-1, number, Result()))
+            return
+        listed = self._matching(tool, parameters)
+        free = next((one for one in listed if not one.taken), None)
+        if free is None and listed and listed[0].reads_only:
+            free = listed[0]
+        if free is None:
+            shown = f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
+            why = "more often than the run did" if listed else self._nearest(tool)
+            self._differs(f"its call {number}, {shown}, {'is made ' if listed else 'is none of the run; '}{why}")
+            return
+        free.taken = True
+        queue = self._writes.get(free.tool.module, [])
+        if free in queue:
+            before = next(one for one in queue if not one.taken or one is free)
+            if before is not free:
+                self._differs(f"its call {number}, {free.shown}, comes before {before.shown}, which the run made first")
+                return
+        self._made.append((free.ended, number, free.result))
+
+    def _matching(self, tool: Tool | None, parameters: JSONObject) -> list[RecordedCall]:
+        return [] if tool is None else self._calls.get((tool.key, digest(parameters)), [])
+
+    def _calls_of(self, tool: Tool) -> list[RecordedCall]:
+        return [one for one in self.recording.calls if one.tool.key == tool.key]
+
+    def _nearest(self, tool: Tool | None) -> str:
+        listed = [] if tool is None else [one for one in self._calls_of(tool) if not one.taken]
+        if listed:
+            return f"the run called {listed[0].shown}"
+        return (
+            "the run did not call this tool"
+            if tool is None or not self._calls_of(tool)
+            else "all of its calls are made"
+        )
+
+    def _feed(self) -> None:
+        if not self._made or self.session is None:
+            self._differs("it waits for a result that does not come")
+            return
+        # The result that came first in the run.
+        first = min(self._made)
+        self._made.remove(first)
+        self.session.answer(first[1], first[2])
+
+    def _end(self, output: JSON) -> None:
+        left = [one for one in self.recording.calls if not one.taken and one.result.exception is None]
+        left = [one for one in left if not any(other.taken for other in self._matching(one.tool, one.parameters))]
+        if left:
+            more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+            self._differs(f"it does not make the call {left[0].shown}{more}")
+        elif not same(output, self.recording.output):
+            self._differs(f"its output differs: {contrast(output, self.recording.output)}")
+        else:
+            self._differs(None)
+
+
+async def reproduce(
+    sandbox: Sandbox, program: str, names: JSONObject, given: JSONObject, recording: RecordedResults
+) -> str | None:
+    """Run a program with the results of a recording, and return how it differs; None if it does what the run did.
+
+    Args:
+        sandbox: the workers.
+        program: the text.
+        names: the names of its tools; see `ProgramNames.used_by`.
+        given: the input.
+        recording: the run. Each may be used once.
+    """
+    try:
+        mapped = ProgramNames.of(names, recording.catalogue.tools)
+    except ProgramError as error:
+        return str(error)
+    found = _Reproduction(recording, mapped)
+    setting: Setting = setting_of(mapped, {"input": given, "state": {}}, recording.now, recording.seed)
+    session = ProgramSession(sandbox, program, setting, found.take, calls=2 * len(recording.calls) + 1_000)
+    found.session = session
+    async with anyio.create_task_group() as group:
+        group.start_soon(session.run)
+        try:
+            with anyio.move_on_after(SECONDS):
+                await found.ended.wait()
+        finally:
+            session.close()
+    return found.difference if found.ended.is_set() else f"it did not end within {SECONDS:g} s"
+
+
+# -- the tool --------------------------------------------------------------------------------------------------------
+
+
+def own_program(function: Function) -> str | None:
+    """The program that a run consists of; None if another answer made calls, too."""
+    machine = function.run.machine
+    program = machine.solution.program
+    whole = len(machine.history) == len(machine.solution.calls)
+    return program.program if program is not None and whole and not machine.solution.failed else None
+
+
+def named_tools(function: Function, program: str) -> JSONObject:
+    """The names of the tools in a program that does what a run did; see `ProgramNames.used_by`."""
+    own = function.run.machine.solution.program
+    if own is not None and own.program == program:
+        return own.names
+    return ProgramNames(function.run.machine.catalogue.tools).used_by(program)
+
+
+def declared_calls(names: JSONObject, program: str) -> list[JSON]:
+    """The tools that a published program may call, each as a call without parameters."""
+    calls: list[JSON] = []
+    modules = names.get("modules")
+    for held in modules.values() if isinstance(modules, dict) else ():
+        for key in held.values() if isinstance(held, dict) else ():
+            match key:
+                case [None, str(name)]:
+                    calls.append({"_tool": name})
+                case [str(module), str(name)]:
+                    calls.append({"_tool": name, "_module": module})
+                case _:
+                    raise PublicationError(f"names: expected [module or null, tool], found {show(key)}")
+    return [*calls, {"_tool": "solve", "_module": ANONYMOUS}] if ASK in program else calls
+
+
+def input_schema_of(
+    program: str, function: Function, decisions: Mapping[str, ParameterDecision]
+) -> tuple[JSONObject, JSONObject]:
+    """The parameters of a program: those that its run was given a schema for, or else those that are derived from the
+    members of `input` that it reads, and from the input of its run.
+
+    `input["x"]` makes a required parameter, `input.get("x", 5)` an optional one with a default. If `input` is used as a
+    whole, each member that the run was given is required, and others are allowed.
+
+    Returns:
+        (the JSON Schema, the input without members that the program does not read).
+
+    Raises:
+        PublicationError: a decision is about a parameter that does not exist, or cannot be made for a program.
+    """
+    given = function.input or {}
+    for message in function.run.machine.messages:
+        if message.type == "input" and not message.instance and message.schema is not None and not decisions:
+            return message.schema, given
+    required, optional, is_whole = _members_of_input(program)
+    names = dict.fromkeys([*(given if is_whole else ()), *required, *optional])
+    properties: JSONObject = {}
+    needed: list[JSON] = []
+    for name in names:
+        schema: JSONObject = seen_type(given[name]) if name in given else {}
+        default = optional.get(name)
+        if name in required or (name in given and name not in optional):
+            needed.append(name)
+        elif default is not None and default.value is not None:
+            schema = {**(schema or seen_type(default.value)), "default": default.value}
+        properties[name] = schema
+    for name, decision in decisions.items():
+        schema_of = properties.get(name)
+        if not isinstance(schema_of, dict):
+            raise PublicationError(f"parameters.{name[:80]}: the program reads no input of this name")
+        if decision.rename or decision.merge or decision.fix or decision.at:
+            raise PublicationError(
+                f"parameters.{name}: expected description, required or default; a program reads its input by name"
+            )
+        if decision.description is not None:
+            schema_of["description"] = decision.description
+        if decision.default:
+            schema_of["default"] = decision.default[0]
+            needed = [one for one in needed if one != name]
+        if decision.required and name not in needed:
+            schema_of.pop("default", None)
+            needed.append(name)
+    schema = {"type": "object", "properties": properties, "required": needed}
+    if not is_whole:
+        schema["additionalProperties"] = False
+    return schema, {name: value for name, value in given.items() if name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    """The second argument of `input.get`."""
+
+    value: JSON
+
+
+def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
+    """(members that a program needs, members that it may have, whether it uses `input` in another way)."""
+    tree = parsed(program)
+    if tree is None:
+        return [], {}, True
+    required: dict[str, None] = {}
+    optional: dict[str, _Default | None] = {}
+    known: set[ast.Name] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Name(id="input") as name, slice=ast.Constant(value=str(key))):
+                required[key] = None
+                known.add(name)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="input") as name, attr="get"),
+                args=[ast.Constant(value=str(key)), *more],
+            ):
+                optional[key] = _literal(more[0]) if more else None
+                known.add(name)
+            case ast.Compare(
+                left=ast.Constant(value=str(key)),
+                ops=[ast.In() | ast.NotIn()],
+                comparators=[ast.Name(id="input") as name],
+            ):
+                optional.setdefault(key, None)
+                known.add(name)
+            case _:
+                pass
+    whole = any(isinstance(node, ast.Name) and node.id == "input" and node not in known for node in ast.walk(tree))
+    return [name for name in required if name not in optional], optional, whole
+
+
+def _literal(node: ast.expr) -> _Default | None:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    plain = value is None or isinstance(value, str | int | float | bool) or value in ([], {})
+    return _Default(value) if plain else None
+
+
+def parsed(program: str) -> ast.Module | None:
+    """The tree of a program; None if Python cannot read it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> Iterator[str]:
+    """A line for each literal of a program that is also a value of a recorded result, and not of the input."""
+    tree = parsed(program)
+    if tree is None:
+        return
+    inputs = {digest(value) for _, value in walk(given)}
+    places: dict[str, str] = {}
+    for recording in recordings:
+        for call in recording.calls:
+            for path, value in walk(call.result.value):
+                if is_distinctive(value) and not isinstance(value, dict | list) and _is_telling(value):
+                    places.setdefault(
+                        digest(value), f"calls.{call.index} ({call.tool.label}) at {'.'.join(path) or 'its top'}"
+                    )
+    count = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
+            value = node.value
+            key = digest(value)
+            if not isinstance(value, bool) and key in places and key not in inputs and count < _COPIED:
+                count += 1
+                yield f"line {node.lineno}: {encode_text(value)[:80]} is also in the result of {places[key]}"
+
+
+def _is_telling(value: JSON) -> bool:
+    """False for short texts and small numbers, which are equal by chance."""
+    return len(value) > 2 if isinstance(value, str) else abs(float(str(value))) >= 10
