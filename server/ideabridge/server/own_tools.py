@@ -156,8 +156,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "solve",
-        "Start a task that needs thinking between calls. Each turn gives you context, schema and instructions: write"
-        ' {"calls": [...], "output": ... or null} and hand it in with submit_solution.',
+        "Start a task that needs thinking between calls. Each turn gives context, schema and instructions; hand your"
+        ' {"calls", "output"} in with submit_solution.',
         _closed(
             {
                 "task": {"type": "string", "minLength": 1},
@@ -214,8 +214,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "decide_approval",
-        "Decide what a run waits for, after asking the person: the calls change things, and the journal names the"
-        " assistant as the one who decided.",
+        "Decide what a run waits for, after asking the person; the journal names the assistant as the one who decided.",
         _closed(
             {
                 "run": _TEXT,
@@ -246,7 +245,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "search_ideas",
-        "Find saved ideas: earlier runs and plans that may do your task, by words and what they call.",
+        "Find saved ideas: earlier runs and plans that may do your task.",
         _closed(
             {
                 "words": {"type": "string", "description": "Default: newest."},
@@ -265,8 +264,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run, idea or what you just did by direct calls (idea: session), with constants as"
-        " parameters.",
+        "Make a tool of a run, an idea or your direct calls (idea: session), with constants as parameters.",
         _closed(
             {
                 "idea": {"type": "string", "description": "Name or id of an idea or run."},
@@ -275,7 +273,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "description": _TEXT,
                 "answer": _choice(
                     ["auto", "recorded", "plan", "program", "solve"],
-                    "recorded: stored output; plan, program: run it; solve: ask a model.",
+                    "recorded: stored output; plan, program: run; solve: ask a model.",
                 ),
                 "to": {"type": "string", "description": "me, all or ann,bob"},
                 "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),
