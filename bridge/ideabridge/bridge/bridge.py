@@ -46,7 +46,6 @@ from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
-from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publisher import Publisher
@@ -222,14 +221,10 @@ class Bridge:
         return self._runs
 
     @property
-    def _publisher(self) -> Publisher:
-        screen = Screen(self.secrets)
-        return Publisher(self, self.store, self.offer, self.modules, self.configuration, screen)
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """The worker processes of programs."""
-        return self._open_runs.sandbox
+    def publisher(self) -> Publisher:
+        """Publishes, and lets minds write programs for recorded runs (`Publisher.distill`)."""
+        own = (self.store, self.offer, self.modules, self.configuration, Screen(self.secrets))
+        return Publisher(self, *own, lambda: self._open_runs.sandbox)
 
     @property
     def direct_sessions(self) -> DirectSessions:
@@ -300,7 +295,7 @@ class Bridge:
                 its guide; or its name belongs to a tool here.
             SecretGivenError: it contains a secret of the configuration.
         """
-        return await self._publisher.import_idea(
+        return await self.publisher.import_idea(
             document, publish=publish, caller=caller, edited=edited, replace=replace
         )
 
@@ -315,7 +310,7 @@ class Bridge:
             PublicationNameError: it is not a valid name, or is reserved.
             PublicationError: it belongs to a tool or a module here.
         """
-        self._publisher.check_free(name, caller=caller)
+        self.publisher.check_free(name, caller=caller)
 
     async def publish(
         self,
@@ -330,6 +325,8 @@ class Bridge:
         or_solve: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
+        program: str | None = None,
+        inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
         """Publish what one run did as a tool, and wait for the modules that its plan calls. A published name gets a new
@@ -340,7 +337,7 @@ class Bridge:
                 caller's latest one that ended with it.
             name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
             description: what the tool does, for the models that may call it.
-            answer: `plan`, `solve` or `recorded`: how a call is answered. `auto` is the first of them that is possible.
+            answer: how a call is answered: `program`, `plan`, `solve`, `recorded`; `auto` is the first possible one.
             parameters: what a person decides about the parameters of a plan: `{NAME: {"rename"?, "merge"?: NAME,
                 "fix"?: true, "description"?, "required"?: true, "default"?, "at"?: [paths of constants]}}`.
             choices: what a person decides about copied values, and other runs of the same task; see `read_choices`.
@@ -349,10 +346,13 @@ class Bridge:
             by: who made the choices; a text is the name of an approver. It is stored with the version.
             to: the audience, see `read_audience`. None keeps the audience of a published name; a new name of the local
                 person is for everybody, and one of anybody else for that caller alone.
+            program: a program that does what the run did, and what the other runs in `choices` did.
+            inputs: with a program, the input of each run beyond what it was given.
             caller: who publishes. An admin may publish a version of what others share with them.
 
         Raises:
             PublicationError: it cannot be published in this way; the message says what is missing.
+            ProgramRefusedError: `program` is malformed or does something else; the message has the difference.
             ModulesAwayError: a module that its plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
@@ -360,7 +360,7 @@ class Bridge:
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `check_free`.
         """
-        return await self._publisher.publish(
+        return await self.publisher.publish(
             ref,
             name,
             description=description,
@@ -371,6 +371,8 @@ class Bridge:
             or_solve=or_solve,
             by=by,
             to=to,
+            program=program,
+            inputs=inputs,
             caller=caller,
         )
 
@@ -467,7 +469,7 @@ class Bridge:
         Returns:
             (why it was not run, what is different now); (None, None) if the output is the same.
         """
-        return await self._publisher.drift(plan, output, effects=effects, caller=caller)
+        return await self.publisher.drift(plan, output, effects=effects, caller=caller)
 
     async def verify(
         self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
@@ -484,7 +486,7 @@ class Bridge:
         Raises:
             UnknownPublicationError: nothing is published to this caller under one of the names.
         """
-        return await self._publisher.verify(names, live=live, effects=effects, caller=caller)
+        return await self.publisher.verify(names, live=live, effects=effects, caller=caller)
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
         """Return the tools of a module that changed since ideas that call them were published, for every version and
@@ -497,7 +499,7 @@ class Bridge:
             ModuleError: the module is not up.
             UnknownModuleError: no module has that name.
         """
-        return await self._publisher.changed_tools(module)
+        return await self.publisher.changed_tools(module)
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
         """Let published ideas call changed tools as they are now. Each version records the earlier tools, who accepted
@@ -507,7 +509,7 @@ class Bridge:
             changed: the result of `changed_tools` that a person has seen.
             by: who accepts.
         """
-        self._publisher.accept(changed, by=by)
+        self.publisher.accept(changed, by=by)
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
         """Return what a caller did repeatedly, in runs, sessions and imported histories, and the tools it would make.

@@ -137,6 +137,10 @@ class PublicationError(IdeabridgeError):
     """An idea cannot be published as requested, or a published one cannot be called in this way."""
 
 
+class ProgramRefusedError(PublicationError):
+    """A program that was written for recorded runs is malformed, or does not do what they did."""
+
+
 class ModulesAwayError(PublicationError):
     """Modules have not listed the tools that a publication needs. Nothing was published; try again later."""
 

@@ -27,10 +27,12 @@ import anyio
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
+from ideabridge.bridge.lifting.draft import read_choices
 from ideabridge.bridge.lifting.report import report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.publishing.distilling import ANSWER_SCHEMA, TASK
 from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
@@ -140,7 +142,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     " expression is the output.",
                 },
                 "input": _open("What †input reads."),
-                "instances": _open('Once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.'),
+                "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}.'),
                 "output": {
                     "description": "With references. Default: the state.",
                     "anyOf": _ANY,
@@ -169,9 +171,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "description": "Names, patterns (git_*); default: all.",
                 },
                 "idea": {"type": "string", "description": "An idea as an example."},
-                "mind": _choice(["auto", "turns", "sampling", "model"], "Who writes the solutions; turns: you."),
-                "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution before it runs."),
-                "limits": _open("Lower limits: calls, requests, wall_seconds."),
+                "mind": _choice(["auto", "turns", "sampling", "model"], "turns: you write the solutions."),
+                "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution first."),
+                "limits": _open("calls, requests, wall_seconds"),
                 "wait_s": _WAIT,
             },
             ["task"],
@@ -181,7 +183,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "submit_solution",
-        "Hand in the solution of a turn: its calls run, and you get the next turn, the output or errors.",
+        "Hand in the solution of a turn: its calls run; you get the next turn, the output or errors.",
         _closed(
             {
                 "run": _TEXT,
@@ -227,7 +229,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "approval": _TEXT,
                             "decision": _choice(
                                 ["approve", "deny", "edit", "retry", "skip", "value"],
-                                "One of the entry's choices; without: approve, deny or edit.",
+                                "One of the entry's choices; else approve, deny or edit.",
                             ),
                             "call": _open("The call to run instead."),
                             "plan": _open("For a plan: {calls, output}."),
@@ -254,7 +256,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "since": {"type": "string", "description": "A date or age: 3d, 12h."},
                 "until": _TEXT,
                 "outcome": _choice(["done", "open", "failed", "stalled", "limit", "cancelled"]),
-                "mind": {"type": "string", "description": "turns, sampling or model."},
+                "mind": _TEXT,
                 "tag": _TEXT,
                 "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 10."},
             },
@@ -275,6 +277,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     ["auto", "recorded", "plan", "program", "solve"],
                     "recorded: stored output; plan, program: run; solve: ask a model.",
                 ),
+                "program": {"type": "string", "description": "Python that does it; ?: what to write."},
+                "inputs": {"type": "array", "items": _OPEN},
                 "to": {"type": "string", "description": "me, all or ann,bob"},
                 "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),
                 "choices": _open("{take: {calls.0.repo: †input.repo}, runs: [other runs]}"),
@@ -289,6 +293,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 
 OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
 """Names that no idea and no module's tool may have."""
+
+_ASKS: Final = "?"
+"""Stands for a program that is still to be written: the answer says what it must do."""
 
 STARTING_RUNS: Final = frozenset({"run_plan", "solve"})
 """The tools that start a run."""
@@ -571,7 +578,11 @@ class OwnHandlers:
         ref = await self._called_run(arguments["idea"], arguments.get("calls"), request)
         self._finding.expect_visible(ref, request.caller)
         how, by = arguments.get("answer", "auto"), by_tool(request)
-        if choices and how in ("auto", "plan"):
+        program = arguments.get("program")
+        others = [ref, *read_choices(choices).runs]
+        if program == _ASKS:
+            return answer(*self._program_wanted(others, request))
+        if choices and how in ("auto", "plan") and (program is None or [*choices] != ["runs"]):
             by = await self._chosen_by(ref, name, choices, request)
         publication = await self._bridge.publish(
             ref,
@@ -583,6 +594,8 @@ class OwnHandlers:
             strict=arguments.get("strict", False),
             by=by,
             to=arguments.get("to"),
+            program=program,
+            inputs=arguments.get("inputs"),
             caller=request.caller,
         )
         self._running.published()
@@ -599,6 +612,9 @@ class OwnHandlers:
         text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
         if publication.report is not None:
             text += f"\n{report_text(publication.report)}"
+            if "left_open" in publication.report:
+                result["request"], wanted = self._program_wanted(others, request)
+                text += f"\n\n{wanted}"
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
             result["breaking"] = list[JSON](broken)
@@ -607,6 +623,14 @@ class OwnHandlers:
             result["live"] = False
             text += "\nThe name is pinned to another version and stays with it."
         return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+
+    def _program_wanted(self, refs: list[str], request: ToolRequest) -> tuple[JSONObject, str]:
+        """The Request for a program that does what runs did: `{"task", "context", "schema"}`, and its text."""
+        context = self._bridge.publisher.distilling_context(refs, request.caller)
+        wanted: JSONObject = {"task": TASK, "context": context, "schema": ANSWER_SCHEMA}
+        told = "\n\n".join(str(one.get("content")) for one in context if isinstance(one, dict))
+        how = f"Hand it in with publish_idea (idea: {refs[0]}): program, and inputs (the input of each run) if needed."
+        return wanted, f"{TASK} {how}\n\n{told}"
 
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
         """Return the run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""

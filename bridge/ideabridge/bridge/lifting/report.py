@@ -148,7 +148,18 @@ def _contradicts(draft: PlanDraft, run: AlignedRun, one: Explained) -> bool:
 
 
 def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
-    """The report for a terminal: (text, style) of each line."""
+    """The report for a terminal: (text, style) of each line. Of a program, the report is `{"reproduces": [runs],
+    "copied": [text...]}`, and of a run that is no plan `{"left_open": text}`.
+    """
+    if "left_open" in report:
+        return [(f"no plan: {report['left_open']}", "yellow")]
+    if "reproduces" in report:
+        copied = report["copied"]
+        listed = copied if isinstance(copied, list) else []
+        return [
+            (f"with the recorded results it does what it should: {_joined(report['reproduces'])}", "green"),
+            *((f"written down, not taken from a result? {one}", "yellow") for one in listed),
+        ]
     calls = ", ".join(f"{one['place']} {one['tool']}{_notes(one)}" for one in _objects(report["calls"]))
     lines: list[tuple[str, str | None]] = [(f"run {report['run']}: calls {calls}", "bold")]
     parameters = _objects(report["parameters"])

@@ -314,12 +314,13 @@ def own_program(function: Function) -> str | None:
     return program.program if program is not None and whole and not machine.solution.failed else None
 
 
-def named_tools(function: Function, program: str) -> JSONObject:
-    """The names of the tools in a program that does what a run did; see `ProgramNames.used_by`."""
-    own = function.run.machine.solution.program
+def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
+    """The names of the tools in a program that does what runs did; see `ProgramNames.used_by`."""
+    own = functions[0].run.machine.solution.program
     if own is not None and own.program == program:
         return own.names
-    return ProgramNames(function.run.machine.catalogue.tools).used_by(program)
+    called = {tool.key: tool for one in functions for tool in one.run.machine.catalogue.tools}
+    return ProgramNames(called.values()).used_by(program)
 
 
 def declared_calls(names: JSONObject, program: str) -> list[JSON]:
@@ -339,10 +340,10 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
 
 
 def input_schema_of(
-    program: str, function: Function, decisions: Mapping[str, ParameterDecision]
+    program: str, function: Function, given: JSONObject, decisions: Mapping[str, ParameterDecision]
 ) -> tuple[JSONObject, JSONObject]:
-    """The parameters of a program: those that its run was given a schema for, or else those that are derived from the
-    members of `input` that it reads, and from the input of its run.
+    """The parameters of a program: the input schema of its run, if it was given one for this input, or else those that
+    are derived from the members of `input` that the program reads, and from the input.
 
     `input["x"]` makes a required parameter, `input.get("x", 5)` an optional one with a default. If `input` is used as a
     whole, each member that the run was given is required, and others are allowed.
@@ -353,10 +354,10 @@ def input_schema_of(
     Raises:
         PublicationError: a decision is about a parameter that does not exist, or cannot be made for a program.
     """
-    given = function.input or {}
     for message in function.run.machine.messages:
-        if message.type == "input" and not message.instance and message.schema is not None and not decisions:
-            return message.schema, given
+        declared = message.schema if message.type == "input" and not message.instance else None
+        if declared is not None and not decisions and given == (function.input or {}):
+            return declared, given
     required, optional, is_whole = _members_of_input(program)
     names = dict.fromkeys([*(given if is_whole else ()), *required, *optional])
     properties: JSONObject = {}

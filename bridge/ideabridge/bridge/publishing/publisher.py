@@ -23,7 +23,7 @@ version is written: the plan is checked against the tools that its pins name. A 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
@@ -33,7 +33,7 @@ from anyio import to_thread
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
-from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
+from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.draft import Choices, PlanDraft, folds_well, make_draft, read_choices
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lift import explain, lift_function
@@ -42,10 +42,14 @@ from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.solution import LAZY
+from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan, PlanLike, read_published
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
+from ideabridge.bridge.publishing.distilling import Refused, distill, distilling_context, read_inputs
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
     ImportResult,
@@ -56,6 +60,7 @@ from ideabridge.bridge.publishing.importing import (
 )
 from ideabridge.bridge.publishing.programs import (
     RecordedResults,
+    copied_values,
     declared_calls,
     input_schema_of,
     named_tools,
@@ -129,10 +134,18 @@ class _Bridge(Protocol):
     """The methods of `Bridge` that publishing uses."""
 
     async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run: ...
+    async def solve(
+        self,
+        task: str,
+        *,
+        output_schema: JSONObject,
+        tools: Sequence[str],
+        context: Sequence[JSON],
+        mind: MindName | Choice,
+        caller: str = LOCAL,
+    ) -> Run: ...
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]: ...
     async def patiently(self, call: Callable[[], T]) -> T: ...
-    @property
-    def sandbox(self) -> Sandbox: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +159,7 @@ class Publisher:
         modules: the modules whose tools published plans call.
         configuration: the configuration of the bridge.
         screen: refuses secrets.
+        sandbox: returns the workers that check programs, and run them with recorded results.
     """
 
     bridge: _Bridge
@@ -154,6 +168,7 @@ class Publisher:
     modules: Modules
     configuration: Configuration
     screen: Screen
+    sandbox: Callable[[], Sandbox]
 
     @property
     def ways(self) -> Ways:
@@ -258,6 +273,8 @@ class Publisher:
         or_solve: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
+        program: str | None = None,
+        inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
         """See `Bridge.publish`."""
@@ -276,21 +293,33 @@ class Publisher:
         text = text if text.endswith(".") else f"{text}."
         made = _Made("recorded", _RECORDED, hints_of(()), function.input_schema, function.input or {})
         making = _Making(chosen, decisions, strict)
-        text_of_run = own_program(function)
-        if answer == "program" and text_of_run is None:
-            raise PublicationError("it cannot be published as a program: its calls were not made by one program")
-        if answer in ("auto", "program") and text_of_run is not None:
-            tool = await self._program(function, text_of_run, making, name, caller)
-            if isinstance(tool, _Made):
-                made = tool
-            elif answer == "program":
-                raise PublicationError(f"it cannot be published as a program: {tool}")
+        own = own_program(function)
+        if program is not None and answer not in ("auto", "program"):
+            raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
+        if answer == "program" and program is None and own is None:
+            raise PublicationError(
+                "it cannot be published as a program: its calls were not made by one program; write one, or let a mind"
+                " write it (ideas distill)"
+            )
+        no_plan = ""
+        if program is not None:
+            self.screen.check({"program": program, "inputs": list(inputs or ())})
+            made = await self._program(function, program, making, name, caller, inputs)
+        elif answer in ("auto", "program") and own is not None:
+            try:
+                made = await self._program(function, own, making, name, caller)
+            except ProgramRefusedError as error:
+                if answer == "program":
+                    raise PublicationError(f"it cannot be published as a program: {error}") from None
+                no_plan = str(error)
         elif answer in ("auto", "plan"):
             found = await self._lifted(function, making, name, caller)
             if isinstance(found, _Lifted):
                 made = _as_plan(found, answer, self.store, decider_of(by), read_object("parameters", parameters) or {})
             elif answer == "plan":
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
+            else:
+                no_plan = found
         if answer == "solve" or (answer == "auto" and made.plan is None):
             guide = _guide_of(function, _shape(function, self.store, caller), text, self.store, name)
             if isinstance(guide, dict):
@@ -330,22 +359,37 @@ class Publisher:
 
         published = await self.bridge.patiently(keep)
         if made.draft is None:
-            return published
+            return dataclasses.replace(published, report=made.report or ({"left_open": no_plan} if no_plan else None))
         for record in records_of(made.draft, caller):
             add_record(self.store, published, record)
         return dataclasses.replace(published, report=report_of(made.draft, self.store, caller))
 
-    async def _program(self, function: Function, program: str, making: _Making, name: str, caller: str) -> _Made | str:
-        """Return a program as a tool, or the reason why it cannot be one."""
+    async def _program(
+        self,
+        function: Function,
+        program: str,
+        making: _Making,
+        name: str,
+        caller: str,
+        inputs: Sequence[JSON] | None = None,
+    ) -> _Made:
+        """Return a program as a tool.
+
+        Raises:
+            ProgramRefusedError: it is malformed, cannot run here, or does not do what its runs did.
+        """
         if making.strict or making.choices.take:
             raise PublicationError("a program has no copied values to decide on: leave strict and take out")
         if function.instances:
-            return "it ran over instances"
-        others = [read_function(self.store, ref, caller) for ref in making.choices.runs]
-        names = named_tools(function, program)
-        schema, arguments = input_schema_of(program, function, making.decisions)
+            raise ProgramRefusedError("it ran over instances")
+        functions = [function, *(read_function(self.store, ref, caller) for ref in making.choices.runs)]
+        recorded = [self._results(one) for one in functions]
+        given = read_inputs(functions, inputs)
+        names = named_tools(functions, program)
+        await self._check_form(program, functions)
+        schema, arguments = input_schema_of(program, function, given[0], making.decisions)
         calls = declared_calls(names, program)
-        catalogue = function.run.machine.catalogue
+        catalogue = Catalogue({tool.key: tool for one in recorded for tool in one.catalogue.tools}.values())
         plan: JSONObject = {"program": program, "names": names, "calls": calls}
         if function.tools:
             plan["tools"] = list[JSON](function.tools)
@@ -355,28 +399,98 @@ class Publisher:
         self.check_free(name, caller=caller)
         here = self.offer.of_plan(read_published(plan, {}, None, None, name=name), caller)
         cycle = own_cycle(self.store, name, calls)
-        if cycle is not None:
-            return cycle
         checked = check_pins(plan, calls, here, essences_of(catalogue).get)
-        if checked.faults:
-            return checked.faults[0]
-        for one in (function, *others):
-            difference = await self._difference(one, program, names, one.input or {})
+        fault = next((one for one in (cycle, *checked.faults) if one is not None), None)
+        if fault is not None:
+            raise ProgramRefusedError(fault)
+        for one, value in zip(recorded, given, strict=True):
+            difference = await reproduce(self.sandbox(), program, names, value, one)
             if difference is not None:
-                return f"with the results of run {one.run.id}, {difference}"
-        runs = [other.run.id for other in others]
+                raise ProgramRefusedError(f"with the results of run {one.run}, {difference}")
+        runs = [other.run for other in recorded[1:]]
+        copied = [*copied_values(program, list[JSON](given), recorded)]
+        if copied:
+            plan["copied"] = list[JSON](copied)
         lifting: JSONObject = {"run": function.run.id, "runs": list[JSON](runs)}
         lifting |= {"checked": "confirmed" if runs else "self-consistent", "confirmed_by": list[JSON](runs)}
         called = [tool for call in calls if isinstance(call, dict) and (tool := here.look_up(call)) is not None]
         asked = ", ".join(_tool(calls[place]) for place in asking_calls(self.store, here, calls))
         sentences = _answers("Runs a saved program", f"a model is asked by {asked}" if asked else "", runs)
         hints = hints_of(tool for tool in called if tool.key not in here.latent)
-        return _Made("program", sentences, hints, schema, arguments, plan={**plan, "lifting": lifting})
+        report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": list[JSON](copied)}
+        plan["lifting"] = lifting
+        return _Made("program", sentences, hints, schema, arguments, plan=plan, report=report)
 
-    async def _difference(self, function: Function, program: str, names: JSONObject, given: JSONObject) -> str | None:
+    async def _check_form(self, program: str, functions: Sequence[Function]) -> None:
+        """Raise ProgramRefusedError if a program that is not that of its run is malformed."""
+        if own_program(functions[0]) == program:
+            return
+        tools = {tool.key: tool for one in functions for tool in one.run.machine.catalogue.tools}
+        setting = setting_of(ProgramNames(tools.values()), {"input": {}, "state": {}}, 0.0, "")
+        problem = await self.sandbox().check(program, setting)
+        if problem is not None:
+            raise ProgramRefusedError(problem)
+
+    def _results(self, function: Function) -> RecordedResults:
         record = self.store.runs.get(function.run.id)
-        began = record.created if record is not None else now_text()
-        return await reproduce(self.bridge.sandbox, program, names, given, RecordedResults.of(function.run, began))
+        return RecordedResults.of(function.run, record.created if record is not None else now_text())
+
+    async def distill(
+        self,
+        refs: Sequence[str],
+        name: str,
+        *,
+        description: str | None = None,
+        to: str | Iterable[str] | None = None,
+        mind: MindName | Choice = AUTO,
+        caller: str = LOCAL,
+    ) -> tuple[Publication, list[Refused]]:
+        """Let a mind write a program that does what runs did, and publish it. It may try three times.
+
+        Args:
+            refs: runs of the same task, each as in `Bridge.publish`; the parameters are those of the first one.
+            name: see `Bridge.publish`.
+            description: see `Bridge.publish`.
+            to: see `Bridge.publish`.
+            mind: who writes it; see `choose`.
+            caller: the owner of the runs.
+
+        Returns:
+            (the publication, the programs that were refused before it, each with the reason).
+
+        Raises:
+            PublicationError: no program does what the runs did, or there is no mind.
+        """
+        self.check_free(name, caller=caller)
+        if not refs:
+            raise PublicationError("refs: expected at least one run")
+        choices: JSONObject = {"runs": list[JSON](refs[1:])}
+
+        async def publish(program: str, inputs: list[JSON] | None) -> Publication:
+            return await self.publish(
+                refs[0],
+                name,
+                description=description,
+                to=to,
+                choices=choices,
+                program=program,
+                inputs=inputs,
+                caller=caller,
+            )
+
+        return await distill(
+            self.bridge, lambda refused: self.distilling_context(refs, caller, refused), publish, mind, caller
+        )
+
+    def distilling_context(self, refs: Sequence[str], caller: str, refused: Sequence[Refused] = ()) -> list[JSON]:
+        """Return the messages that describe runs to an author who writes a program for `Bridge.publish`."""
+        functions = [read_function(self.store, ref, caller) for ref in refs]
+        left_open = ""
+        try:
+            lift_function(functions[0], self.store, caller, list(refs[1:]), search=False)
+        except PublicationError as error:
+            left_open = str(error)
+        return distilling_context([(one, self._results(one)) for one in functions], left_open, refused)
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
@@ -490,7 +604,8 @@ class Publisher:
             function = read_function(self.store, str(run or publication.idea_id), publication.owner or caller)
         except IdeabridgeError as error:
             return [f"its run cannot be read: {error}"]
-        difference = await self._difference(function, plan.program or "", plan.names or {}, plan.input or {})
+        results, names = self._results(function), plan.names or {}
+        difference = await reproduce(self.sandbox(), plan.program or "", names, plan.input or {}, results)
         return [] if difference is None else [f"not self-consistent any more: {difference}"]
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
@@ -563,6 +678,7 @@ class _Made:
     plan: JSONObject | None = None
     guide: JSONObject | None = None
     draft: PlanDraft | None = None
+    report: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

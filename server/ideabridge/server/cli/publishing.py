@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
@@ -39,6 +40,7 @@ from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.publishing.distilling import Refused
     from ideabridge.bridge.store.idea import Answer, Publication
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")]
@@ -354,6 +356,74 @@ async def publish_idea(
             say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
         if not publication.live:
             say(f"{name} is pinned to another version and still means that one (`ideas unpin`)", "yellow")
+    return 0
+
+
+@app.command("distill")
+@command("config", "project", "store", "tools", "json")
+async def distill_runs(
+    options: Options,
+    refs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs of the same task, or ideas.")],
+    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Publish the program as this tool.")] = None,
+    program: Annotated[
+        Path | None, typer.Option("--program", metavar="FILE", help="Do not ask a model: this is the program.")
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option("--inputs", metavar="JSON", help="With --program: an array with the input of each run."),
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
+    ] = None,
+    to: ToOption = None,
+) -> int:
+    """Let the configured model write a program that does what runs did, and publish it as a tool.
+
+    The program is accepted only if, with the recorded results, it makes the same calls and gives the same output. The
+    model gets three tries. Without --as, the request is printed, and nothing is asked.
+    """
+    from ideabridge.bridge.lifting.report import report_lines
+    from ideabridge.bridge.publishing.distilling import TASK
+    from ideabridge.bridge.store.users import LOCAL
+    from ideabridge.server.cli.connecting import connected
+
+    refs = [lookup_called(options, ref) for ref in refs]
+    async with connected(open_bridge(options)) as bridge:
+        if name is None:
+            context = bridge.publisher.distilling_context(refs, LOCAL)
+            options.print_or_say(
+                {"task": TASK, "context": context},
+                "\n\n".join([TASK, *(str(one.get("content")) for one in context if isinstance(one, dict))]),
+            )
+            return 0
+        refused: list[Refused] = []
+        if program is None:
+            publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)
+        else:
+            given = decode(inputs, what="--inputs") if inputs is not None else None
+            if given is not None and not isinstance(given, list):
+                raise UsageError(f"--inputs: expected an array with an object for each run, found {given!r:.80}")
+            publication = await bridge.publish(
+                refs[0],
+                name,
+                description=description,
+                choices={"runs": list[JSON](refs[1:])},
+                program=program.read_text(encoding="utf-8"),
+                inputs=given,
+                to=to,
+            )
+    if options.json:
+        told: list[JSON] = [{"program": one.program, "why": one.why} for one in refused]
+        print_json({**publication_json(publication), "refused": told})
+        return 0
+    for number, one in enumerate(refused):
+        show(f"program {number + 1} was refused: {one.why}", "yellow")
+    for line in str((publication.plan or {}).get("program")).splitlines():
+        show(f"  {line}")
+    for text, style in report_lines(publication.report or {}):
+        show(text, style)
+    say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
+    say(publication.description, "dim")
     return 0
 
 
