@@ -28,7 +28,7 @@ async def call(name: str, arguments: JSONObject) -> JSON:
 
 
 def test_they_are_pure_and_described() -> None:
-    assert list(TOOLBOX.tools) == ["pick", "filter", "join", "count", "template", "sleep"]
+    assert list(TOOLBOX.tools) == ["pick", "filter", "join", "count", "template", "compute", "sleep"]
     for tool in TOOLBOX:
         assert tool.annotations.read_only
         assert tool.annotations.idempotent

@@ -95,7 +95,7 @@ _CALL: Final[JSONObject] = {
     ' {"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}.',
     "properties": {
         "_tool": {"type": "string", "description": "Its name."},
-        "_module": {"type": "string", "description": "From search_tools; for ideas and shared names."},
+        "_module": {"type": "string", "description": "For ideas and shared names."},
         "_outputPath": {"type": "string", "description": "Where the result goes: log is read as †state.log."},
         "_outputMethod": _choice(["set", "merge", "push"]),
         "_each": {
@@ -128,18 +128,19 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "run_plan",
         "Run tool calls as one plan. A call starts once the values it reads exist, and calls of one module that may"
         " change something run in listed order, unless data or _after says otherwise."
-        " Results stay on the server, not in your context. A string that is one reference becomes its value:"
-        ' "†state.log.0.id", "†results.0" (first call\'s, if it has no _outputPath), "†input.x",'
+        " Results stay on the server. A string that is one reference becomes its value:"
+        ' "†state.log.0.id", "†results.0" (first call\'s, without _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
-        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds); path, where, by:"
-        " JMESPath; text: {name}. Large values come as references. Read-only calls run; others wait for approval.",
+        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds), compute(code);"
+        " path, where, by: JMESPath; text: {name}; code: Python over its other parameters. Large values come as"
+        " references. Read-only calls run; others wait for approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
                 "program": {
                     "type": "string",
-                    "description": "Instead of calls, Python: import SERVER; await SERVER.TOOL(a=input['b']). Its last"
-                    " expression is the output.",
+                    "description": "Instead of calls, Python: import SERVER; await SERVER.TOOL(a=input['b']). The last"
+                    " expression: the output.",
                 },
                 "input": _open("What †input reads."),
                 "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}.'),

@@ -8,11 +8,12 @@ from typing import Annotated, Final, cast
 import anyio
 from pydantic import Field
 
+from ideabridge.tools.computing import MAX_CODE, computed
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.shaping import MAX_TEXT, shaped
-from ideabridge.tools.tool import QUERY_FORMAT
+from ideabridge.tools.tool import QUERY_FORMAT, Activity, ActivityContext, Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
 
 _Query = Annotated[str, Field(json_schema_extra={"format": QUERY_FORMAT})]
@@ -113,9 +114,35 @@ async def sleep(seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS)]) -> None:
     await anyio.sleep(seconds)
 
 
+async def _compute(arguments: JSONObject, _: ActivityContext) -> JSON:
+    code = arguments.get("code")
+    assert isinstance(code, str)
+    return await computed(code, {name: value for name, value in arguments.items() if name != "code"})
+
+
+COMPUTE: Final = Tool(
+    "compute",
+    "Evaluate one Python expression over the other parameters of the call, which are its names. There is no clock, no"
+    " file and no network; json, math and re are there.\n\n"
+    "Examples of code: `sum(row['n'] for row in rows)`, `sorted({one['city'] for one in people})[:3]`,"
+    " `re.findall(r'#([0-9]+)', text)`.",
+    {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "maxLength": MAX_CODE, "description": "The expression. Its value must be JSON."}
+        },
+        "required": ["code"],
+        "additionalProperties": True,
+    },
+    annotations=Annotations(read_only=True, idempotent=True, open_world=False),
+)
+"""`compute` takes any parameters, which no Python function can declare for a tool."""
+
+
 def builtin_toolbox() -> Toolbox:
-    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template, sleep."""
-    toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template, sleep)
+    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template, compute, sleep."""
+    toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
+    toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
     # They touch no module, so only the flow of data orders them among other calls.
     toolbox.add(*(replace(one, reaches=()) for one in toolbox))
     return toolbox

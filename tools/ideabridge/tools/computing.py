@@ -1,0 +1,137 @@
+"""Computing: evaluates one Python expression over named values, for the built-in tool `compute`.
+
+The expression runs in Monty, an interpreter of a part of Python, in a worker process. It can reach no clock, no
+randomness, no file and no network, so equal values give equal results. The workers start with the first expression and
+end with this process.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import keyword
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import ActivityError, IdeabridgeError
+from ideabridge.tools.keywords import show
+
+if TYPE_CHECKING:
+    from pydantic_monty import Monty
+
+MAX_CODE: Final = 4_000
+"""Characters of an expression."""
+
+_MODULES: Final = ("json", "math", "re")
+"""The modules that an expression finds. None of them has a clock or randomness."""
+
+_SECONDS: Final = 5.0
+_MEMORY: Final = 256 * 1024 * 1024
+_DEPTH: Final = 500
+_WORKERS: Final = 4
+_MESSAGE: Final = 1_000
+
+
+class _Pool:
+    """The workers of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._monty: Monty | None = None
+
+    def get(self) -> Monty:
+        with self._lock:
+            if self._monty is None:
+                made: Monty = _library().Monty(min_processes=1, max_processes=_WORKERS)
+                self._monty = made.__enter__()
+                atexit.register(made.__exit__, None, None, None)
+            return self._monty
+
+
+_POOL: Final = _Pool()
+
+
+def _library() -> Any:
+    try:
+        import pydantic_monty
+    except ImportError as error:
+        raise ActivityError(f"compute needs pydantic-monty, which cannot be imported: {error}") from None
+    return pydantic_monty
+
+
+async def computed(code: str, values: JSONObject) -> JSON:
+    """Return the value of an expression.
+
+    Args:
+        code: the expression.
+        values: the values of its names.
+
+    Raises:
+        ActivityError: it is no expression, fails, takes too long, or its value is no JSON.
+    """
+    for name in values:
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise ActivityError(f"{show(name)}: expected a name that Python allows, to use it in code")
+    _check_expression(code)
+    # A thread cannot be stopped, so a cancelled call does not wait for it; the limits end the expression.
+    return await anyio.to_thread.run_sync(_evaluate, code, values, abandon_on_cancel=True)
+
+
+def _check_expression(code: str) -> None:
+    if len(code) > MAX_CODE:
+        raise ActivityError(f"code: has {len(code):,} characters; at most {MAX_CODE:,} are allowed")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(code.strip(), mode="eval")
+    except SyntaxError as error:
+        statements = _is_program(code)
+        hint = "; a program with statements runs with run_plan" if statements else ""
+        where = f"line {error.lineno}, column {error.offset}: " if error.lineno else ""
+        raise ActivityError(f"code: {where}expected one Python expression, found {show(code)}{hint}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ActivityError(f"code: {error or 'it nests too deep'}") from None
+
+
+def _is_program(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _evaluate(code: str, values: JSONObject) -> JSON:
+    library = _library()
+    # A value may have the name of a module, and an import takes longer than most expressions.
+    modules = ", ".join(name for name in _MODULES if name in code and name not in values)
+    text = f"import {modules}\n(\n{code.strip()}\n)" if modules else f"(\n{code.strip()}\n)"
+    try:
+        with _POOL.get().checkout(
+            limits={"max_turn_duration_secs": _SECONDS, "max_memory": _MEMORY, "max_recursion_depth": _DEPTH},
+            assert_message_annotations=False,
+        ) as session:
+            result = session.feed_run(text, inputs=dict(values), print_callback=_no_print)
+    except library.MontySyntaxError as error:
+        raise ActivityError(f"code: {_cut(error.display('msg'))}") from None
+    except library.MontyRuntimeError as error:
+        names = f"; its names are {', '.join(values) or 'none'}" if isinstance(error.exception(), NameError) else ""
+        raise ActivityError(f"code: {_cut(error.display('type-msg'))}{names}") from None
+    except library.MontyError as error:
+        raise ActivityError(f"code: {_cut(str(error))}") from None
+    try:
+        return normalise(result, what="the value of code")
+    except IdeabridgeError as error:
+        raise ActivityError(str(error)) from None
+
+
+def _no_print(*_: object) -> None:
+    """What an expression prints is lost."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}... ({len(text):,} characters)"
