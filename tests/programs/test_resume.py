@@ -5,13 +5,14 @@ call that has finished.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from anyio.from_thread import start_blocking_portal
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
@@ -121,58 +122,72 @@ def cut_journal(store: Store, whole: Run, events: Sequence[JSONObject], fingerpr
     return run_id
 
 
-async def faults(program: str, number: int, cuts: Sequence[int]) -> list[str]:
-    """What a program does differently after its process died."""
-    found: list[str] = []
-    bench = Bench()
-    with TemporaryDirectory() as folder:
-        async with Bridge(toolbox=bench.toolbox, store=Path(folder) / "store.sqlite") as bridge:
-            whole = await bridge.run_plan({"program": program, "input": {"n": number}})
-            await to_the_end(whole)
-            assert whole.status == "done", whole.answer()
-            events = [event for _, event in bridge.store.runs.events(whole.id)]
-            # The first two events are journaled together.
-            for cut in sorted({2 + one % (len(events) - 2) for one in cuts}):
-                finished = sum(event["event"] == "call_finished" for event in events[:cut])
-                bench.ran = 0
-                run = await bridge.run(cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint))
-                await to_the_end(run)
-                printed = [
-                    event["text"] for _, event in bridge.store.runs.events(run.id) if event["event"] == "printed"
-                ]
-                if (run.status, run.given()) != ("done", whole.given()) or len(printed) != 1:
-                    found.append(f"{cut}: {run.answer()}, printed {printed}, instead of {whole.given()}")
-                if bench.ran != len(whole.calls()) - finished:
-                    found.append(f"{cut}: {bench.ran} calls ran, {finished} of {len(whole.calls())} had finished")
-    return found
+class Stage:
+    """A bridge that stays open over many programs: a worker takes longer to start than most of them to run."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.bridge = Bridge(toolbox=self.bench.toolbox, store=":memory:")
+
+    async def faults(self, program: str, number: int, cuts: Sequence[int]) -> list[str]:
+        """What a program does differently after its process died."""
+        found: list[str] = []
+        bridge, bench = self.bridge, self.bench
+        whole = await bridge.run_plan({"program": program, "input": {"n": number}})
+        await to_the_end(whole)
+        assert whole.status == "done", whole.answer()
+        events = [event for _, event in bridge.store.runs.events(whole.id)]
+        # The first two events are journaled together.
+        for cut in sorted({2 + one % (len(events) - 2) for one in cuts}):
+            finished = sum(event["event"] == "call_finished" for event in events[:cut])
+            bench.ran = 0
+            run = await bridge.run(cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint))
+            await to_the_end(run)
+            printed = [event["text"] for _, event in bridge.store.runs.events(run.id) if event["event"] == "printed"]
+            if (run.status, run.given()) != ("done", whole.given()) or len(printed) != 1:
+                found.append(f"{cut}: {run.answer()}, printed {printed}, instead of {whole.given()}")
+            if bench.ran != len(whole.calls()) - finished:
+                found.append(f"{cut}: {bench.ran} calls ran, {finished} of {len(whole.calls())} had finished")
+        return found
 
 
-def check(program: str, number: int, cuts: Sequence[int]) -> None:
-    found = anyio.run(faults, program, number, cuts)
-    assert not found, "\n".join([program, *found])
+Check: TypeAlias = Callable[[str, int, Sequence[int]], None]
 
 
-_INPUTS = (programs(), st.integers(0, 9), st.lists(st.integers(0, 200), min_size=2, max_size=4))
+@pytest.fixture(scope="module")
+def check() -> Iterator[Check]:
+    """Run a program whole, and again after each cut."""
+    with start_blocking_portal() as portal:
+        stage = portal.call(Stage)
+        with portal.wrap_async_context_manager(stage.bridge):
+
+            def checked(program: str, number: int, cuts: Sequence[int]) -> None:
+                found = portal.call(stage.faults, program, number, cuts)
+                assert not found, "\n".join([program, *found])
+
+            yield checked
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(*_INPUTS)
-def test_a_program_that_is_stopped_anywhere_ends_as_in_one_piece(program: str, number: int, cuts: list[int]) -> None:
-    check(program, number, cuts)
+def check_many(check: Check, programs_: int, part: int, most: int) -> None:
+    """Check random programs, each stopped at 1 to `most` places."""
+
+    @seed(part)
+    @settings(max_examples=programs_, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(programs(), st.integers(0, 9), st.lists(st.integers(0, 200), min_size=1, max_size=most))
+    def each(program: str, number: int, cuts: list[int]) -> None:
+        check(program, number, cuts)
+
+    each()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_program_that_is_stopped_anywhere_ends_as_in_one_piece(check: Check, part: int) -> None:
+    check_many(check, 500, part, 2)
 
 
 @pytest.mark.long
-@settings(
-    max_examples=int(os.environ.get("IDEABRIDGE_PROGRAMS", "2000")),
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-@given(*_INPUTS)
-def test_many_programs_that_are_stopped_anywhere_end_as_in_one_piece(
-    program: str, number: int, cuts: list[int]
-) -> None:
-    check(program, number, cuts)
+def test_many_programs_that_are_stopped_anywhere_end_as_in_one_piece(check: Check) -> None:
+    check_many(check, int(os.environ.get("IDEABRIDGE_PROGRAMS", "2000")), 4, 4)
 
 
 @pytest.mark.anyio

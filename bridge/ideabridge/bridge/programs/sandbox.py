@@ -420,13 +420,13 @@ class ProgramSession:
 
     def close(self) -> None:
         """End the session, also while it computes. Its steps are dropped."""
+        computes, self.computes = self.computes, False
         self._closed = True
-        self.computes = False
         self._answers.put(None)
         self._arrived.set()
         pid = self._pid
-        if pid is not None:
-            # A worker that computes hears nothing else; the pool replaces it.
+        if computes and pid is not None:
+            # A worker that computes hears nothing else; the pool replaces it. One that waits is used again.
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
