@@ -132,7 +132,6 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
             RIGHT.replace("await tools.mark(name=one)", "[await tools.mark(name=one) for _ in '12']"),
             "is made more often",
         ),
-        ("while True: pass", "time limit"),
         ("this is no program", "line 1"),
     ],
 )

@@ -32,7 +32,7 @@ import signal
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -261,7 +261,10 @@ class Sandbox:
                 snapshot: Any = _start(session, program, setting, lambda _: None)
                 while isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _IMPORTS:
                     snapshot = snapshot.resume_auto()
-        except (library.MontySyntaxError, library.MontyTypingError) as error:
+        except library.MontyTypingError as error:
+            functions = {function for module in setting.modules.values() for function in module.functions}
+            return _certain(str(error), prepared(program, setting.servers), functions)
+        except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
             is_import = isinstance(error.exception(), ImportError)
@@ -328,15 +331,11 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
     """Return a program in which each `from servers import NAME` imports the module of that server; see `Setting`.
     Lines stay lines.
     """
-    if "servers" not in program:
-        return program
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.ImportFrom)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(program) if "servers" in program else None
+    if tree is None:
         # The interpreter reports what is wrong with it.
         return program
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     lines = program.encode().split(b"\n")
     for node in sorted(found, key=lambda one: one.lineno, reverse=True):
         if node.module != "servers" or node.level or node.end_lineno is None or node.end_col_offset is None:
@@ -348,15 +347,95 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
     return b"\n".join(lines).decode()
 
 
-_PLACE = re.compile(r"^program\.py:(\d+):(\d+): (?:error\[[\w-]+\] )?", re.MULTILINE)
+# -- findings of the type checker ------------------------------------------------------------------------------------
+#
+# The checker refuses much that is right: `re.search(...).group(1)`, `sum(row["n"] for row in rows)` over mixed rows, a
+# tool called with `**arguments`. A program is refused only for what fails wherever it runs. All else is an exception of
+# the program, if it fails at all, and each value is validated when its call is made.
+
+_FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$", re.MULTILINE)
+
+_CERTAIN: Final = frozenset(
+    {
+        "invalid-syntax",
+        "missing-argument",
+        "parameter-already-assigned",
+        "too-many-positional-arguments",
+        "unknown-argument",
+        "unresolved-import",
+        "unresolved-reference",
+    }
+)
+"""The rules whose findings always fail."""
+
+_NOT_AWAITED: Final = "`CoroutineType["
+_WRONG: Final = re.compile(r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`")
+
+
+def _certain(findings: str, program: str, functions: Collection[str]) -> str:
+    """The findings that fail wherever the program runs, each with its place; empty: there are none.
+
+    Args:
+        findings: what the checker printed, a line for each finding.
+        program: the text.
+        functions: the names of the tools.
+    """
+    lines = program.splitlines()
+    stored = _stored_keys(program)
+    kept: list[str] = []
+    for row, column, rule, message in _FINDING.findall(findings):
+        line, place = int(row), int(column) - 1
+        text = lines[line - 1] if 0 < line <= len(lines) else ""
+        if (
+            rule in _CERTAIN
+            or _NOT_AWAITED in message
+            or (rule == "unresolved-attribute" and "in union" not in message)
+            or (rule == "unsupported-operator" and " | " not in message)
+            or (rule == "invalid-key" and (line, place) not in stored)
+            or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
+        ):
+            kept.append(f"line {row}, column {column}: {message}")
+    return _cut("\n".join(kept))
+
+
+def _never_fits(message: str, functions: Collection[str]) -> bool:
+    """True if an argument of a tool can have no value that its parameter takes."""
+    found = _WRONG.fullmatch(message)
+    if found is None or found[1] not in functions:
+        return False
+    expected, given = found[2], found[3]
+    # A float may be whole, a text one of those that are listed, and an object or array of any type may fit.
+    plain = set(expected.split(" | ")) <= _PLAIN
+    return given.startswith("Literal[") or (plain and given.partition("[")[0] in _FOUND)
+
+
+_PLAIN: Final = frozenset({"str", "int", "float", "bool", "None"})
+_FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"})
+
+
+def _stored_keys(program: str) -> set[tuple[int, int]]:
+    """The places of keys that a program sets: an object of a result may get further members."""
+    tree = parsed(program)
+    return {
+        (node.slice.lineno, node.slice.col_offset)
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def parsed(program: str) -> ast.Module | None:
+    """The tree of a program; None if Python cannot read it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _explained(error: Any) -> str:
     """The text of an error of the interpreter, with the line of the program."""
     library = monty()
-    if isinstance(error, library.MontyTypingError):
-        lines = [line for line in str(error).splitlines() if ": warning[" not in line]
-        return _cut(_PLACE.sub(r"line \1, column \2: ", "\n".join(lines)).strip())
     frames = [one for one in error.traceback() if one.filename in ("program.py", "<python-input-0>")]
     where = f"line {frames[-1].line}: " if frames else ""
     kind = "type-msg" if isinstance(error, library.MontyRuntimeError) else "msg"

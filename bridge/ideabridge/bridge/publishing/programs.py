@@ -13,7 +13,6 @@ makes the same calls, those with effects in the same order for each module, and 
 from __future__ import annotations
 
 import ast
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +43,7 @@ from ideabridge.bridge.programs.sandbox import (
     Setting,
     Step,
     Waits,
+    parsed,
 )
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.store.idea import seen_type
@@ -438,16 +438,6 @@ def _literal(node: ast.expr) -> _Default | None:
         return None
     plain = value is None or isinstance(value, str | int | float | bool) or value in ([], {})
     return _Default(value) if plain else None
-
-
-def parsed(program: str) -> ast.Module | None:
-    """The tree of a program; None if Python cannot read it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> Iterator[str]:

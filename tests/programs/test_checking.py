@@ -1,0 +1,133 @@
+"""What the check of a program refuses, and what it leaves to the run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ideabridge.bridge.programs.sandbox import ImportedModule, Sandbox, Setting
+from ideabridge.tools.encoding import JSONObject
+
+pytestmark = pytest.mark.anyio
+
+STUB = """
+from typing import Any, Literal, NotRequired, TypedDict
+class Row(TypedDict):
+    name: str
+    age: NotRequired[int]
+async def rows(*, team: str, kind: Literal["a", "b"] = "a", limit: int = 5) -> list[Row]: ...
+async def one(*, n: int) -> Row: ...
+async def maybe() -> Row | None: ...
+async def put(*, row: Row, tags: list[str] = ...) -> Any: ...
+"""
+
+
+def _call(module: str, function: str, arguments: JSONObject) -> JSONObject:
+    raise AssertionError(f"{module}.{function}({arguments}) is called by a check")
+
+
+NAMES = ["rows", "one", "maybe", "put"]
+SETTING = Setting({"shop": ImportedModule(NAMES, lambda: STUB)}, {}, {"input": {}, "state": {}}, _call, 0.0, "")
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    box = Sandbox()
+    yield box
+    box.close()
+
+
+RIGHT = """
+import re
+re.search("a", "bab").group(0)
+---
+found = {"a": {"b": 1}}
+found.get("a")["b"]
+---
+rows = [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+sum(row["n"] for row in rows)
+---
+counts = {"a": 1, "b": 2}
+max(counts, key=counts.get)
+---
+mixed = [1]
+mixed.append("a")
+mixed[0] + 1
+---
+def first(n: int = None):
+    return n
+first()
+---
+team = ["x", 1][0]
+await shop.rows(team=team)
+---
+team = {"a": "b"}.get("a")
+await shop.rows(team=team)
+---
+kind = "AB"[0].lower()
+await shop.rows(team="x", kind=kind)
+---
+def name_of(row: dict) -> str:
+    return row["name"]
+name_of(await shop.one(n=1))
+---
+row = await shop.one(n=1)
+row["total"] = 3
+row
+---
+arguments = {"team": "x", "limit": 3}
+await shop.rows(**arguments)
+---
+await shop.one(n=4 / 2)
+---
+(await shop.maybe())["name"]
+---
+sorted(await shop.rows(team="x"), key=lambda row: row.get("age"))
+---
+await shop.put(row={"name": "x", "age": 3}, tags=[str(1)])
+---
+rows = [{"name": one} for one in ("a", "b")]
+await shop.put(row=rows[0])
+"""
+
+WRONG = [
+    ("await shop.rows()", "line 2, column 7: No argument provided for required parameter `team` of function `rows`"),
+    ("await shop.rows(team='a', teams=1)", "column 27: Argument `teams` does not match any known parameter"),
+    ("await shop.rows('a')", "Too many positional arguments to function `rows`"),
+    (
+        "await shop.rows(team=1)",
+        "Argument to function `rows` is incorrect: Expected `str`, found `Literal[1]`",
+    ),
+    ("n = len('abc')\nawait shop.rows(team=n)", "line 3, column 17: Argument to function `rows` is incorrect"),
+    ("await shop.rows(team='x', kind='c')", 'Expected `Literal["a", "b"]`, found `Literal["c"]`'),
+    ("(await shop.one(n=1))['nam']", 'Unknown key "nam" for TypedDict `Row` - did you mean "name"?'),
+    ("(await shop.one(n=1))['name'] + 1", "Operator `+` is not supported between objects of type `str` and"),
+    ("(await shop.one(n=1)).name", "Object of type `Row` has no attribute `name`"),
+    ("shop.one(n=1)['name']", "Cannot subscript object of type `CoroutineType[Any, Any, Row]`"),
+    ("len(shop.rows(team='a'))", "Expected `Sized`, found `CoroutineType["),
+    ("await shop.row(n=1)", "Module `shop` has no member `row`"),
+    ("import bank", "line 2, column 8: Cannot resolve imported module `bank`"),
+    ("await shop.rows(team=nme)", "Name `nme` used when not defined"),
+    ("def f(:\n    pass", "line 2"),
+    ("await shop.rows(team='a'\nlen('b')", "line "),
+]
+
+
+@pytest.mark.parametrize("program", RIGHT.split("---\n"))
+async def test_what_may_be_right_is_not_refused(sandbox: Sandbox, program: str) -> None:
+    assert await sandbox.check(f"import shop\n{program.strip()}", SETTING) is None
+
+
+@pytest.mark.parametrize(("program", "why"), WRONG)
+async def test_what_always_fails_is_refused(sandbox: Sandbox, program: str, why: str) -> None:
+    found = await sandbox.check(f"import shop\n{program}", SETTING)
+    assert found is not None
+    assert why in found
+
+
+async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox) -> None:
+    program = "import re, shop\nre.search('a', 'b').group()\nawait shop.rows()\n[1, 'a'][0].upper()\nawait shop.one()"
+    found = await sandbox.check(program, SETTING)
+    assert found is not None
+    assert [line.partition(":")[0] for line in found.splitlines()] == ["line 3, column 7", "line 5, column 7"]
