@@ -80,6 +80,11 @@ class Terminal:
         """Do what Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
 
+    def kill(self) -> None:
+        """End the process with SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self.end()
+
     def end(self) -> tuple[int, str]:
         """Exit code and standard output."""
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.trusting import write_trusted
 
 from .conftest import Run
 from .terminal import Terminal
+
+PAY = Path(__file__).parents[1] / "modules" / "servers" / "pay.py"
 
 TOOLS = '''
 from pathlib import Path
@@ -213,3 +216,95 @@ async def test_a_run_of_a_server_that_is_up_is_decided(here: Path, ideabridge: R
         assert f"run {busy['run']} is executed by another process; decide in the host that runs it" in done.stderr
         assert (await call(client, "check_run", run=waiting["run"]))["status"] == "done"
         assert (here / "one.txt").exists()
+
+
+# -- grants --------------------------------------------------------------------------------------------------------
+
+PAYING = """
+import bank
+for to in ("a", "b"):
+    await bank.pay(to=to)
+await bank.refund(of="a")
+for to in ("c", "d"):
+    await bank.pay(to=to)
+"""
+
+
+def bank(here: Path) -> Path:
+    """A project with a server that pays, and a program that does; returns the file of its ledger."""
+    folder = here / "bank"
+    folder.mkdir()
+    server = {"command": sys.executable, "args": [str(PAY), str(folder)]}
+    write_trusted(here, {"mcpServers": {"bank": server}, "store": "store.sqlite"})
+    (here / "pay.py").write_text(PAYING, encoding="utf-8")
+    return folder / "ledger"
+
+
+def test_a_grant_at_the_terminal_survives_a_kill(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = bank(here)
+    terminal = Terminal(here, ["run", "pay.py"])
+    terminal.read_until("e(dit): ")
+    terminal.type('a 2 {"to": "a"}')
+    # What would restrict nothing is refused, and the person is asked again.
+    terminal.read_until("e(dit): ")
+    assert "'to' restricts nothing" in terminal.seen.replace("\r\n", "")
+    terminal.type('a 2 {"properties": {"to": {"enum": ["a", "b", "c", "d"]}}}')
+    terminal.read_until("e(dit): ")
+    assert '"_tool": "refund"' in terminal.seen
+    assert ledger.read_text().split("\n")[:-1] == ["pay a", "pay b"]
+    terminal.kill()
+    [asked] = listed(capsys)
+    assert asked["call"]["_tool"] == "refund"
+    [grant] = asked["grants"]
+    assert (grant["call"], grant["tool"], grant["used"], grant["max"]) == (0, "pay", 1, 2)
+    assert main(["approvals", "list"]) == 0
+    assert "granted: bank.pay for the rest of this run (call 0, by the person at the terminal): 1 of 2" in (
+        capsys.readouterr().out
+    )
+    terminal = Terminal(here, ["resume", asked["run"]])
+    terminal.read_until("e(dit): ")
+    assert '"_tool": "refund"' in terminal.seen
+    terminal.type("y")
+    terminal.read_until("e(dit): ")
+    assert '"to": "d"' in terminal.seen
+    terminal.type("n")
+    terminal.end()
+    assert ledger.read_text().split("\n")[:-1] == ["pay a", "pay b", "refund a", "pay c"]
+    assert main(["runs", "show", asked["run"]]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("approve (grant of call 0) by the person at the terminal") == 2
+    assert 'approve for the rest of the run by the person at the terminal, {"max":2,"parameters":' in shown
+
+
+def test_a_command_grants(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = bank(here)
+    run = told(capsys, "run", "pay.py", code=4)["run"]
+    answer = told(capsys, "approvals", "decide", "approve", run, "--for-run", "--max", "2", code=4)
+    assert answer["runs"][0]["grants"][0]["used"] == 1
+    [refund] = listed(capsys)
+    told(capsys, "approvals", "decide", "approve", refund["approval"], code=4)
+    [asked] = listed(capsys)
+    assert asked["call"]["to"] == "d"
+    assert ledger.read_text().split("\n")[:-1] == ["pay a", "pay b", "refund a", "pay c"]
+
+
+def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "plan.json").write_text(noting("a", "b"), encoding="utf-8")
+    run = told(capsys, "run", "plan.json", code=4)["run"]
+    first, second = listed(capsys)
+    for words, message in (
+        (["approve", run, "--for-run"], f"--for-run is for one approval; these are {first['approval']}"),
+        (["deny", first["approval"], "--for-run"], "--for-run goes with approve, not with deny"),
+        (["approve", first["approval"], "--max", "2"], "--max goes with --for-run"),
+        (["approve", first["approval"], "--parameters", "{}"], "--parameters goes with --for-run"),
+        (["approve", first["approval"], "--for-run", "--parameters", "7"], "--parameters: expected JSON or @FILE"),
+    ):
+        assert main(["approvals", "decide", *words]) == 2, words
+        assert message in capsys.readouterr().err
+    decide = ["approvals", "decide", "approve", first["approval"], "--for-run"]
+    assert main([*decide, "--max", "0"]) == 1
+    assert "grant.max: expected how many calls more" in capsys.readouterr().err
+    assert listed(capsys) == [first, second]
+    # The other call waits already, and is approved, too.
+    assert main([*decide, "--parameters", '{"required": ["text"]}']) == 0
+    assert (here / "b.txt").exists()

@@ -306,7 +306,11 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
     lines = terminal.screen()
     text = "\n".join(lines)
     asked = [number for number, line in enumerate(lines) if line == "? tool 'note' says it changes things"]
-    answered = [number for number, line in enumerate(lines) if line == "  run it? y(es), n(o) [reason], e(dit): y"]
+    answered = [
+        number
+        for number, line in enumerate(lines)
+        if line == "  run it? y(es), a(lways) [N] [SCHEMA], n(o) [reason], e(dit): y"
+    ]
     assert len(asked) == len(answered) == 2
     assert '"text": "hello"' in "\n".join(lines[asked[0] : answered[0]])
     assert '"text": "again"' in "\n".join(lines[asked[1] : answered[1]])

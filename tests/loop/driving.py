@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Execute, Finish
+from ideabridge.bridge.loop.effect import Allow, AskApproval, AskMind, AskPlan, Cancel, Commit, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
+    CallDecided,
     CallFinished,
     CallProposed,
     CallStarted,
@@ -94,6 +95,11 @@ class Driven:
                     return
                 case AskApproval():
                     self.post(ApprovalAsked(effect.call.index, effect.approval, effect.digest))
+                    return
+                case Allow():
+                    self.post(
+                        CallDecided(effect.call.index, effect.digest, "approve", effect.by, granted=effect.granted)
+                    )
                     return
                 case AskPlan():
                     self.post(PlanAsked(effect.approval, effect.digest))

@@ -14,8 +14,9 @@ import pytest
 
 from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import Allow, AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
+    AT_TERMINAL,
     ApprovalAsked,
     CallDecided,
     CallFinished,
@@ -102,6 +103,8 @@ def told(effect: Effect) -> JSON:
             return ["execute", effect.call.index, effect.item, effect.parameters, effect.latent]
         case AskApproval():
             return ["ask", effect.call.index, effect.approval, effect.digest, effect.resolved]
+        case Allow():
+            return ["allow", effect.call.index, effect.digest, effect.granted]
         case AskPlan():
             return ["plan", effect.approval, effect.digest]
         case AskMind():
@@ -128,6 +131,8 @@ def status(machine: Machine) -> JSON:
         [*machine.errors],
         [*machine.feedback.corrections],
         machine.output,
+        [one.to_json() for one in machine.grants],
+        sum(one.granted is not None for one in machine.history),
     ]
 
 
@@ -147,6 +152,9 @@ class Fuzzed:
         self.settled: dict[int, str] = {}
         self.pattern: Pattern | None = None
         self.planned = 0
+        # The executions that each grant has approved, by the call of the grant.
+        self.granted: dict[int, int] = {}
+        self.most: dict[int, int] = {}
 
     def post(self, event: Event) -> None:
         value = decode_trusted(encode(event.to_json()))
@@ -193,6 +201,12 @@ class Fuzzed:
                 case AskApproval() as effect:
                     self.asking.append(effect)
                     self.post(ApprovalAsked(effect.call.index, effect.approval, effect.digest))
+                case Allow(call, digest, granted, by):
+                    self.asking = [one for one in self.asking if one.call.index != call.index]
+                    listed = self.machine.history[call.index].items
+                    self.granted[granted] = self.granted.get(granted, 0) + sum(not one.finished for one in listed)
+                    assert self.granted[granted] <= self.most[granted], f"the grant of call {granted} allows too much"
+                    self.post(CallDecided(call.index, digest, "approve", by, granted=granted))
                 case AskPlan(approval, digest):
                     self.post(PlanAsked(approval, digest))
                     self.accept(digest)
@@ -247,6 +261,13 @@ class Fuzzed:
                 tool = edit.tool.to_json() if edit.tool is not None else None
                 self.post(CallDecided(index, effect.digest, "edit", decider_of("somebody"), None, edit.call, tool))
                 return
+        if kind and self.random.random() < 0.5:
+            self.most[index] = self.random.randrange(1, 5)
+            grant: JSONObject = {"for": "run", "max": self.most[index]}
+            if self.random.random() < 0.3:
+                grant["parameters"] = {"type": "object", "required": ["x"]}
+            self.post(CallDecided(index, effect.digest, "approve", AT_TERMINAL, grant=grant))
+            return
         self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", decider_of("somebody"), "why"))
 
     def say(self, asked: OutcomeAsked) -> None:

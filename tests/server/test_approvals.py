@@ -41,6 +41,18 @@ async def test_a_call_that_changes_things_waits_until_it_is_approved(client: Cli
     assert path.read_text() == "hello"
 
 
+async def test_an_assistant_grants_nothing(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    told = await call(client, "run_plan", calls=[note(path)])
+    approval = told["approvals"][0]["approval"]
+    decision = {"approval": approval, "decision": "approve", "grant": {"for": "run"}}
+    said = await refused(client, "decide_approval", run=told["run"], decisions=[decision])
+    assert "decisions[0]: only a person grants a tool for the rest of a run, not the assistant" in said
+    assert f"ideabridge approvals decide approve {approval} --for-run" in said
+    assert (await call(client, "check_run", run=told["run"]))["status"] == "needs_approval"
+    assert not path.exists()
+
+
 async def test_a_denied_call_does_not_run(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "note"
     told = await call(client, "run_plan", calls=[note(path)])

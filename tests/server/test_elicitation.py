@@ -93,6 +93,37 @@ async def test_a_person_approves_by_a_form(url: str, era: str, transport: str, t
         assert part in text
 
 
+async def test_a_person_allows_a_tool_for_the_rest_of_the_run_by_a_form(url: str, era: str, tmp_path: Path) -> None:
+    forms: list[str] = []
+    where = '{"properties": {"text": {"pattern": "^good"}}}'
+    answers: list[dict[str, Any]] = [
+        {"decision": "approve", "max": 2},
+        {"decision": "approve", "for": "run", "parameters": "{"},
+        {"decision": "approve", "for": "run", "max": 2, "parameters": where},
+        {"decision": "approve", "for": "call"},
+        {"decision": "deny", "for": "call"},
+    ]
+
+    async def answer(text: str) -> types.ElicitResult:
+        forms.append(text)
+        return types.ElicitResult(action="accept", content=answers[len(forms) - 1])
+
+    words = ["good one", "good two", "bad three", "good four", "good five"]
+    calls: list[dict[str, Any]] = []
+    for number, text in enumerate(words):
+        one = {**note(tmp_path / "one", text), "_outputPath": f"s{number}"}
+        # Each call asks after the one before.
+        calls.append({**one, "_imports": [f"†state.s{number - 1}"]} if number else one)
+    async with over_http(url, era, **person(answer)) as client:
+        done = await call(client, "run_plan", calls=calls)
+    assert done["status"] == "done"
+    assert "expected run, because max and parameters go with it" in forms[1]
+    assert "The last answer was not accepted: parameters" in forms[2]
+    assert ["bad three" in forms[3], "good five" in forms[4], len(forms)] == [True, True, 5]
+    assert (tmp_path / "one").read_text() == "good four"
+    assert done["grants"][0]["used"] == 2
+
+
 async def test_two_forms_answered_in_the_other_order_never_mix_up_their_calls(
     url: str, era: str, tmp_path: Path
 ) -> None:

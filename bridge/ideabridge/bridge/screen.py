@@ -26,7 +26,7 @@ _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.SolutionProposed: ("calls", "output", "extra"),
     events.ProgramProposed: ("program", "extra"),
     events.SolutionCancelled: ("reason",),
-    events.CallDecided: ("edited", "by", "reason"),
+    events.CallDecided: ("edited", "by", "reason", "grant"),
     events.PlanDecided: ("calls", "output", "by", "reason"),
     events.OutcomeDecided: ("value", "by", "reason"),
     events.QuestionAnswered: ("content", "by", "reason"),

@@ -140,7 +140,7 @@ def run_text(result: dict[str, Any]) -> str:
         if result.get(key):
             lines += [f"{key}:", *(f"- {line}" for line in told(result[key]))]
             lines += [f"- and {result[f'more_{key}']} more"] if f"more_{key}" in result else []
-    for key in ("missing", "saved", "decided", "notes", "progress"):
+    for key in ("missing", "saved", "decided", "grants", "notes", "progress"):
         if result.get(key):
             lines.append(f"{key}: {_short(result[key])}")
     approvals = result.get("approvals")

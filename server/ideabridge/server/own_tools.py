@@ -236,6 +236,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "plan": _open("For a plan: {calls, output}."),
                             "value": {"description": "The result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
+                            # Only a person grants; the refusal tells how.
+                            "grant": {"type": "object", "additionalProperties": True},
                         },
                         ["approval", "decision"],
                     ),
@@ -561,6 +563,7 @@ class OwnHandlers:
                     by=by_tool(request),
                     value=one.get("value", MISSING),
                     plan=one.get("plan"),
+                    grant=one.get("grant"),
                 )
                 await self._bridge.decide(run, one["approval"], decision)
             except DecisionError as error:

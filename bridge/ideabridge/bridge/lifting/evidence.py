@@ -313,12 +313,14 @@ def _each_value(one: Executed) -> JSON | Missing:
 
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
-    """Who approved or edited calls, by place: a person who was shown the question, or else an assistant."""
+    """Who approved or edited calls, by place: a person who was shown the question, or else an assistant. Of a call that
+    a grant approved, nobody was shown the values.
+    """
     found: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
             # A script can give an answer on a command line, so that is no person who saw the question.
-            shown = event.by.kind == "person" and event.by.via != "command"
+            shown = event.by.kind == "person" and event.by.via != "command" and event.granted is None
             found[run.machine.history[event.call].call.place] = "person" if shown else "assistant"
     return found
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.loop.call import Call
-from ideabridge.bridge.loop.event import EndStatus, JournalError
+from ideabridge.bridge.loop.event import Decider, EndStatus, JournalError
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
@@ -35,6 +35,19 @@ class AskApproval:
     digest: str
     resolved: JSONObject
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Approve a resolved call by a grant of the person `by`; acknowledged by `CallDecided`.
+
+    `granted` is the call with whose approval the grant was given.
+    """
+
+    call: Call
+    digest: str
+    granted: int
+    by: Decider
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,7 @@ class Finish:
     reason: str | None = None
 
 
-Effect: TypeAlias = AskMind | AskApproval | AskPlan | Execute | Cancel | Commit | Finish
+Effect: TypeAlias = AskMind | AskApproval | Allow | AskPlan | Execute | Cancel | Commit | Finish
 
 
 def room_name(run_id: str, key: ExecutionKey) -> str:

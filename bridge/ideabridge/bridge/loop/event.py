@@ -356,7 +356,8 @@ class CallDecided(OfCall):
     """A decision on a call: by whom, why, and the edited call.
 
     `tool` is the full definition of a tool that replaces the call's own, because the journal of a plan contains only
-    the tools that the plan names.
+    the tools that the plan names. `grant` is what a person allows for the rest of the run with this approval; `granted`
+    is the call whose grant approved this one, without a question (see `grant.py`).
     """
 
     name: ClassVar[str] = "call_decided"
@@ -366,6 +367,8 @@ class CallDecided(OfCall):
     reason: str | None = None
     edited: JSONObject | None = None
     tool: JSONObject | None = None
+    grant: JSONObject | None = None
+    granted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

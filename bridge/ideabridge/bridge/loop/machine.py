@@ -11,6 +11,7 @@ clock, no tasks, no network and no database. `Runner` performs each effect and a
     AskMind        RequestMade           SolutionProposed, or CallProposed... OutputProposed? SolutionClosed
     AskPlan        PlanAsked             PlanDecided
     AskApproval    ApprovalAsked         CallDecided
+    Allow          CallDecided
     Execute        CallStarted           CallFinished
     Cancel         CallFinished
     Commit         GroupCommitted
@@ -64,6 +65,7 @@ from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
 from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
+from ideabridge.bridge.loop.grant import Grants, decision_text
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
@@ -118,6 +120,7 @@ class Machine:
         messages: the context with which the run began.
         history: every call of the run, in listing order.
         decisions: (what, decision, by whom) of each decision.
+        grants: what people have allowed for the rest of the run.
         solution: the Solution that was taken up last.
         feedback: what the last Solution adds to the next Request.
         output: the output; `has_output` says whether there is one, because it may be null.
@@ -135,6 +138,7 @@ class Machine:
         self.messages: list[Message] = []
         self.history: list[Progress] = []
         self.decisions: list[tuple[str, str, Decider]] = []
+        self.grants = Grants()
         self.solution = Solution()
         self.feedback = Feedback()
         self.output: JSON = None
@@ -362,7 +366,7 @@ class Machine:
                 self._solving().asked(event.call)
             case events.CallDecided():
                 self._solving().decided(event)
-                self._note_decision(event.call, event.decision, event.by)
+                self._note_decision(event.call, decision_text(event), event.by)
             case events.PlanAsked() | events.PlanDecided():
                 self._plan(event)
                 if isinstance(event, events.PlanDecided):
@@ -439,7 +443,8 @@ class Machine:
     def _begin(self, proposal: Proposal) -> None:
         self._memory.begin()
         proposal.graph.base = self._memory.base
-        self._tick = Tick(proposal.graph, self._memory, self.settings, self._initial.schemas, proposal.pattern)
+        schemas = self._initial.schemas
+        self._tick = Tick(proposal.graph, self._memory, self.settings, schemas, self.grants, proposal.pattern)
         self._answer(proposal.solution)
         self.phase = "solving"
 

@@ -93,6 +93,7 @@ class Progress:
         wrote: the full paths that it wrote.
         staged: True if only its group sees what it wrote.
         approval: (id, digest, resolved call, why) while a person is asked.
+        granted: the call whose grant approves this one, until that is journaled; nobody is asked then.
         value: the result, once done.
         replaced: the tool with which a person replaced the call's own.
         held: True if only the listed order keeps the call from running.
@@ -109,6 +110,7 @@ class Progress:
     staged: bool = False
     approval: tuple[str, str, JSONObject, str] | None = None
     asked: bool = False
+    granted: int | None = None
     value: JSON = None
     replaced: Tool | None = None
     held: bool = False

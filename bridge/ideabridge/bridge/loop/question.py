@@ -121,7 +121,7 @@ class Question:
 
 def call_question(progress: Progress) -> Question | None:
     """The question whether a call may run; None if no person must decide."""
-    if progress.status is not CallStatus.ASKING or progress.approval is None:
+    if progress.status is not CallStatus.ASKING or progress.approval is None or progress.granted is not None:
         return None
     approval, digest, resolved, why = progress.approval
     index, assumed = progress.call.index, tuple(progress.doubts.assumed)

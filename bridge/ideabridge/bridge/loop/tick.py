@@ -14,7 +14,7 @@ The statuses of a call (`CallStatus`), and what leads from one to the next:
     WAITING    what it reads is not there yet                 resolved and allowed: QUEUED; the policy asks: ASKING;
                                                               malformed, or a value it needs is absent: FAILED;
                                                               it reads a branch not taken: SKIPPED
-    ASKING     a person must decide                           approved: QUEUED; denied: FAILED
+    ASKING     a person must decide, or has with a grant      approved: QUEUED; denied: FAILED
     QUEUED     may run; the listed order or the limit of      a place is free: RUNNING
                parallel calls holds it
     RUNNING    `Execute` is due, or it runs                   the last item has finished: DONE or FAILED, or CAUGHT
@@ -49,7 +49,7 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
-from ideabridge.bridge.loop.effect import Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
+from ideabridge.bridge.loop.effect import Allow, Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
     CallFinished,
     JournalError,
@@ -60,6 +60,7 @@ from ideabridge.bridge.loop.event import (
     QuestionAsked,
     QuestionRefused,
 )
+from ideabridge.bridge.loop.grant import Grants, grant_of
 from ideabridge.bridge.loop.graph import Graph, cycles
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
@@ -139,6 +140,7 @@ class Tick:
         memory: the documents of the run.
         settings: the settings of the run.
         schemas: the state schemas by instance.
+        grants: what people have allowed for the rest of the run.
         pattern: see `Group`.
 
     Attributes:
@@ -157,6 +159,7 @@ class Tick:
         memory: Memory,
         settings: Settings,
         schemas: dict[str, StateSchema],
+        grants: Grants,
         pattern: Pattern | None = None,
     ) -> None:
         self.graph = graph
@@ -175,6 +178,7 @@ class Tick:
         self._settings = settings
         self._policy = policy_named(settings.approval)
         self._schemas = schemas
+        self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
@@ -220,6 +224,7 @@ class Tick:
         """Note that an `AskApproval` was acknowledged."""
         if self.due.pop(("approve", index, None), None) is None:
             raise JournalError(f"approval of call {index} was asked without being due")
+        self._withdraw_grant(self.progress[index])
         self.progress[index].asked = True
 
     def finished(self, event: events.CallFinished) -> None:
@@ -315,6 +320,11 @@ class Tick:
             raise JournalError(f"call {event.call} is not waiting for a decision")
         if event.digest != progress.approval[1]:
             raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
+        grant = grant_of(progress, event)
+        if event.granted is not None:
+            # It was counted when it became due, unless the machine would ask about it now.
+            self._grants.count(event.granted, progress, 1)
+        self._withdraw_grant(progress)
         self.due.pop(("approve", event.call, None), None)
         self._asking -= 1
         resolved = progress.approval[2]
@@ -327,7 +337,7 @@ class Tick:
             self._fail(progress, "denied", f"denied by {event.by}: {reason}")
         else:
             tool = apply_edit(progress, event)
-            if event.by.kind in ("person", "approver"):
+            if event.by.kind in ("person", "approver") and event.granted is None:
                 # They saw what was assumed.
                 progress.doubts.confirm()
             elif event.edited is not None:
@@ -335,7 +345,26 @@ class Tick:
             if tool is not None:
                 self._reorder(progress, tool)
             self._queue_up(progress)
+        if grant is not None:
+            self._grants.given.append(grant)
+            for one in self.progress.values():
+                self._allow(one)
         self._drain()
+
+    def _allow(self, progress: Progress) -> None:
+        """Approve a call that asks if a grant covers it. A person is always asked about what is uncertain in a call."""
+        if progress.approval is None or progress.granted is not None or progress.doubts.ask is not None:
+            return
+        grant = self._grants.take(progress)
+        if grant is not None:
+            progress.granted = grant.call
+            digest, index = progress.approval[1], progress.call.index
+            self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
+
+    def _withdraw_grant(self, progress: Progress) -> None:
+        if progress.granted is not None:
+            self._grants.count(progress.granted, progress, -1)
+            progress.granted = None
 
     # -- questions -------------------------------------------------------------------------------------------
 
@@ -347,7 +376,9 @@ class Tick:
     @property
     def waits_for_people(self) -> bool:
         """Return whether the calls wait only for decisions of people."""
-        return self._asking > 0 and self._running == 0 and (self.graph.closed or self.program)
+        if self._asking == 0 or self._running or not (self.graph.closed or self.program):
+            return False
+        return not any(isinstance(one, Allow) for one in self.due.values())
 
     @property
     def at_rest(self) -> bool:
@@ -456,6 +487,7 @@ class Tick:
             progress.status = CallStatus.ASKING
             self._asking += 1
             self.due["approve", progress.call.index, None] = verdict
+            self._allow(progress)
 
     def _queue_up(self, progress: Progress) -> None:
         progress.status = CallStatus.QUEUED
@@ -613,7 +645,9 @@ class Tick:
         call, error, begun = progress.call, self.group.error(), False
         if progress.approval is not None:
             progress.approval = None
-            if self.due.pop(("approve", call.index, None), None) is None:
+            self._withdraw_grant(progress)
+            self.due.pop(("approve", call.index, None), None)
+            if progress.asked:
                 self.due["cancel", call.index, None] = Cancel(call, None, error)
             else:
                 self._asking -= 1

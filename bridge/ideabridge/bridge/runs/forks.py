@@ -282,11 +282,11 @@ class _Copy:
         if asked is None:
             # The call does not ask now.
             return
-        if event.digest != asked.digest and not ran:
-            # The decision was about another call than the one that would run now.
+        if event.granted is not None or (event.digest != asked.digest and not ran):
+            # The decision was about another call than the one that would run now, or a grant for the parent's run.
             return
         self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
-        self._take(dataclasses.replace(event, digest=asked.digest))
+        self._take(dataclasses.replace(event, digest=asked.digest, grant=None))
 
     def _start(self, event: events.CallStarted) -> None:
         asked = self._asked(event.call)

@@ -27,6 +27,7 @@ from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, TIME_OUT, Decider, Event, decider_of
+from ideabridge.bridge.loop.grant import read_grant
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
@@ -139,6 +140,9 @@ class Decision:
         by: who decided; a text is the name of an approver. A program that has asked a person passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
+        grant: with `approve` of a call, what a person allows for the rest of the run without a question: further calls
+            of the same tool, `{"for": "run", "max"?, "parameters"?}`. `max` counts executions, without this call;
+            `parameters` is a JSON schema that their parameters match. Only a person grants: `by` says so.
     """
 
     decision: DecisionName
@@ -147,6 +151,7 @@ class Decision:
     by: str | Decider = APPROVER
     value: object = MISSING
     plan: ObjectLike | JSON = None
+    grant: ObjectLike | JSON = None
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
@@ -227,6 +232,7 @@ def read_decision(machine: Machine, approval: str, decision: Decision, offered: 
         *most, last = (repr(one) for one in question.choices)
         raise DecisionError(f"decision: expected {', '.join(most)} or {last}, found {decision.decision!r}")
     decision = replace(decision, by=by, reason=reason)
+    grant = _granted(machine, question, decision, by)
     if question.call is None:
         return _decided_plan(machine, question, decision, by)
     if question.kind == "outcome":
@@ -237,7 +243,23 @@ def read_decision(machine: Machine, approval: str, decision: Decision, offered: 
     if decision.decision == "edit":
         return _edited_call(machine, question, question.call, decision, by, offered)
     verdict = "approve" if decision.decision == "approve" else "deny"
-    return events.CallDecided(question.call, question.digest, verdict, by, reason)
+    return events.CallDecided(question.call, question.digest, verdict, by, reason, grant=grant)
+
+
+def _granted(machine: Machine, question: Question, decision: Decision, by: Decider) -> JSONObject | None:
+    if decision.grant is None:
+        return None
+    if question.call is None or question.kind != "call" or decision.decision != "approve":
+        raise DecisionError(
+            "a grant goes with `approve` of a call: it allows the tool of that call for the rest of the run"
+        )
+    if by.kind != "person":
+        how = f"in a form, or at a terminal: ideabridge approvals decide approve {question.approval} --for-run"
+        raise DecisionError(f"only a person grants a tool for the rest of a run, not {by}; {how}")
+    grant = read_grant(machine.history[question.call], normalise(decision.grant, what="the grant"))
+    if isinstance(grant, Refusal):
+        raise DecisionError(grant.message)
+    return grant
 
 
 def _decided_plan(machine: Machine, question: Question, decision: Decision, by: Decider) -> events.PlanDecided:

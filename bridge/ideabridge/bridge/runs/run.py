@@ -562,6 +562,7 @@ class Run:
         value: object = MISSING,
         plan: ObjectLike | JSON = None,
         reason: str | None = None,
+        grant: ObjectLike | JSON = None,
     ) -> None:
         """Settle a pending approval; `Decision` describes the other arguments. The decision holds for exactly what was
         shown.
@@ -570,7 +571,7 @@ class Run:
             DecisionError: no such approval is pending, it has no such choice, or the other arguments are invalid.
             FinishedRunError: the run has ended.
         """
-        self.settle(approval, Decision(decision, call=call, reason=reason, by=by, value=value, plan=plan))
+        self.settle(approval, Decision(decision, call, reason, by, value, plan, grant))
 
     def settle(self, approval: str, decision: Decision) -> None:
         """Settle a pending approval; see `decide`, also for the errors."""
@@ -651,6 +652,8 @@ class Run:
                 result["approvals"] = approvals
         if machine.decisions:
             result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]]
+        if machine.grants.given:
+            result["grants"] = [one.to_json() for one in machine.grants.given[-_NOTES:]]
         result.update(values.doubts_of(machine, None if whole else _NOTES))
         unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
         if unasked:

@@ -39,6 +39,7 @@ from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.effect import (
+    Allow,
     AskApproval,
     AskMind,
     AskPlan,
@@ -52,6 +53,7 @@ from ideabridge.bridge.loop.effect import (
 from ideabridge.bridge.loop.event import (
     MODULE,
     ApprovalAsked,
+    CallDecided,
     CallFinished,
     CallProposed,
     CallStarted,
@@ -389,6 +391,8 @@ class Runner:
                 return CallStarted(effect.call.index, effect.item)
             case AskApproval():
                 return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
+            case Allow():
+                return CallDecided(effect.call.index, effect.digest, "approve", effect.by, granted=effect.granted)
             case AskPlan():
                 return PlanAsked(effect.approval, effect.digest, time.time())
             case Cancel():

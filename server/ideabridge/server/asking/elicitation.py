@@ -282,9 +282,31 @@ def _approval_of(
             return f"{name}: expected one of the values for {clipped(assumption.at)}, found {clipped(str(text))}"
         if text != taken:
             chosen[assumption.at] = texts[str(text)]
+    grant = _grant_of(content)
+    if isinstance(grant, str):
+        return grant
     if not chosen:
-        return Decision("approve", reason=reason, by=by)
+        return Decision("approve", reason=reason, by=by, grant=grant)
+    if grant is not None:
+        return "for: expected call, because a call with other values than those that were asked about grants nothing"
     return Decision("edit", call=approval.with_choices(chosen), reason=reason, by=by)
+
+
+def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
+    """What the person allows for the rest of the run; a text is the reason why that is not accepted."""
+    most, where = content.get("max"), content.get("parameters")
+    where = where if isinstance(where, str) and where.strip() else None
+    if content.get("for", "call") == "call":
+        return None if most is None and where is None else "for: expected run, because max and parameters go with it"
+    grant: JSONObject = {"for": str(content["for"])}
+    if most is not None:
+        grant["max"] = int(most) if isinstance(most, float) and most.is_integer() else cast("JSON", most)
+    if where is not None:
+        try:
+            grant["parameters"] = decode(where, what="parameters")
+        except IdeabridgeError as error:
+            return str(error)
+    return grant
 
 
 def _reply(result: types.ElicitResult, by: Decider) -> Decision:

@@ -79,6 +79,28 @@ _MEANINGS: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+_GRANT: Final[dict[str, Any]] = {
+    "for": {
+        "type": "string",
+        "title": "For how long?",
+        "description": "If it runs. call: this call. run: also further calls of this tool in this run, unasked.",
+        "enum": ["call", "run"],
+        "default": "call",
+    },
+    "max": {
+        "type": "integer",
+        "title": "At most",
+        "description": "Optional, with run: how many further calls.",
+        "minimum": 1,
+    },
+    "parameters": {
+        "type": "string",
+        "title": "Only where",
+        "description": "Optional, with run: a JSON schema that their parameters must match.",
+    },
+}
+"""The fields with which a person allows further calls; see `grant.py`."""
+
 
 def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """The fields of a form: those of a module's question, marked as such, or a decision. If the call is not shown
@@ -103,6 +125,8 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
             "title": "Result",
             "description": "For value: JSON; anything else is text.",
         }
+    if "approve" in meanings and request.kind == "call":
+        fields.update(_GRANT)
     fields["reason"] = {
         "type": "string",
         "title": "Reason",

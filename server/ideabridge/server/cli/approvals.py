@@ -23,6 +23,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.loop.grant import Grant
     from ideabridge.bridge.loop.question import Question
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.store.idea import RunRecord
@@ -57,6 +58,7 @@ class Pending:
         asked: the time of the question in seconds since 1970; None if the journal has no time.
         deadline: the time of the refusal if nobody has decided; None: never.
         at_work: true while a process executes the run.
+        grants: what people have allowed for the rest of the run that asks.
     """
 
     record: RunRecord
@@ -65,6 +67,7 @@ class Pending:
     asked: float | None
     deadline: float | None
     at_work: bool
+    grants: tuple[Grant, ...] = ()
 
     def to_json(self) -> JSONObject:
         """The decision as `approvals list --json` prints it."""
@@ -81,6 +84,7 @@ class Pending:
             "asked": when,
             "seconds_left": left,
             "at_work": self.at_work,
+            **({"grants": [one.to_json() for one in self.grants]} if self.grants else {}),
         }
 
 
@@ -130,6 +134,8 @@ def _show(one: Pending, *, with_run: bool) -> None:
         at_work = ", executed by another process" if one.at_work else ""
         caller = "" if one.record.caller == LOCAL_USER else f", of {one.record.caller}"
         show(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
+        for grant in one.grants:
+            show(f"  granted: {grant}", "dim")
     now = time.time()
     since = "" if one.asked is None else f", asked {_duration(now - one.asked)} ago"
     left = ""
@@ -183,7 +189,8 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
     for question in questions(machine):
         since = asked.get(question.approval)
         deadline = None if seconds is None or since is None else since + seconds
-        yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work)
+        grants = tuple(machine.grants)
+        yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work, grants)
     for room in store.runs.rooms(record.id):
         if call_of_room(room.id) in machine.open_rooms:
             yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
@@ -228,6 +235,21 @@ async def decide(
     value: Annotated[
         str | None, typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer.")
     ] = None,
+    for_run: Annotated[
+        bool,
+        typer.Option("--for-run", help="For approve of a call: allow further calls of its tool in this run, too."),
+    ] = False,
+    most: Annotated[
+        int | None, typer.Option("--max", metavar="N", help="With --for-run: at most N further calls.")
+    ] = None,
+    parameters: Annotated[
+        str | None,
+        typer.Option(
+            "--parameters",
+            metavar="JSON|@FILE",
+            help="With --for-run: only calls whose parameters match this JSON schema.",
+        ),
+    ] = None,
 ) -> int:
     """Make decisions that runs wait for. The runs continue here, and each is followed as `run` does.
 
@@ -253,6 +275,17 @@ async def decide(
         raise UsageError("edit needs --call (or --plan, for a plan): what runs instead")
     if decision == "value" and value is None:
         raise UsageError("value needs --value: the result of the call, or the answer")
+    grant: JSONObject | None = None
+    if for_run:
+        grant = {"for": "run"}
+        if most is not None:
+            grant["max"] = most
+        if parameters is not None:
+            grant["parameters"] = require_object(_read(parameters, "--parameters"), "--parameters")
+        if decision != "approve":
+            raise UsageError(f"--for-run goes with approve, not with {decision}")
+    elif most is not None or parameters is not None:
+        raise UsageError(f"{'--parameters' if most is None else '--max'} goes with --for-run")
     made = Decision(
         decision,
         call=None if call is None else require_object(_read(call, "--call"), "--call"),
@@ -260,11 +293,13 @@ async def decide(
         by=AT_TERMINAL if at_terminal() else BY_COMMAND,
         value=MISSING if value is None else _read(value, "--value"),
         plan=None if plan is None else require_object(_read(plan, "--plan"), "--plan"),
+        grant=grant,
     )
     chosen = _by_run(options, which)
     listed = [one for several in chosen.values() for one in several]
-    if decision in ("edit", "value") and len(listed) > 1:
-        raise UsageError(f"{decision} is for one approval; these are {', '.join(one.approval for one in listed)}")
+    if (decision in ("edit", "value") or for_run) and len(listed) > 1:
+        what = "--for-run" if for_run else decision
+        raise UsageError(f"{what} is for one approval; these are {', '.join(one.approval for one in listed)}")
     for one in listed:
         if decision not in one.question.choices:
             takes = ", ".join(one.question.choices)

@@ -20,6 +20,7 @@ import anyio
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.event import Event, event_from_json
+from ideabridge.bridge.loop.grant import decision_text
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.runs.run import Run
@@ -577,7 +578,7 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow"
         case events.CallDecided():
             edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
-            what = f"{event.decision} by {event.by}{_why(event.reason)}{edited}"
+            what = f"{decision_text(event)} by {event.by}{_why(event.reason)}{edited}{_grant(event)}"
             return f"! {_label(machine, event.call, None)} {what}", "yellow"
         case events.OutcomeAsked():
             label, why = _label(machine, event.call, event.item), _why(event.why)
@@ -601,6 +602,11 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"! the plan: {event.decision} by {event.by}{_why(event.reason)}", "yellow"
         case _:
             return event.name, None
+
+
+def _grant(event: events.CallDecided) -> str:
+    limits = {key: value for key, value in (event.grant or {}).items() if key != "for"}
+    return f", {shortened(limits)}" if limits else ""
 
 
 def _why(reason: str | None) -> str:

@@ -375,8 +375,15 @@ async def _ask_whether(
     from ideabridge.bridge.context.assumption import with_choices
     from ideabridge.bridge.runs.people import Decision
 
-    prompt, words = "run it? y(es), n(o) [reason], e(dit)", ("yes", "no", "edit")
+    always = ", a(lways) [N] [SCHEMA]" if what == "call" else ""
+    prompt, words = f"run it? y(es){always}, n(o) [reason], e(dit)", ("yes", "no", "edit")
     hint = f"y runs the {what}, n (and a reason) does not, e lets you change it first"
+    if always:
+        words = (*words, "always")
+        hint += (
+            ", a runs it, and further calls of its tool in this run without asking: at most N, and only those whose"
+            " parameters match the JSON schema"
+        )
     if others:
         say("what it assumes could also be:")
         for number, (at, candidate) in enumerate(others, 1):
@@ -387,6 +394,11 @@ async def _ask_whether(
         match await _choose(prompt, words, hint):
             case "yes", _:
                 return Decision("approve")
+            case "always", text:
+                try:
+                    return Decision("approve", grant=_grant(text or ""))
+                except IdeabridgeError as error:
+                    say(f"  {error}")
             case "take", text:
                 chosen = _numbered(others or [], text or "")
                 if chosen is None:
@@ -401,6 +413,19 @@ async def _ask_whether(
                     return Decision("edit", plan=edited) if what == "plan" else Decision("edit", call=edited)
             case _:
                 return Decision("deny", reason=_NOBODY)
+
+
+def _grant(text: str) -> JSONObject:
+    """The grant of `a [N] [SCHEMA]`. InvalidJSONError if the text after the number is not JSON."""
+    grant: JSONObject = {"for": "run"}
+    number, _, rest = text.partition(" ")
+    if number.isdecimal():
+        grant["max"] = int(number[:12])
+    else:
+        rest = text
+    if rest.strip():
+        grant["parameters"] = decode(rest, what="the schema")
+    return grant
 
 
 def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | None:

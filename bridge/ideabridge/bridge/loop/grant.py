@@ -1,0 +1,204 @@
+"""Grant: a person allows a tool for the rest of a run, so that its further calls do not ask.
+
+A grant is given with the approval of one call, and is journaled in its `CallDecided`. It covers later calls of the same
+run to the same tool, and those that wait already, as long as the policy asks about them for no other reason. Each call
+that it approves has a `CallDecided` of its own, which names the call of the grant. Grants are part of the machine, so
+folding the journal again restores them with their counts. A run that answers a call of this one has its own machine,
+and a fork does not take grants over: no grant reaches another run.
+
+    {"for": "run"}                                                  every further call of the tool
+    {"for": "run", "max": 3}                                        at most three executions more
+    {"for": "run", "parameters": {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ideabridge.bridge.loop.event import CallDecided, Decider, JournalError
+from ideabridge.bridge.loop.output import Refusal
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import ANNOTATIONS, MANY, NAMED, ONE, REFERRING, schemas_in
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.schema import Validator, check_schema
+from ideabridge.tools.tool import Tool
+
+MOST: Final = 1_000_000
+"""The largest `max` of a grant."""
+
+_SCHEMA_BYTES: Final = 20_000
+
+_CHECKED: Final = (
+    (ONE | MANY | NAMED | ANNOTATIONS | frozenset(REFERRING)) - {"contentSchema"}
+    | {"$schema", "$id", "$anchor", "$dynamicAnchor", "type", "enum", "const", "required", "dependentRequired"}
+    | {"multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern"}
+    | {"minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties"}
+)
+"""The keywords that a grant may use. Any other keyword, such as the name of a parameter, would restrict nothing."""
+
+
+@dataclass(slots=True)
+class Grant:
+    """One grant.
+
+    Attributes:
+        call: the index of the call with whose approval it was given.
+        tool: the tool that it allows, as defined then.
+        activity: the activity that the call named.
+        by: who gave it.
+        most: the most executions that it approves; None: any number.
+        where: checks the parameters of an execution; None: any.
+        used: the executions that it has approved.
+    """
+
+    call: int
+    tool: Tool
+    activity: str | None
+    by: Decider
+    most: int | None
+    where: Validator | None
+    used: int = 0
+
+    def covers(self, progress: Progress) -> bool:
+        """Return whether the grant approves a call whose references are resolved; all items of its `_each`, or none.
+
+        A call is not covered if checking its parameters is costly: a person is asked.
+        """
+        tool = progress.tool
+        if tool is None or tool.key != self.tool.key or tool.digest != self.tool.digest:
+            return False
+        if progress.call.activity != self.activity or progress.replaced is not None:
+            return False
+        if self.most is not None and self.used + _executions(progress) > self.most:
+            return False
+        where = self.where
+        if where is None:
+            return True
+        open_ = [item.parameters for item in progress.items if not item.finished]
+        return all(not where.is_costly(one) and where.is_valid(one) for one in open_)
+
+    def to_json(self) -> JSONObject:
+        """`{"call", "tool", "module"?, "by", "used", "max"?, "parameters"?}`."""
+        shown: JSONObject = {"call": self.call, "tool": self.tool.name}
+        if self.tool.module is not None:
+            shown["module"] = self.tool.module
+        shown.update({"by": str(self.by), "used": self.used})
+        if self.most is not None:
+            shown["max"] = self.most
+        if self.where is not None:
+            shown["parameters"] = self.where.schema
+        return shown
+
+    def __str__(self) -> str:
+        """What the grant allows, for people."""
+        count = f"{self.used} calls so far" if self.most is None else f"{self.used} of {self.most} calls so far"
+        where = "" if self.where is None else f", where the parameters match {encode(self.where.schema).decode()}"
+        return f"{self.tool.label} for the rest of this run (call {self.call}, by {self.by}): {count}{where}"
+
+
+@dataclass(slots=True)
+class Grants:
+    """The grants of one run, in the order in which they were given."""
+
+    given: list[Grant] = field(default_factory=list[Grant])
+
+    def __iter__(self) -> Iterator[Grant]:
+        return iter(self.given)
+
+    def take(self, progress: Progress) -> Grant | None:
+        """The first grant that covers a call, which it counts; None if none does."""
+        for one in self.given:
+            if one.covers(progress):
+                one.used += _executions(progress)
+                return one
+        return None
+
+    def count(self, call: int, progress: Progress, times: int) -> None:
+        """Count a call once more (`times` 1) or no longer (-1) for the grant of `call`."""
+        self.of(call).used += times * _executions(progress)
+
+    def of(self, call: int) -> Grant:
+        """The grant that was given with the approval of a call. JournalError if there is none."""
+        for one in self.given:
+            if one.call == call:
+                return one
+        raise JournalError(f"call {call} was not approved with a grant")
+
+
+def _executions(progress: Progress) -> int:
+    return sum(not item.finished for item in progress.items)
+
+
+def decision_text(event: CallDecided) -> str:
+    """A decision for people: `approve`, `approve for the rest of the run`, or `approve (grant of call 2)`."""
+    if event.granted is not None:
+        return f"{event.decision} (grant of call {event.granted})"
+    return event.decision if event.grant is None else f"{event.decision} for the rest of the run"
+
+
+def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
+    """The grant that a decision gives; None if it gives none.
+
+    Raises:
+        JournalError: the decision cannot give one, or the grant is damaged.
+    """
+    if event.grant is None:
+        return None
+    most, schema, tool = event.grant.get("max"), event.grant.get("parameters"), progress.tool
+    if tool is None or event.decision != "approve" or event.by.kind != "person" or event.granted is not None:
+        raise JournalError(f"the decision on call {event.call} cannot give a grant: only a person's approval can")
+    if not isinstance(most, int | None) or not isinstance(schema, dict | None):
+        raise JournalError(f"the grant of call {event.call} is damaged: max or parameters have another type")
+    where = None if schema is None else Validator(schema, what="the parameters")
+    return Grant(event.call, tool, progress.call.activity, event.by, most, where)
+
+
+def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
+    """Check a grant that is given with the approval of a call.
+
+    A schema that would restrict nothing by mistake is refused: one with a keyword that is not checked, or with a
+    parameter that the tool does not have.
+    """
+    if not isinstance(grant, dict) or grant.get("for") != "run" or not {*grant} <= {"for", "max", "parameters"}:
+        return Refusal('grant: expected {"for": "run", "max"?: a number, "parameters"?: a JSON schema}')
+    if "max" in grant:
+        most = grant["max"]
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST:
+            return Refusal(f"grant.max: expected how many calls more, a whole number from 1 to {MOST:,}")
+    if "parameters" in grant:
+        schema = grant["parameters"]
+        if not isinstance(schema, dict):
+            return Refusal("grant.parameters: expected a JSON schema, an object")
+        problem = _schema_problem(schema, progress.tool)
+        if problem is not None:
+            return Refusal(f"grant.parameters: {problem}")
+    return grant
+
+
+def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
+    size = len(encode(schema))
+    if size > _SCHEMA_BYTES:
+        return f"expected at most {_SCHEMA_BYTES:,} bytes, found {size:,}"
+    try:
+        check_schema(schema, what="the schema")
+    except IdeabridgeError as error:
+        return str(error)
+    for _, part in schemas_in(schema):
+        for keyword in part:
+            if keyword not in _CHECKED:
+                return (
+                    f"{keyword[:100]!r} restricts nothing: expected the keywords of a JSON schema, such as"
+                    ' {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}'
+                )
+    taken = None if tool is None else tool.parameters.get("properties")
+    if isinstance(taken, dict):
+        named, required = schema.get("properties"), schema.get("required")
+        names = [*(named if isinstance(named, dict) else ()), *(required if isinstance(required, list) else ())]
+        for name in map(str, names):
+            if name not in taken:
+                return f"{name[:100]!r} is no parameter of {tool.name if tool else 'it'}.{did_you_mean(name, taken)}"
+    return None
