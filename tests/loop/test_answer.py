@@ -153,3 +153,49 @@ def test_the_cost_is_linear_whatever_the_pieces() -> None:
     answer = AnswerReader()
     pieces = [piece for char in text for piece in answer.feed(char)]
     assert len(calls([*pieces, *answer.close()])) == 1
+
+
+@given(st.text(max_size=60), st.integers(0, 40), st.booleans())
+def test_a_program_is_given_once_its_answer_is_complete(program: str, cuts: int, has_empty_calls: bool) -> None:
+    answer: dict[str, JSON] = {"thought_process": "hm", "program": f"1{program}"}
+    if has_empty_calls:
+        # Endpoints that enforce the schema require these members.
+        answer = {"calls": [], **answer, "output": None}
+    text = json.dumps(answer)
+    assert read(text, cuts) == [EndPiece(None, {"thought_process": "hm"}, f"1{program}")]
+    cut = end(read(text[:-1]))
+    assert (cut.program, cut.broken is None) == (None, False)
+
+
+@pytest.mark.parametrize("program", [None, "", " \n"])
+def test_an_empty_program_is_none(program: JSON) -> None:
+    pieces = read(json.dumps({"calls": [{"_tool": "a"}], "output": None, "program": program}))
+    assert pieces == [CallPiece({"_tool": "a"}), EndPiece(None, {})]
+
+
+def test_a_markdown_fence_is_no_part_of_a_program() -> None:
+    assert end(read(json.dumps({"program": "```python\nx = '```'\nx\n```\n"}))).program == "x = '```'\nx\n"
+    assert end(read(json.dumps({"program": "x = '''\n```\na\n```\n'''"}))).program == "x = '''\n```\na\n```\n'''"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"program": "1", "calls": [{"_tool": "a"}], "output": null}', "leave calls and output out"),
+        ('{"calls": [{"_tool": "a"}], "output": null, "program": "1"}', "leave calls and output out"),
+        ('{"program": "1", "output": 2}', "leave calls and output out"),
+        ('{"program": 5}', "program: found 5, expected text"),
+        ('{"program": ["1"]}', "expected text"),
+    ],
+)
+def test_what_is_no_program_is_told(text: str, error: str) -> None:
+    for cuts in (0, 9):
+        last = end(read(text, cuts))
+        assert last.program is None
+        assert error in (last.broken or "")
+        # The journal has it.
+        assert "program" in last.extra
+
+
+def test_a_call_may_have_a_parameter_named_program() -> None:
+    assert calls(read('{"_tool": "run", "program": "1"}')) == [{"_tool": "run", "program": "1"}]

@@ -87,6 +87,27 @@ def read_output(output: JSON, notes: list[str]) -> JSON:
     return value
 
 
+BESIDE_PROGRAM: Final = "program: it makes its own calls and output; leave calls and output out"
+"""Why a Solution with a program and with calls or an output is malformed."""
+
+
+def read_program(program: JSON) -> str | None:
+    """Read the `program` of a Solution, without a Markdown fence around it. Null and an empty text are no program.
+
+    Raises:
+        ValueMismatchError: it is not text.
+    """
+    if program is None:
+        return None
+    if not isinstance(program, str):
+        raise _mismatch("program", program, "text")
+    text = program.strip()
+    language, newline, body = text.partition("\n")
+    if newline and language.startswith("```") and body.endswith("```") and "`" not in language[3:]:
+        program = body.removesuffix("```")
+    return program if program.strip() else None
+
+
 def _mismatch(path: str, found: JSON, expected: str) -> ValueMismatchError:
     return ValueMismatchError(f"{path or _WHAT}: found {show(found)}, expected {expected}")
 

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, JSONObject, decode, decode_at
-from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
-from ideabridge.tools.reading import read_call_text, read_calls, read_output
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError, ValueMismatchError
+from ideabridge.tools.reading import BESIDE_PROGRAM, read_call_text, read_calls, read_output, read_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,24 @@ class OutputPiece:
 
 @dataclass(frozen=True, slots=True)
 class EndPiece:
-    """The answer has ended. `broken` says why it is invalid or incomplete; `extra` are its other members."""
+    """The answer has ended.
+
+    Attributes:
+        broken: why it is invalid or incomplete; None if it is neither.
+        extra: its other members.
+        program: the program, if the answer is one.
+    """
 
     broken: str | None
     extra: JSONObject
+    program: str | None = None
 
 
 Piece: TypeAlias = CallPiece | OutputPiece | EndPiece
 
 
 class _State(Enum):
-    """The state of the scanner in `{"calls": [...], "output": ...}`."""
+    """The state of the scanner in `{"calls": [...], "output": ...}` or `{"program": "..."}`."""
 
     BEFORE = "before the object"
     OPENED = "after a brace that may open the object"
@@ -77,6 +84,8 @@ class AnswerReader:
         self._in_calls = False
         self._length = 0
         self._ended = False
+        # True if there is a call or an output.
+        self._has_begun = False
         # The current value: its text so far, its depth of brackets, and whether a string or an escape is open.
         self._captured: list[str] = []
         self._depth = 0
@@ -89,7 +98,7 @@ class AnswerReader:
         """Read the next piece of the answer. Return the pieces that it completes; [] after an `EndPiece`."""
         if self._ended:
             return []
-        self._pieces = []
+        self._begin_pieces()
         try:
             text = self._decoder.decode(piece) if isinstance(piece, bytes) else piece
             self._length += len(text)
@@ -113,7 +122,7 @@ class AnswerReader:
         """End the answer. Return the pieces that this completes."""
         if self._ended:
             return []
-        self._pieces = []
+        self._begin_pieces()
         if self._state is _State.DONE:
             self._end(None)
         elif self._state in (_State.BEFORE, _State.OPENED):
@@ -122,13 +131,31 @@ class AnswerReader:
             self._end(f"it ended {self._state.value}{f' of {self._key!r}' if self._key else ''}")
         return self._pieces
 
+    def _begin_pieces(self) -> None:
+        self._has_begun = self._has_begun or bool(self._pieces)
+        self._pieces = []
+
     def _end(self, broken: str | None) -> None:
         if broken is None and "_tool" in self._extra and not self._seen & {"calls", "output"}:
             # Models sometimes write a single call instead of a Solution.
             self._pieces.append(CallPiece(self._extra))
             self._extra = {}
         self._ended = True
-        self._pieces.append(EndPiece(broken, self._extra))
+        program = None
+        if broken is None:
+            program, broken = self._program()
+        self._pieces.append(EndPiece(broken, self._extra, program))
+
+    def _program(self) -> tuple[str | None, str | None]:
+        """(the program of the answer or None, why it is malformed or None). A malformed one remains in `extra`."""
+        try:
+            program = read_program(self._extra.get("program"))
+        except ValueMismatchError as error:
+            return None, str(error)
+        if program is not None and (self._has_begun or self._pieces):
+            return None, BESIDE_PROGRAM
+        self._extra.pop("program", None)
+        return program, None
 
     # -- one token ---------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue, Latent, change_of, offer
 from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.loop.solution import Solution
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import inline_refs
@@ -108,6 +109,8 @@ def _written(call: JSONObject) -> str:
 _SHOWN_CALLS = 50
 _SHOWN_ERRORS = 20
 _DOUBT_BYTES = 600
+_PROGRAM = 10_000
+_PRINTED = 4_000
 _OWN_SCHEMAS = 64
 
 THOUGHTS: Final[JSONObject] = {
@@ -252,6 +255,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     if not instances and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     messages.extend(calls)
+    messages.extend(Message("user", "text", text, "text") for text in _program_texts(machine.solution))
     messages.extend(machine.feedback.messages)
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections
@@ -262,6 +266,23 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     if more > 0:
         messages.append(Message("user", "text", f"{more:,} more calls failed. All are read at †data.error.", "text"))
     return messages
+
+
+def _program_texts(solution: Solution) -> list[str]:
+    """The texts about the last program: what it printed, and the program itself if it failed, for a Request refers to
+    no earlier one.
+    """
+    texts: list[str] = []
+    if solution.program is not None and solution.failed:
+        texts.append(f"The last program, which failed:\n{_cut(solution.program.program, _PROGRAM)}")
+    printed = "".join(solution.printed)
+    if printed:
+        texts.append(f"The last program printed:\n{_cut(printed, _PRINTED)}")
+    return texts
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
 
 
 def _state(machine: Machine, message: Message) -> Message:

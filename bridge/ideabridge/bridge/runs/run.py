@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
@@ -30,6 +29,7 @@ from ideabridge.bridge.errors import (
     DecisionError,
     FinishedRunError,
     InterruptedRunError,
+    ProgramError,
     RejectedSolutionError,
     RunFailedError,
     SettledTurnError,
@@ -59,8 +59,7 @@ from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
-from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.sandbox import Sandbox, interpreter
+from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
@@ -76,6 +75,7 @@ from ideabridge.bridge.runs.people import (
     read_decision,
 )
 from ideabridge.bridge.runs.runner import Runner, SaveIdea
+from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
@@ -422,22 +422,21 @@ class Run:
 
         Raises:
             ValueMismatchError: it is not a solution.
-            RejectedSolutionError: its calls are not an array, are more than the run may list, or contain a secret; a
-                program has calls or an output beside it;
-                with `strict`, also any malformed part. Nothing ran, and the turn stays open.
+            RejectedSolutionError: its calls are not an array, are more than the run may list, or contain a secret; it
+                is a program that cannot run here, or has calls or an output beside it; with `strict`, also any
+                malformed part. Nothing ran, and the turn stays open.
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
         read, notes = values.read_submission(normalise(raw, what="the solution"), mind, model, pattern)
-        program = values.program_in(read)
-        proposed = read if program is None else self._program(program, read)
+        proposed, errors = self._read_program(read)
         settled = self.turns.settled.get(turn)
         if settled is not None:
             if settled == values.digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self._host.screen.faults(proposed)
+        errors = errors or self._host.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
             errors = self.machine.check(read.calls, read.output, pattern=pattern)
         errors = errors or self.machine.check_count(len(read.calls))
@@ -450,22 +449,16 @@ class Run:
         self.drive(proposed)
         return notes
 
-    def _program(self, program: str, read: SolutionProposed) -> ProgramProposed:
-        """The event of a submitted program.
-
-        Raises:
-            RejectedSolutionError: the run is lazy, or over instances.
-            ProgramError: the interpreter is missing.
-        """
-        if self.machine.settings.lazy:
-            raise RejectedSolutionError("program: nobody can accept its calls before it makes them; write calls")
-        if self.machine.instances:
-            raise RejectedSolutionError("program: the run is over instances; write calls")
+    def _read_program(self, read: SolutionProposed) -> tuple[SolutionProposed | ProgramProposed, list[JSONObject]]:
+        """The event of a submitted solution, which may be a program, and the errors of the program."""
         extra: JSONObject = {key: value for key, value in (read.extra or {}).items() if key != "program"}
-        names = ProgramNames(self.machine.offer.current.tools).used_by(program)
-        # The same turn has the same seed, so a solution that is sent twice is the same one.
-        seed = f"{self.id}/{self.machine.step}"
-        return ProgramProposed(program, interpreter(), time.time(), seed, names, extra or None, read.mind, read.model)
+        try:
+            program = values.program_in(read)
+            if program is None:
+                return dataclasses.replace(read, extra=extra or None), []
+            return program_of_mind(self.machine, program, self.id, extra, read.mind, read.model), []
+        except (RejectedSolutionError, ProgramError) as error:
+            return read, [error_message("structural", str(error))]
 
     def reject(self, turn: int, answer: JSON, message: str) -> None:
         """Journal an answer to a turn from which no solution could be read. Nothing runs, and the turn stays open.

@@ -64,6 +64,7 @@ from ideabridge.bridge.loop.event import (
     MessageAdded,
     OutputProposed,
     PlanAsked,
+    ProgramProposed,
     QuestionAnswered,
     QuestionRefused,
     RequestMade,
@@ -79,6 +80,7 @@ from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, is_large
+from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
@@ -103,7 +105,9 @@ ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], N
 
 
 class _Run(Protocol):
-    """The run that a runner drives: `Run`, which documents these methods."""
+    """The run that a runner drives: `Run`, which documents these members."""
+
+    id: str
 
     @property
     def is_orphan(self) -> bool: ...
@@ -481,12 +485,23 @@ class Runner:
                     break
                 case OutputPiece(output):
                     events.append(OutputProposed(output))
-                case EndPiece(broken, extra):
-                    events += [*self._usage_so_far(), SolutionClosed(broken, extra or None)]
+                case EndPiece():
+                    events += [*self._usage_so_far(), self._end_of_answer(piece)]
                     break
         if events:
             self.post(*events)
-        return not events or not isinstance(events[-1], SolutionClosed)
+        return not events or not isinstance(events[-1], SolutionClosed | ProgramProposed)
+
+    def _end_of_answer(self, piece: EndPiece) -> Event:
+        """The event at the end of an answer. If the answer is a program, the program begins now."""
+        broken, extra = piece.broken, piece.extra
+        if piece.program is not None:
+            mind = None if self.mind is None else self.mind.name
+            try:
+                return program_of_mind(self.machine, piece.program, self._run.id, extra, mind)
+            except IdeabridgeError as error:
+                broken, extra = str(error), {**extra, "program": piece.program}
+        return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
         """The usage of an answer that is interrupted before it has reported its usage. It is read once."""

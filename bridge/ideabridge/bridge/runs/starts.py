@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.errors import PlanError, RejectedSolutionError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Event, ProgramProposed, RunStarted, SolutionProposed
 from ideabridge.bridge.loop.graph import ModuleOrder
@@ -22,7 +22,7 @@ from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.sandbox import interpreter
+from ideabridge.bridge.programs.sandbox import LONGEST, interpreter
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -102,6 +102,40 @@ def _proposed(plan: Plan, names: JSONObject, machine: Machine, mind: str | None 
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
     return ProgramProposed(plan.program or "", interpreter(), time.time(), seed, names, mind=mind)
+
+
+def program_of_mind(
+    machine: Machine,
+    program: str,
+    run: str,
+    extra: JSONObject,
+    mind: str | None = None,
+    model: str | None = None,
+) -> ProgramProposed:
+    """Make the event of a program with which a mind answers the current Request.
+
+    Args:
+        machine: the run.
+        program: the text.
+        run: the id of the run.
+        extra: the other members of the answer.
+        mind: who wrote it; None: the caller, by turns.
+        model: the model that wrote it, if known.
+
+    Raises:
+        RejectedSolutionError: the run is lazy or over instances, or the program is too long.
+        ProgramError: the interpreter is missing.
+    """
+    if machine.settings.lazy:
+        raise RejectedSolutionError("program: nobody can accept its calls before it makes them; write calls")
+    if machine.instances:
+        raise RejectedSolutionError("program: the run is over instances; write calls")
+    if len(program) > LONGEST:
+        raise RejectedSolutionError(f"program: {len(program):,} characters; at most {LONGEST:,} are allowed")
+    names = ProgramNames(machine.offer.current.tools).used_by(program)
+    # The same turn has the same seed, so a solution that is sent twice is the same one.
+    seed = f"{run}/{machine.step}"
+    return ProgramProposed(program, interpreter(), time.time(), seed, names, extra or None, mind, model)
 
 
 def start_solve(

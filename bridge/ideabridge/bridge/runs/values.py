@@ -25,8 +25,8 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.starts import PLAN
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
-from ideabridge.tools.keywords import show
-from ideabridge.tools.reading import read_solution
+from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.tools.reading import BESIDE_PROGRAM, read_program, read_solution
 
 INLINE: Final = 4096
 """Most bytes of JSON of a value that an answer shows whole."""
@@ -66,14 +66,13 @@ def program_in(proposed: SolutionProposed) -> str | None:
     Raises:
         RejectedSolutionError: it has calls or an output as well, or the program is not text.
     """
-    extra = proposed.extra or {}
-    if "program" not in extra:
-        return None
-    if not isinstance(extra["program"], str):
-        raise RejectedSolutionError(f"program: expected text, found {show(extra['program'])}")
-    if proposed.calls or proposed.output is not None or proposed.pattern is not None:
-        raise RejectedSolutionError("program: it makes its own calls and output; leave calls and output out")
-    return extra["program"]
+    try:
+        program = read_program((proposed.extra or {}).get("program"))
+    except ValueMismatchError as error:
+        raise RejectedSolutionError(str(error)) from None
+    if program is not None and (proposed.calls or proposed.output is not None or proposed.pattern is not None):
+        raise RejectedSolutionError(BESIDE_PROGRAM)
+    return program
 
 
 def results_of(machine: Machine, *, whole: bool) -> JSONObject:
@@ -229,6 +228,7 @@ class TurnLog:
     rejected_in: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
     by_plan: bool = False
     _planned: bool = False
+    _turn: int = 0
 
     def take(self, event: Event) -> None:
         """Note an event."""
@@ -238,12 +238,13 @@ class TurnLog:
                 self.idea = event.idea
             case RequestMade():
                 self.rejected = self.rejected_in.setdefault(event.step, [])
+                self._turn = event.step
             case SolutionRejected():
                 self.rejected.append(event)
             case SolutionProposed() | ProgramProposed() if not self._planned:
-                turn = len(self.settled)
-                self.settled[turn] = digest_of_solution(event)
-                self.authors[turn] = (event.mind or "turns", event.model or "")
+                # A mind that streams settles a turn without this event, unless its answer is a program.
+                self.settled[self._turn] = digest_of_solution(event)
+                self.authors[self._turn] = (event.mind or "turns", event.model or "")
                 self.by_plan = self.by_plan or event.mind == PLAN
             case _:
                 pass

@@ -164,7 +164,7 @@ def _solution_in(result: _Result) -> JSONObject:
         solution, _ = read_solution(_raw(_blocks(result)))
     except IdeabridgeError as error:
         raise SampleError(f"{_CUT}{error}" if cut else str(error)) from None
-    if cut and not solution["calls"] and solution["output"] is None:
+    if cut and not solution["calls"] and solution["output"] is None and "program" not in solution:
         raise SampleError(f"{_CUT}nothing of it is left")
     return solution
 
