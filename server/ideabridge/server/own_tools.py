@@ -132,8 +132,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ' "†state.log.0.id", "†results.0" (first call\'s, without _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
         " join(items, separator?), count(items, by?), template(text, values), sleep(seconds), compute(code);"
-        " path, where, by: JMESPath; text: {name}; code: Python over its other parameters. Large values come as"
-        " references. Read-only calls run; others wait for approval.",
+        " path, where, by: JMESPath; text: {name}; code: Python over its other parameters. Read-only calls run;"
+        " others wait for approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
@@ -230,7 +230,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "approval": _TEXT,
                             "decision": _choice(
                                 ["approve", "deny", "edit", "retry", "skip", "value"],
-                                "One of the entry's choices; else approve, deny or edit.",
+                                "One of the entry's choices, or approve, deny, edit.",
                             ),
                             "call": _open("The call to run instead."),
                             "plan": _open("For a plan: {calls, output}."),
@@ -250,7 +250,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "search_ideas",
-        "Find saved ideas: earlier runs and plans that may do your task.",
+        "Find saved ideas, which may do your task.",
         _closed(
             {
                 "words": {"type": "string", "description": "Default: newest."},
