@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.loop.event import CallFinished, RequestMade, SolutionClosed
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.settings import ModelConfiguration
@@ -28,7 +28,8 @@ NUMBER: JSONObject = {"type": "integer"}
 @asynccontextmanager
 async def bridged(url: str, **how: Any) -> AsyncGenerator[Bridge]:
     settings: dict[str, bool | int | float | str] = {"temperature": 0, "seed": 1, "max_tokens": 160}
-    bridge = Bridge(toolbox=toolbox())
+    # The prompt is that of the table in docs/minds.md.
+    bridge = Bridge(Configuration(programs=False), toolbox=toolbox())
     configuration = ModelConfiguration(name="openai:smollm2", base_url=url, settings=settings, **how)
     bridge.mind = ModelMind(configuration, bridge.secrets)
     async with bridge:

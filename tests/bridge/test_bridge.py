@@ -286,7 +286,7 @@ async def test_a_turn_that_is_not_open_is_refused() -> None:
 
 async def test_a_later_request_tells_results_by_reference() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
-        run = await bridge.solve("x")
+        run = await bridge.solve("x", tools=["shout", "remember"])
         calls: list[JSON] = [
             {"_tool": "shout", "text": "long " * 2000, "_outputPath": "log"},
             {"_tool": "shout", "text": "short"},

@@ -189,7 +189,7 @@ async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_
         run = await bridge.solve("x", input={"names": ["a"]})
         await run.wait()
         schema = run.answer()["requests"][0]["schema"]
-        assert list(schema["properties"]) == ["thought_process", "calls", "output"]
+        assert list(schema["properties"]) == ["thought_process", "calls", "output", "program"]
         assert schema["required"] == ["thought_process", "calls", "output"]
         thought = "†input.names are to be counted; {not} read as anything"
         run.submit(0, {"thought_process": thought, "calls": [call("count", items="†input.names")]})

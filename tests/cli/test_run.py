@@ -631,3 +631,12 @@ def test_no_modules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tools", "list", "no", "such"]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "no tool has all the words no such\n")
+
+
+def test_where_programs_are_off_a_program_is_refused(ideabridge: Run, project: Path) -> None:
+    (project / "one.py").write_text("1")
+    write_trusted(project, {"programs": False})
+    for more in ((), ("--dry-run",)):
+        done = ideabridge("run", "one.py", *more)
+        assert done.returncode == 2
+        assert "programs are turned off here (programs: false in the configuration); write calls" in done.stderr

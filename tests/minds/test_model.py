@@ -176,7 +176,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
             assert await run.result() == "A"
             assert bridge.store.ideas.get(run.id).idea.solution == {**thinking, "output": "†state.a"}
         enforced = fake.bodies[0]["response_format"]["json_schema"]["schema"]
-        assert list(enforced["properties"]) == ["thought_process", "calls", "output"]
+        assert list(enforced["properties"]) == ["thought_process", "calls", "output", "program"]
         assert enforced["required"][0] == "thought_process"
         # A server of one's own is told in words, too.
         assert 'Before "calls" comes "thought_process"' in fake.texts(0)

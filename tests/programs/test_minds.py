@@ -5,6 +5,7 @@ recording, and from the model of a client.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import pytest
 from ideabridge.bridge import Bridge, Store
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.errors import PlanError, RejectedSolutionError
 from ideabridge.bridge.loop.event import CallProposed, ProgramProposed, SolutionClosed
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.recorded import Recorded
 from ideabridge.bridge.minds.settings import ModelConfiguration
+from ideabridge.bridge.programs.names import SIGNATURES
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -26,7 +29,7 @@ from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
 from tests.minds.fake import FakeEndpoint, endpoint, say
 from tests.server.sampled import Model, said
-from tests.server.serving import ERAS, call, configured, over_stdio
+from tests.server.serving import ERAS, call, configured, over_stdio, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -252,6 +255,108 @@ async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: P
             assert await again.wait() == "done"
         assert (again.given(), ordered) == (11, ["pen"])
     assert "The last program printed:\nordered" in mind.told(0)
+
+
+# -- what minds are told, and the setting -------------------------------------------------------------------------
+
+
+def properties_of(schema: JSONObject) -> dict[str, Any]:
+    properties = schema["properties"]
+    assert isinstance(properties, dict)
+    return dict(properties)
+
+
+def program_in(schema: JSONObject) -> Any:
+    return properties_of(schema).get("program")
+
+
+async def first_request(*, programs: bool = True, **more: Any) -> tuple[JSONObject, str]:
+    """The schema of the first Request of a run by turns, and its instructions."""
+    async with Bridge(parse_configuration({"programs": programs}), toolbox=Toolbox(page, price)) as bridge:
+        run = await bridge.solve("What do all items cost?", **more)
+        [request] = run.answer()["requests"]
+        return request["schema"], request["instructions"]
+
+
+async def test_a_mind_is_told_how_to_write_programs() -> None:
+    schema, told = await first_request(tools=["page", "price"])
+    assert schema["required"] == ["calls", "output"]
+    described = program_in(schema)["description"]
+    assert described.endswith("tools.page(number: int) -> list[str]\ntools.price(item: str) -> int")
+    for words in ("gather(return_exceptions=True)", "inheritance", "TypedDict", "RuntimeError"):
+        assert words in described
+    assert "asks a mind" not in described
+    assert '{"program": TEXT}' in told
+    # What every Request costs, in characters of JSON.
+    assert len(json.dumps(described)) < 800
+
+
+async def test_signatures_have_a_bound() -> None:
+    def named(number: int) -> Any:
+        @tool(read_only=True, name=f"tool_{number}")
+        def look(first: str, second: int, third: list[str]) -> dict[str, int]:
+            """Look."""
+            return {}
+
+        return look
+
+    async with Bridge(toolbox=Toolbox(*map(named, range(300)))) as bridge:
+        run = await bridge.solve("x")
+        [request] = run.answer()["requests"]
+    described = program_in(request["schema"])["description"]
+    assert len(described) < SIGNATURES + 800
+    assert re.search(r"\n\.\.\. 2\d\d more", described)
+
+
+@pytest.mark.parametrize("given", [{"programs": False}, {"planning": "lazy"}, {"tools": []}])
+async def test_programs_are_offered_only_where_they_can_run(given: dict[str, Any]) -> None:
+    schema, told = await first_request(**given)
+    assert program_in(schema) is None
+    assert "program" not in told
+    if "programs" in given:
+        offered, offered_told = await first_request()
+        # Nothing else of what is shown depends on it.
+        without = {name: one for name, one in properties_of(offered).items() if name != "program"}
+        assert schema == {**offered, "properties": without}
+        assert offered_told.startswith(told)
+
+
+async def test_models_and_clients_are_told_too() -> None:
+    for programs in (True, False):
+        async with endpoint(say('{"calls": [], "output": 1}')) as fake:
+            bridge = Bridge(parse_configuration({"programs": programs}), toolbox=Toolbox(page, price))
+            bridge.mind = ModelMind(ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets)
+            async with bridge:
+                await solved(bridge)
+        assert ("tools.price(item: str) -> int" in fake.texts(0)) is programs
+        assert ("program" in fake.texts(0)) is programs
+        assert ("program" in json.dumps(fake.bodies[0]["response_format"])) is programs
+
+
+async def test_where_programs_are_off_they_are_refused() -> None:
+    off = "programs are turned off here"
+    mind = Scripted({"program": RIGHT}, {"calls": [], "output": 3})
+    async with scripted(mind, programs=False) as bridge:
+        run = await solved(bridge)
+        assert (run.status, run.given(), run.calls()) == ("done", 3, [])
+        assert off in mind.told(1)
+        by_turns = await bridge.solve("x", mind="turns")
+        with pytest.raises(RejectedSolutionError, match=off):
+            by_turns.submit(0, {"program": "1"})
+        assert by_turns.status == "needs_solution"
+        for start in (bridge.run_plan, bridge.dry_run):
+            with pytest.raises(PlanError, match=off):
+                await start({"program": "1"})
+        with pytest.raises(PlanError, match=off):
+            await bridge.run_program("1")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_without_programs_does_not_offer_them(era: str, tmp_path: Path) -> None:
+    async with over_stdio(configured(tmp_path, programs=False), era) as client:
+        [run_plan] = [one for one in (await client.list_tools()).tools if one.name == "run_plan"]
+        assert "program" not in run_plan.input_schema["properties"]
+        assert "programs are turned off here" in await refused(client, "run_plan", program="1")
 
 
 # -- the model of a client ----------------------------------------------------------------------------------------

@@ -364,12 +364,13 @@ async def test_a_trusted_file_does_not_let_hosts_call_the_users_modules_directly
 
 
 @pytest.mark.parametrize(("own", "theirs"), [(False, True), (False, False), (True, False), (True, True)])
-def test_a_trusted_file_does_not_make_results_stored_that_the_user_does_not_want(
-    clone: Path, own: bool, theirs: bool
+@pytest.mark.parametrize("key", ["sessions", "programs"])
+def test_a_trusted_file_does_not_turn_on_what_the_user_has_turned_off(
+    clone: Path, key: str, own: bool, theirs: bool
 ) -> None:
-    write_own({"sessions": own})
-    write_trusted(clone, {"sessions": theirs})
-    assert load_configuration(project=clone).sessions is (own and theirs)
+    write_own({key: own})
+    write_trusted(clone, {key: theirs})
+    assert getattr(load_configuration(project=clone), key) is (own and theirs)
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,9 @@ class Configuration(BaseModel):
     thought_process: bool = Field(
         default=False, description="Whether minds write their reasoning before the calls, in `thought_process`."
     )
+    programs: bool = Field(
+        default=True, description="false: programs are offered to no mind, and refused wherever they are given."
+    )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
@@ -651,8 +654,9 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         if refusal is not None:
             refused.append(f"{file.name}: model is not used: {refusal}")
             del changes["model"]
-    if not user.sessions:
-        changes.pop("sessions", None)
+    for key in ("programs", "sessions"):
+        if not getattr(user, key):
+            changes.pop(key, None)
     if "expose" in layer.keys:
         changes |= _exposed(user, project, narrowed)
     replaced = tuple(name for name in project.modules if name in user.modules)

@@ -15,7 +15,7 @@ from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicati
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import LIST_SECONDS
-from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
+from ideabridge.server.own_tools import OWN_NAMES, own_tools
 from ideabridge.server.running import Running
 from ideabridge.server.served_tools import ExposedTool, PublishedTool, ServedTool
 from ideabridge.tools.builtins import builtin_toolbox
@@ -149,7 +149,8 @@ class ToolCatalogue:
         # The names of exposed tools that no host has seen yet.
         self._new_names: dict[str, ToolKey] = {}
         self._by_tool: dict[ToolKey, ExposedTool] = {}
-        self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
+        self._own = own_tools(programs=bridge.configuration.programs)
+        self._fixed: list[dict[str, Any]] = list(self._own)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas
         self._uses: Counter[str] = Counter()
@@ -161,7 +162,7 @@ class ToolCatalogue:
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
         """The exposed tools in their wire form."""
-        return self._fixed[len(OWN_TOOLS) :]
+        return self._fixed[len(self._own) :]
 
     def listed_hints(self) -> dict[str, Any]:
         """The current annotations of the published ideas that clients have seen, by name."""
@@ -193,7 +194,7 @@ class ToolCatalogue:
                 self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
         self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
         self._new_names = {name: one.tool.origin for name, one in self._exposed.items() if name not in self._kept_names}
-        self._fixed = [*OWN_TOOLS, *(one.definition for one in self._exposed.values())]
+        self._fixed = [*self._own, *(one.definition for one in self._exposed.values())]
 
     def _read_names(self) -> dict[str, ToolKey]:
         """The stored names of exposed tools; names of modules and tools that are no longer configured are released."""
@@ -324,7 +325,7 @@ class ToolCatalogue:
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
         """The input schema of a tool."""
-        for own in OWN_TOOLS:
+        for own in self._own:
             if own["name"] == name:
                 return own["inputSchema"]
         tool: ServedTool | None = self._exposed.get(name) or self._publication(name)

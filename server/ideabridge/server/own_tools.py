@@ -294,6 +294,20 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 )
 """The definitions, in their wire form."""
 
+
+def own_tools(*, programs: bool) -> tuple[dict[str, Any], ...]:
+    """The definitions; without `programs`, `run_plan` does not offer them."""
+    return OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
+
+
+def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
+    if tool["name"] != "run_plan":
+        return tool
+    schema = tool["inputSchema"]
+    properties = {name: one for name, one in schema["properties"].items() if name != "program"}
+    return {**tool, "inputSchema": {**schema, "properties": properties}}
+
+
 OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
 """Names that no idea and no module's tool may have."""
 

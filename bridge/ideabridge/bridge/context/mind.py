@@ -90,8 +90,9 @@ class Mind(Protocol):
     """Answers Requests by itself, in pieces. The host's own model, which answers by turns, is not a `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its object closes, so a mind
-    that streams is faster than one that returns its whole answer. An exception breaks the answer off: the calls
-    proposed until then remain, and the next Request reports it. A `MindError` ends the run.
+    that streams is faster than one that returns its whole answer; a program starts when the answer is whole. An
+    exception breaks the answer off: the calls proposed until then remain, and the next Request reports it. A
+    `MindError` ends the run.
     """
 
     @property

@@ -222,6 +222,13 @@ class Machine:
         return self.solution.program if runs else None
 
     @property
+    def offers_programs(self) -> bool:
+        """Return whether minds are told that a Solution may be a program."""
+        # A program has no instances, and nobody can accept its calls before it makes them.
+        settings = self.settings
+        return self.mode == "solve" and settings.programs and not settings.lazy and not self.instances
+
+    @property
     def settled(self) -> Sequence[int]:
         """The calls of the current Solution in the order in which they settled."""
         return self._tick.settled if self._tick is not None else ()

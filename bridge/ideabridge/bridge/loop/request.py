@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
@@ -22,6 +22,7 @@ from ideabridge.bridge.loop.solution import Solution
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import inline_refs
+from ideabridge.tools.tool import Tool
 
 _CALLS: Final = 200
 """The most calls of one plan that are reported."""
@@ -147,10 +148,18 @@ class Composer:
         handlers: the handlers of each type of message.
         cache: composed schemas, shared with other runs.
         latent: returns the keys of those tools, of the ones that handlers add, that have no code.
+        program_schema: returns the schema of programs that call these tools; None: programs are not offered.
     """
 
-    def __init__(self, handlers: Handlers, cache: SchemaCache, latent: Latent = lambda _: ()) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        cache: SchemaCache,
+        latent: Latent = lambda _: (),
+        program_schema: Callable[[Sequence[Tool]], JSONObject] | None = None,
+    ) -> None:
         self._latent = latent
+        self._program_schema = program_schema
         self._handlers = handlers
         self._cache = cache
         self._own: dict[str, JSONObject] = {}
@@ -207,9 +216,12 @@ class Composer:
             output = (offered or {}).get("output_schema", machine.offer.initial_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
-            key = content_hash([*parts, list[JSON](machine.instances), machine.settings.thought_process])
+            # Without a tool, a program cannot do more than the mind itself.
+            programs = self._program_schema if machine.offers_programs and catalogue.tools else None
+            flags: list[JSON] = [machine.settings.thought_process, programs is not None]
+            key = content_hash([*parts, list[JSON](machine.instances), *flags])
             wanted = output if isinstance(output, dict) else None
-            schema = self._cache.get(key, lambda: _schema_of(machine, catalogue, wanted, properties))
+            schema = self._cache.get(key, lambda: _schema_of(machine, catalogue, wanted, properties, programs))
             if len(self._own) >= _OWN_SCHEMAS:
                 self._own.clear()
             self._own[names] = schema
@@ -217,7 +229,11 @@ class Composer:
 
 
 def _schema_of(
-    machine: Machine, catalogue: Catalogue, output: JSONObject | None, properties: dict[str, JSONObject]
+    machine: Machine,
+    catalogue: Catalogue,
+    output: JSONObject | None,
+    properties: dict[str, JSONObject],
+    programs: Callable[[Sequence[Tool]], JSONObject] | None,
 ) -> JSONObject:
     schema = solution_schema(
         catalogue.tools,
@@ -230,9 +246,13 @@ def _schema_of(
     if machine.mode == "plan" and isinstance(members, dict):
         # The author of a plan answers once: the output has exactly its own schema, or may be any value.
         members["output"] = inline_refs(output) if output is not None else {}
-    elif machine.settings.thought_process:
-        # Required for endpoints that enforce the schema; a Solution without it is accepted.
+        return schema
+    # Required for endpoints that enforce the schema; a Solution without `thought_process`, and a program without calls
+    # and output, are accepted.
+    if machine.settings.thought_process:
         schema["required"] = ["thought_process", "calls", "output"]
+    if programs is not None and isinstance(members, dict):
+        members["program"] = programs(catalogue.tools)
     return schema
 
 

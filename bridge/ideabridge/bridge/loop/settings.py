@@ -36,6 +36,8 @@ class Settings:
         wall_seconds: the longest time that a run may work, in seconds; the runner measures it.
         output_by_instance: whether the output is a map by instance.
         thought_process: whether minds write their reasoning before the calls. It is journaled and has no other effect.
+        programs: whether Solutions and plans may be programs. False in journals that do not say it: no mind of them was
+            offered programs.
         approval: see `ApprovalSetting`.
     """
 
@@ -53,6 +55,7 @@ class Settings:
     planning: Planning = "eager"
     modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
     thought_process: bool = False
+    programs: bool = False
 
     @property
     def lazy(self) -> bool:

@@ -2,7 +2,7 @@
 
 `brief` describes the schema of a Solution in few words, with tools as signatures and types as in TypeScript: JSON
 Schema takes many times the tokens, and small models copy a schema instead of following it. `instructions` are for a
-model endpoint, which gets them with `EXAMPLES`. `TURNS_INSTRUCTIONS` are for the model of a host, which answers with
+model endpoint, which gets them with `EXAMPLES`. `turns_instructions` are for the model of a host, which answers with
 the tool `submit_solution`.
 """
 
@@ -44,9 +44,12 @@ class _Brief:
         if metas:
             lines += ["A call may also have, where needed:", *metas]
         for name, part in self._properties.items():
-            if name not in ("calls", "output"):
+            if name not in ("calls", "output", "program"):
                 lines.append(f'Before "calls" comes "{name}": {self._described(part)}')
         lines.append(f'The type of "output": {self._output()}')
+        program = _object(self._properties.get("program")).get("description")
+        if isinstance(program, str):
+            lines.append(f'Or write {{"program": TEXT}}. {program}')
         done = 0
         while done < len(self._named):
             name = [*self._named][done]
@@ -190,9 +193,11 @@ references and make more calls than the task needs. The tools are invented."""
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
 
 
-def instructions(schema: JSONObject | None) -> str:
-    """The instructions; with a description of the adapted schema, unless the endpoint shows it to the model (None)."""
-    return INSTRUCTIONS if schema is None else INSTRUCTIONS + _TYPES.replace("{types}", brief(schema))
+def instructions(schema: JSONObject, *, is_shown: bool) -> str:
+    """The instructions; with a description of the adapted schema, unless the endpoint shows it to the model."""
+    if is_shown:
+        return f"{INSTRUCTIONS}\n-{_program_hint(schema)}" if _program_hint(schema) else INSTRUCTIONS
+    return INSTRUCTIONS + _TYPES.replace("{types}", brief(schema))
 
 
 def correction(error: str) -> str:
@@ -213,9 +218,28 @@ RULES: Final = (
 )
 """How to write a Solution, for any mind."""
 
-TURNS_INSTRUCTIONS: Final = (
-    'Write the next solution: one JSON object {"calls": [...], "output": ...} that satisfies `schema`, and hand it in'
-    f" with submit_solution (same run and turn). {RULES}"
-    ' Where loops or conditions are needed, {"program": TEXT} may take its place: Python, as in run_plan.'
+_PROGRAMS: Final = (
+    ' Where loops or conditions are needed, {"program": TEXT} may take its place: Python, as `schema` says.'
 )
-"""Sent with each Request to the model of a host. Short, because it fills the context of the host each time."""
+
+_TURNS: Final = (
+    'Write the next solution: one JSON object {"calls": [...], "output": ...} that satisfies `schema`, and hand it in'
+    " with submit_solution (same run and turn)."
+)
+
+
+def _program_hint(schema: JSONObject) -> str:
+    """A sentence on programs, if the schema offers them; otherwise empty."""
+    return _PROGRAMS if "program" in _object(schema.get("properties")) else ""
+
+
+def rules(schema: JSONObject) -> str:
+    """How to write a Solution, for a mind that sees its schema."""
+    return RULES + _program_hint(schema)
+
+
+def turns_instructions(schema: JSONObject) -> str:
+    """The text for the model of a host, with each Request. It is short, because it fills the context of the host each
+    time.
+    """
+    return f"{_TURNS} {rules(schema)}"

@@ -232,7 +232,7 @@ class ModelAnswer:
         repairs: list[JSONObject] = []
         while True:
             buffer = AnswerBuffer()
-            told = instructions(None if endpoint.shows(self._form) else schema)
+            told = instructions(schema, is_shown=endpoint.shows(self._form))
             try:
                 async with AsyncExitStack() as stack:
                     with self._limit():

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Self
 
@@ -256,6 +256,38 @@ class ProgramNames:
                 raise ProgramError(f"{module}.{function}() got the parameter {show(name)} twice")
             call[name] = escaped(value)
         return call
+
+
+_TOLD: Final = """\
+In place of calls and output (then [] and null), Python for loops, conditions and arithmetic:
+import MODULE
+found = await MODULE.TOOL(parameter=input["key"])
+Arguments are named. A call starts where it is made; asyncio.gather waits for several. `input` and `state` are dicts. \
+A failed call raises RuntimeError, a denied one PermissionError. The last expression is the output; None: you are \
+asked again, with the calls and what was printed. Text is literal: no † references. Not there: inheritance, own \
+exceptions, files, asyncio.create_task and wait, gather(return_exceptions=True). Results with fields are TypedDicts: \
+index them; helper functions take them as Any. {asks}Tools:
+"""
+_ASKS: Final = "await ask(text, data, schema={...}) asks a mind. "
+
+SIGNATURES: Final = 4_000
+"""The most characters of signatures that a mind is shown; the parameters of all tools are in the schema of calls."""
+
+
+def program_schema(tools: Sequence[Tool]) -> JSONObject:
+    """Return the schema of a program in a Solution: it tells a mind how to write one with these tools."""
+    names = ProgramNames(tools)
+    lines: list[str] = []
+    room = SIGNATURES
+    for number, tool in enumerate(names.listed):
+        line = names.signature(tool)
+        room -= len(line) + 1
+        if room < 0:
+            lines.append(f"... {len(names.listed) - number} more, with the parameters that they have in calls")
+            break
+        lines.append(line)
+    asks = _ASKS if any(tool.module == ANONYMOUS for tool in tools) else ""
+    return {"type": "string", "description": _TOLD.replace("{asks}", asks) + "\n".join(lines)}
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:

@@ -57,7 +57,7 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
-from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
+from ideabridge.bridge.minds.instructions import turns_instructions
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
@@ -664,11 +664,11 @@ class Run:
 
     def _request(self, asking: Run, request: Request) -> JSONObject:
         result: JSONObject = {"id": request.id}
-        instructions = TURNS_INSTRUCTIONS
+        instructions = turns_instructions(request.schema)
         if asking is not self:
             # By turns one model answers the requests of the run and of its rooms.
             result.update({"run": asking.id, "turn": asking.turn})
-            instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {TURNS_INSTRUCTIONS}"
+            instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {instructions}"
         return {**result, "instructions": instructions, "context": list[JSON](request.texts), "schema": request.schema}
 
     def summary(self) -> JSONObject:

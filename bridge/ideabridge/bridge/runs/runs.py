@@ -49,7 +49,7 @@ from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.names import ProgramNames, program_schema
 from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
@@ -60,7 +60,7 @@ from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, start_program, why_not_resumable
+from ideabridge.bridge.runs.starts import Start, expect_programs, start_program, why_not_resumable
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
@@ -587,12 +587,11 @@ class Runs:
         """Make the start of a plan that is a program, after its check.
 
         Raises:
-            PlanError: the program is malformed, or a module that it names is not up.
+            PlanError: the program is malformed or not allowed here, or a module that it names is not up.
             SchemaError: the output schema is invalid.
             ProgramError: there is no interpreter.
         """
-        if settings.lazy:
-            raise PlanError("planning: nobody can accept the calls of a program before it makes them; leave lazy out")
+        expect_programs(settings)
         if plan.names is not None:
             # A published program was checked against the tools that it pins.
             catalogue = await self.offer.catalogue_of(plan, caller)
@@ -607,9 +606,10 @@ class Runs:
         """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
 
         Raises:
-            PlanError: the program is malformed.
+            PlanError: the program is malformed, or not allowed here.
             ProgramError: there is no interpreter.
         """
+        expect_programs(settings)
         names = await self._checked_program(plan, caller)
         used = ProgramNames.of(names.used_by(plan.program or ""), names.listed)
         policy = policy_named(settings.approval)
@@ -865,7 +865,7 @@ class Runs:
 
     def composer(self) -> Composer:
         """Make what composes the Requests of one run."""
-        return Composer(self._handlers, self._schemas, self.offer.latent)
+        return Composer(self._handlers, self._schemas, self.offer.latent, program_schema)
 
     async def open_room(self, run: Run, effect: Execute) -> None:
         """Open the room of a call that was started, or enter it again."""

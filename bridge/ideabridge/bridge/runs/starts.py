@@ -10,6 +10,7 @@ import math
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError, RejectedSolutionError
@@ -67,6 +68,19 @@ def start_plan(
     return Start(machine, (start, SolutionProposed(calls, plan.output, None, places, explained=plan.explained)))
 
 
+NO_PROGRAMS: Final = "program: programs are turned off here (programs: false in the configuration); write calls"
+
+
+def expect_programs(settings: Settings) -> None:
+    """Raises:
+    PlanError: a plan cannot be a program under these settings.
+    """
+    if not settings.programs:
+        raise PlanError(NO_PROGRAMS)
+    if settings.lazy:
+        raise PlanError("planning: nobody can accept the calls of a program before it makes them; leave lazy out")
+
+
 def start_program(
     plan: Plan,
     catalogue: Catalogue,
@@ -86,6 +100,7 @@ def start_program(
         choice: the mind of its rooms; None: it is chosen when they open.
 
     Raises:
+        PlanError: programs are turned off, or the run is lazy.
         SchemaError: the output schema is invalid.
         ProgramError: a tool is not in the catalogue, or the interpreter is missing.
     """
@@ -98,6 +113,7 @@ def start_program(
 
 
 def _proposed(plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None) -> ProgramProposed:
+    expect_programs(machine.settings)
     # Nothing outside its names can be called, so these are what its pins and hints are made of.
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
@@ -123,9 +139,11 @@ def program_of_mind(
         model: the model that wrote it, if known.
 
     Raises:
-        RejectedSolutionError: the run is lazy or over instances, or the program is too long.
+        RejectedSolutionError: programs are turned off, the run is lazy or over instances, or the program is too long.
         ProgramError: the interpreter is missing.
     """
+    if not machine.settings.programs:
+        raise RejectedSolutionError(NO_PROGRAMS)
     if machine.settings.lazy:
         raise RejectedSolutionError("program: nobody can accept its calls before it makes them; write calls")
     if machine.instances:
@@ -171,7 +189,8 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     """Let a plan answer the first Request of the agent loop. A mind answers the next one, if the plan gives no output.
 
     Raises:
-        PlanError: the plan is malformed; `errors` has every fault with its call.
+        PlanError: the plan is malformed; `errors` has every fault with its call. Or it is a program, and programs are
+            turned off, or the run is lazy.
         ProgramError: it is a program, and one of its tools is not offered.
     """
     machine = begun.machine
@@ -265,6 +284,7 @@ def settings_under(
         approval=configuration.approval_setting,
         planning=planning,
         thought_process=configuration.thought_process if thought_process is None else thought_process,
+        programs=configuration.programs,
         # None means without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),

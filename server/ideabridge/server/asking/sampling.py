@@ -28,7 +28,7 @@ from ideabridge.bridge.errors import RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.loop.event import Event, SolutionRejected
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import SAMPLING
-from ideabridge.bridge.minds.instructions import RULES
+from ideabridge.bridge.minds.instructions import rules
 from ideabridge.bridge.minds.settings import SamplingSettings
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.asking.rounds import Round, Sample, ToolRequest, sample_key
@@ -76,7 +76,7 @@ def _question(
     request: Request, rejected: Sequence[SolutionRejected], settings: SamplingSettings, *, tools: bool
 ) -> JSONObject:
     """The parameters of `sampling/createMessage` in wire form. The last rejected answer is shown with its errors."""
-    system = [_LEAD_TOOL if tools else _LEAD_TEXT, RULES]
+    system = [_LEAD_TOOL if tools else _LEAD_TEXT, rules(request.schema)]
     messages: list[JSONObject] = []
     for text in request.texts:
         if text["role"] == "system":

@@ -370,6 +370,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     from ideabridge.bridge.loop.event import RequestMade
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.loop.request import Composer, SchemaCache
+    from ideabridge.bridge.programs.names import program_schema
 
     requests = [number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)]
     machine = Machine()
@@ -377,7 +378,8 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     for entry in history.entries[: requests[-1]] if requests else history.entries[:1]:
         machine.receive(entry.event)
     made = history.entries[requests[-1]].event if requests else None
-    request = Composer(Handlers(), SchemaCache()).compose(machine, made if isinstance(made, RequestMade) else None)
+    composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
+    request = composer.compose(machine, made if isinstance(made, RequestMade) else None)
     same = not isinstance(made, RequestMade) or made.request == request.id
     now = history.machine
     last = history.entries[-1]
