@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
-from ideabridge.tools.reading import read_solution, wrong_reference_hint, wrong_target_hint
+from ideabridge.tools.reading import read_output, read_solution, wrong_reference_hint, wrong_target_hint
 
 CALL: JSON = {"_tool": "a"}
 
@@ -72,6 +74,14 @@ def test_what_cannot_be_read_says_path_found_and_expected(raw: JSON, message: st
     with pytest.raises(ValueMismatchError) as caught:
         read_solution(raw)
     assert message in str(caught.value)
+
+
+def test_long_white_space_is_read_in_time_that_grows_with_its_length() -> None:
+    text = f"```\n{' ' * 1_000_000}"
+    begun = time.process_time()
+    assert read_output(text, []) == text
+    assert read_output("```" + text[4:], []) == "```" + text[4:]
+    assert time.process_time() - begun < 5
 
 
 def test_text_is_bounded() -> None:
