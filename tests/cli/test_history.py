@@ -97,6 +97,20 @@ def test_a_run_is_shown_with_its_events_calls_and_errors(here: Path, capsys: pyt
     assert "calls: 2 done, 1 failed; tokens: 0" in out
 
 
+def test_a_program_is_in_the_story(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "look.py").write_text("import tools\nprint(await tools.look(name='thing'))\n1 / 0")
+    capsys.readouterr()
+    assert main(["run", "look.py", "--json"]) == 1
+    assert main(["runs", "show", told(capsys)["run"]]) == 0
+    out = capsys.readouterr().out
+    for line in (
+        "a program of 3 lines",
+        'printed: "seen thing',
+        'the program ends with an error: "line 3: ZeroDivision',
+    ):
+        assert line in out
+
+
 def test_approvals_are_in_the_story(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = a_run(capsys)
     assert main(["runs", "show", run]) == 0

@@ -306,7 +306,8 @@ class Turns:
                     say(line, "dim")
             else:
                 say(f"schema: {encode_text(request.schema)}", "dim")
-        say('write {"calls": [...], "output": ...}, and an empty line', "dim")
+        program = ', or {"program": TEXT}' if "program" in as_object(request.schema.get("properties")) else ""
+        say(f'write {{"calls": [...], "output": ...}}{program}, and an empty line', "dim")
 
 
 def _offered(schema: JSON) -> Iterator[str]:
@@ -545,10 +546,16 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.SolutionProposed():
             output = "" if event.output is None else f", output {shortened(event.output)}"
             return f"a solution of {counted(len(event.calls), 'call')}{output}", "cyan"
+        case events.ProgramProposed():
+            return f"a program of {counted(event.program.count(chr(10)) + 1, 'line')}", "cyan"
+        case events.Printed():
+            return f"printed: {shortened(event.text)}", None
         case events.CallProposed():
             return f"a call is listed: {shortened(event.call)}", "cyan"
         case events.OutputProposed():
             return f"the output is written: {shortened(event.output)}", "cyan"
+        case events.SolutionClosed() if event.error is not None:
+            return f"the program ends with an error: {shortened(event.error.get('message'))}", "red"
         case events.SolutionClosed():
             return f"the answer breaks off: {event.broken}" if event.broken else "the answer ends", None
         case events.SolutionRejected():
