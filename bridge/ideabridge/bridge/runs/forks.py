@@ -25,14 +25,15 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.runs import Runs
-from ideabridge.bridge.runs.starts import settings_under, start_plan
-from ideabridge.bridge.runs.values import read_submission
+from ideabridge.bridge.runs.starts import program_of_mind, settings_under, start_plan
+from ideabridge.bridge.runs.values import program_in, read_submission
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
 
 _OF_ANSWER = (events.CallProposed, events.OutputProposed, events.SolutionClosed, events.UsageNoted)
+_WHOLE = (events.SolutionProposed, events.ProgramProposed)
 _OF_EXECUTION = (events.CallStarted, events.OutcomeAsked, events.OutcomeDecided, events.CallFinished)
 
 
@@ -64,15 +65,18 @@ async def fork(
     if not 1 <= at <= len(journal):
         raise ForkError(f"at: expected 1 to {len(journal)}, an event of the run, found {at}")
     began = started if new_input is None else _with_input(started, new_input)
+    fork_id = f"run_{secrets.token_hex(8)}"
     if solution is None or started.mode == "solve":
-        made = _forked(journal, at, began, runs.composer(), configuration.approval_setting, solution)
+        made = _forked(journal, at, began, runs.composer(), configuration.approval_setting, solution, fork_id)
     else:
         # Of a plan the calls are the whole answer: with others, it begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
-        made = start_plan(plan, await runs.offer.catalogue_of(plan, caller), settings).events
+        if plan.program is None:
+            made = start_plan(plan, await runs.offer.catalogue_of(plan, caller), settings).events
+        else:
+            made = (await runs.start_program(plan, settings, None, caller)).events
     made = runs.screen.admit(made)
-    fork_id = f"run_{secrets.token_hex(8)}"
     requests = sum(isinstance(event, events.RequestMade) for event in made)
     with store.transaction():
         journal = [event.to_json() for event in made]
@@ -91,6 +95,7 @@ def _forked(
     composer: Composer,
     approval: ApprovalSetting,
     solution: JSON,
+    fork_id: str,
 ) -> list[Event]:
     """The journal of a fork that keeps events of its parent.
 
@@ -103,23 +108,23 @@ def _forked(
     if solution is not None:
         requests = [number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)]
         copy.take(kept[: requests[-1] + 1] if requests else kept[:1])
-        copy.propose(solution)
+        copy.propose(solution, fork_id)
     else:
         copy.take(kept)
-        if began.mode == "plan" and not any(isinstance(one, events.SolutionProposed) for one in kept):
+        if began.mode == "plan" and not any(isinstance(one, _WHOLE) for one in kept):
             # A plan is proposed together with its beginning.
-            copy.take([began, *(one for one in journal if isinstance(one, events.SolutionProposed))])
+            copy.take([began, *(one for one in journal if isinstance(one, _WHOLE))])
     copy.cut_off()
     return copy.events
 
 
 def _kept(journal: Sequence[Event], at: int) -> list[Event]:
     """The first `at` events of a journal, and those after them that complete what had begun: the ends of calls that
-    were running, and the rest of an answer that was streaming in.
+    were running, and the rest of an answer that was streaming in. A program makes its next calls again.
     """
     kept: list[Event] = []
     running: set[tuple[int, int | None]] = set()
-    streams = False
+    streams = is_program = False
     for number, event in enumerate(journal):
         if number < at:
             keeps = not isinstance(event, events.RunEnded)
@@ -139,10 +144,12 @@ def _kept(journal: Sequence[Event], at: int) -> list[Event]:
                 running.discard((event.call, event.item))
             case events.OutcomeDecided() if event.decision != "retry":
                 running.discard((event.call, event.item))
+            case events.ProgramProposed():
+                is_program = True
             case events.CallProposed() | events.OutputProposed():
-                streams = True
+                streams = not is_program
             case events.SolutionClosed() | events.RequestMade():
-                streams = False
+                streams = is_program = False
             case _:
                 pass
     return kept
@@ -166,6 +173,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
         RejectedSolutionError, ValueMismatchError: it is not a solution.
     """
     proposed, _ = read_submission(solution, None, None)
+    program = program_in(proposed)
     messages = read_context(started.context)
     taken = next((one for one in messages if one.type == "input" and not one.instance), None)
     return Plan(
@@ -180,6 +188,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
         input_schema=taken.schema if taken is not None else None,
         output_schema=started.output_schema,
         description=next((str(one.value) for one in messages if one.type == "text"), None),
+        program=program,
     )
 
 
@@ -256,13 +265,18 @@ class _Copy:
                     " fork before it"
                 ) from None
 
-    def propose(self, solution: JSON) -> None:
+    def propose(self, solution: JSON, fork_id: str) -> None:
         """Answer the current Request with another solution.
 
         Raises:
             RejectedSolutionError, ValueMismatchError: it is malformed.
         """
         proposed, _ = read_submission(solution, None, None)
+        program = program_in(proposed)
+        if program is not None:
+            extra: JSONObject = {key: value for key, value in (proposed.extra or {}).items() if key != "program"}
+            self._take(program_of_mind(self.machine, program, fork_id, extra))
+            return
         errors = self.machine.check(proposed.calls, proposed.output)
         if errors:
             raise RejectedSolutionError(rejection(errors))
