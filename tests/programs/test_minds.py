@@ -138,6 +138,21 @@ async def test_what_went_wrong_is_in_the_next_request() -> None:
     assert MISSPELLED not in told[3]
 
 
+async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> None:
+    looks: list[JSON] = [{"program": f"print(input['rows'][{number}])"} for number in range(3)]
+    mind = Scripted(*looks, {"program": "len(input['rows'])"})
+    async with scripted(mind) as bridge:
+        run = await solved(bridge, input={"rows": [f"row {number}" for number in range(3)]})
+        assert (run.status, run.given(), run.calls()) == ("done", 3, [])
+    assert [f"The last program printed:\nrow {number}" in mind.told(number + 1) for number in range(3)] == [True] * 3
+    assert "neither calls nor an output" not in mind.told(1)
+    # A program that shows nothing is no step forward.
+    idle = Scripted({"program": "None"}, {"program": "None"})
+    async with scripted(idle) as bridge:
+        assert (await solved(bridge)).status == "stalled"
+    assert "neither calls nor an output" in idle.told(1)
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

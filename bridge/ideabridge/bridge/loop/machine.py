@@ -571,7 +571,7 @@ class Machine:
         """The end of the run, if the last Solution leads to it; else None.
 
         The run ends with an output that can be given, if its author answers only once, and after two Solutions in a
-        row that had neither calls nor an output.
+        row that had neither calls nor an output, and printed nothing.
         """
         if self.has_output:
             return Finish("done")
@@ -579,7 +579,7 @@ class Machine:
             if self.solution.failed:
                 return Finish("failed", "the program ended with an error")
             return Finish("failed", "the output could not be made") if has_output else Finish("done")
-        if has_calls or has_output or self.solution.failed:
+        if has_calls or has_output or self.solution.failed or self.solution.printed:
             self._idle = 0
             return None
         broken = self.solution.broken

@@ -628,7 +628,8 @@ class Run:
             results = values.results_of(machine, whole=whole)
             if results:
                 result["results"] = results
-        printed = "".join(machine.solution.printed)
+        # The next Request shows it, too.
+        printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             result["printed"] = printed if whole else values.short_output(printed)
         result["errors"] = [error if whole else shorten_literal(error) for error in self.errors()]
