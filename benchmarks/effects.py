@@ -1,4 +1,4 @@
-"""Order of effects: plans over stateful classes beside the same calls made one after the other.
+"""Order of effects: plans and programs over stateful classes beside the same calls made one after the other.
 
     python benchmarks/effects.py FOLDER [--json]
 
@@ -17,6 +17,8 @@ Modes:
     honest: tools that never changed their instance in any task are read-only; the others say nothing.
     declared: as honest, and the others say that they are not read-only.
     instances: unannotated; the calls of each class run in an instance of the plan of their own.
+    program: unannotated; a program makes each call and awaits it.
+    started: as honest; a program makes all calls, and then awaits them.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ SHOWN: Final = 20
 TYPES: Final = {"dict": "object", "float": "number", "tuple": "array"}
 """What the package writes as a type, and JSON Schema's name of it."""
 
-Mode: TypeAlias = Literal["unannotated", "honest", "declared", "instances"]
+Mode: TypeAlias = Literal["unannotated", "honest", "declared", "instances", "program", "started"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 Outcome: TypeAlias = "tuple[str, JSON]"
@@ -244,6 +246,15 @@ class World:
         self._task = task
         self._instances = {name: package.instance(name, task) for name in task.owners}
         self.spans: dict[int, tuple[float, float]] = {}
+        self._claimed: set[int] = set()
+
+    def claim(self, method: str, parameters: JSONObject) -> int:
+        """The index of the first call with this method and these parameters that nobody has claimed."""
+        for index, step in enumerate(self._task.steps):
+            if index not in self._claimed and step.method == method and step.parameters == parameters:
+                self._claimed.add(index)
+                return index
+        raise LookupError(f"{method}({parameters}) is no call of the task")
 
     def act(self, step: Step) -> JSON:
         """Make one call now. Its parameters and result are copies: a default list is not shared between calls."""
@@ -356,14 +367,16 @@ async def sequential(package: Package, task: Task) -> tuple[list[Outcome], dict[
 def toolbox_of(package: Package, task: Task, world: World, mode: Mode, changing: set[str]) -> Toolbox:
     """The methods of the task's classes as tools that act on the instances of `world`."""
 
-    async def run(_parameters: JSONObject, context: ActivityContext) -> JSON:
-        return await world.perform(int(context.output_paths[0]))
+    async def run(parameters: JSONObject, context: ActivityContext) -> JSON:
+        # A program's call has no output path.
+        paths, name = context.output_paths, str(context.call["_tool"])
+        return await world.perform(int(paths[0]) if paths else world.claim(name, parameters))
 
     toolbox = Toolbox()
     for owner in task.owners:
         for tool in package.tools(owner).values():
-            said = None if mode in ("unannotated", "instances") else tool.name not in changing
-            annotations = Annotations(read_only=None if said is False and mode == "honest" else said)
+            said = None if mode in ("unannotated", "instances", "program") else tool.name not in changing
+            annotations = Annotations(read_only=None if said is False and mode != "declared" else said)
             toolbox.add(Tool(tool.name, tool.description, tool.parameters, annotations=annotations))
             toolbox.add(Activity(tool.name, run))
     return toolbox
@@ -371,12 +384,29 @@ def toolbox_of(package: Package, task: Task, world: World, mode: Mode, changing:
 
 def plan_of(task: Task, mode: Mode) -> Plan:
     """All calls of the task, in order, without references."""
+    if mode in ("program", "started"):
+        return Plan([], program=program_of(task, started=mode == "started"))
     calls: list[JSON] = []
     for index, step in enumerate(task.steps):
         call: JSONObject = {"_tool": step.method, **step.parameters, "_outputPath": str(index)}
         calls.append({**call, "_instance": step.owner} if mode == "instances" else call)
     owners = dict.fromkeys(step.owner for step in task.steps)
     return Plan(calls, instances={owner: {} for owner in owners} if mode == "instances" else {})
+
+
+def program_of(task: Task, *, started: bool) -> str:
+    """All calls of the task, in order, as a program: each one awaited, or all made before the first is awaited."""
+    calls = [
+        f"tools.{step.method}({', '.join(f'{name}={value!r}' for name, value in step.parameters.items())})"
+        for step in task.steps
+    ]
+    if started:
+        made = "\n".join(f"    {call}," for call in calls)
+        awaited = "for call in calls:\n    try:\n        await call\n    except RuntimeError:\n        pass\n"
+        return f"import tools\ncalls = [\n{made}\n]\n{awaited}"
+    return "import tools\n" + "".join(
+        f"try:\n    await {call}\nexcept RuntimeError as error:\n    print(error)\n" for call in calls
+    )
 
 
 async def planned(
