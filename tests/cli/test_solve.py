@@ -27,6 +27,8 @@ ARGUMENTS = [
 WRONG = '{"calls": [{"_tool": "cuont", "items": "†input.names"}]}\n'
 FIRST = '{"calls": [{"_tool": "count", "items": "†input.names",\n "_outputPath": "n"}], "output": null}\n'
 SECOND = '{"output": "†state.n"}\n'
+LOOKS = '{"program": "import tools\\nprint(await tools.count(items=input[\'names\']))"}\n'
+COUNTS = '{"program": "import tools\\nawait tools.count(items=input[\'names\'])"}\n'
 
 
 def test_by_turns_solutions_are_read_from_standard_input(ideabridge: Run) -> None:
@@ -73,6 +75,15 @@ def test_an_output_is_told_also_where_it_cannot_be_recorded(ideabridge: Run, pro
         ideabridge(*ARGUMENTS, "--record", "taken.json", "--json", typed=FIRST + SECOND).stdout
     )
     assert (told["output"], told["recorded"]) == (2, None)
+
+
+def test_programs_are_recorded_and_replayed(ideabridge: Run) -> None:
+    done = ideabridge(*ARGUMENTS, "--record", "recording.json", typed=LOOKS + COUNTS)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert 'write {"calls": [...], "output": ...}, or {"program": TEXT}' in done.stderr
+    assert "The last program printed:\n2" in done.stderr
+    again = ideabridge(*ARGUMENTS, "--replay", "recording.json", "--store", "other.sqlite")
+    assert (again.returncode, again.stdout) == (0, "2\n"), again.stderr
 
 
 def test_what_was_recorded_is_replayed_and_a_miss_shows_the_difference(ideabridge: Run) -> None:
