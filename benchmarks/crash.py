@@ -3,9 +3,9 @@
     python benchmarks/crash.py [N] [--only KIND ...] [--servers K] [--json] [--seed S]
 
 A process drives plans (chains, fan-outs, `_each`; read-only, idempotent and other tools; a payment whose failure is
-caught, with its refund) over a module on stdio that writes down each execution durably; plans with rooms (ideas, one
-in another, and a clean room); and tasks that a mind answers slowly, in small pieces. At random moments N events happen
-to it:
+caught, with its refund) and programs (calls at once, tasks, conditions, loops; errors that they catch) over a module on
+stdio that writes down each execution durably; plans with rooms (ideas, one in another, and a clean room); and tasks
+that a mind answers slowly, in small pieces. At random moments N events happen to it:
 
 - `kill`: it is killed with SIGKILL, and the next process takes up what it left;
 - `module`: its module is killed with SIGKILL, once or twice in a row;
@@ -20,7 +20,7 @@ at a server that does not drive the run must answer when the run ends.
 
 In the end every run must have ended, and:
 
-- runs of read-only and idempotent tools have the output, the values and the idea of an undisturbed run;
+- plans and programs of read-only and idempotent tools have the output, the values and the idea of an undisturbed run;
 - in the others exactly the calls that were cut off are of unknown outcome: those in flight when their process was
   killed, and those that a killed module had begun and not answered. A person is asked about them and skips them; each
   ran once at most, none is caught by `p || q`, and nothing that reads their result runs;
@@ -328,6 +328,9 @@ class Trial:
         where = f"run {run.id} ({kind} {number})"
         if run.status != "done" or reference.status != "done" or record.status != "done":
             self.violations.append(f"{where} is {run.status}, {record.status} in the list; {run.answer()['errors']}")
+        if kind == "program":
+            self._judge_program(bridge, run, reference, number, where)
+            return
         if kind != "plan":
             self._judge_rooms(bridge, undisturbed, run, reference, where)
             return
@@ -366,6 +369,16 @@ class Trial:
                 solution = bridge.store.ideas.get(idea.id).idea.solution
                 if step.broken is not None and solution != {"calls": step.calls, "output": None}:
                     self.violations.append(f"{where}: {step} was cut off and was kept as {solution}")
+
+    def _judge_program(self, bridge: Bridge, run: Run, reference: Run, number: int, where: str) -> None:
+        if is_steady(number) and (run.given(), run.idea) != (reference.given(), reference.idea):
+            self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
+        # Where an outcome is unknown the program goes another way, so it is compared with nothing but itself.
+        other = reference if is_steady(number) else run
+        made: list[Any] = told_by(bridge.store, run.id).calls
+        calls = [{**call, "_outputPath": call["key"]} for call in made]
+        self._judge_calls(run, other, {"calls": calls, "input": {}}, where)
+        self.counts["programs"] += 1
 
     def _judge_calls(self, run: Run, reference: Run, plan: dict[str, Any], where: str) -> None:
         torn = self.witness.torn()

@@ -26,7 +26,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 from .mind import SlowMind
-from .plans import plan_of
+from .plans import plan_of, program_of
 from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
 
 sys.path.insert(1, str(Path(__file__).parents[2]))
@@ -71,14 +71,17 @@ def skip_unknown(run: Run) -> int:
 
 
 async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness: int = 25) -> Run:
-    """Start a run: a `plan`, one with `rooms`, or one that a mind is to `solve`. Its title says which it is.
+    """Start a run: a `plan`, a `program`, a plan with `rooms`, or one that a mind is to `solve`. Its title says which.
 
     `slowness`: most milliseconds that a call of a plan takes.
     """
     if kind == "solve":
         task = task_of(number, seed)
         return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT)
-    plan = plan_of(number, seed, slowness) if kind == "plan" else rooms_plan(number, seed)
+    if kind == "rooms":
+        plan = rooms_plan(number, seed)
+    else:
+        plan = plan_of(number, seed, slowness) if kind == "plan" else program_of(number, seed, slowness)
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 
 
@@ -146,6 +149,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             async with anyio.create_task_group() as runs:
                 for plan in range(number, number + RUNS_EACH):
                     runs.start_soon(drive, "plan", plan)
+                    runs.start_soon(drive, "program", plan)
                 runs.start_soon(drive, "rooms", number)
                 runs.start_soon(drive, "solve", number)
         await anyio.sleep_forever()

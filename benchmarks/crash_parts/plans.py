@@ -1,4 +1,4 @@
-"""The plans of the crash test: the same number gives the same plan, whoever asks."""
+"""The plans and programs of the crash test: the same number gives the same one, whoever asks."""
 
 from __future__ import annotations
 
@@ -60,6 +60,51 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
         fan_out = [f"†state.f{fan}.value" for fan in range(fans)]
         plan["output"] = {"chain": f"†state.c{links - 1}.value", "each": "†state.e", "fan": fan_out, "join": "†state.j"}
     return plan
+
+
+def program_of(number: int, seed: int, slowness: int = 25) -> Plan:
+    """A program with a chain, calls at once, tasks, a condition and a loop.
+
+    Args:
+        number: even: only read-only and idempotent tools, and an output that depends on no moment. Odd: others too, and
+            what fails is caught.
+        seed: of the whole test.
+        slowness: most milliseconds a call takes.
+    """
+    draw = random.Random(f"program {seed} {number}")
+    names = REPEATABLE if is_steady(number) else (*REPEATABLE, "bump")
+    count = 0
+
+    def call(n: str) -> str:
+        nonlocal count
+        count += 1
+        # A loop makes the same call several times: `turn` tells them apart.
+        key = f"f'program{number}/{count}/{{turn}}'"
+        return f"crash.{draw.choice(names)}(key={key}, n={n}, ms={draw.randint(0, slowness)})"
+
+    first, one, other, looped, then, otherwise = map(call, ("input['n']", "n", "n + 1", "n + k", "n", "n % 7"))
+    looped = looped.replace("{turn}", "{turn}-{k}")
+    lines = [
+        "import asyncio, crash",
+        "turn = 0",
+        "async def value(made):",
+        "    try:",
+        "        return (await made)['value']",
+        "    except RuntimeError:",
+        "        return 1",
+        f"n = await value({first})",
+        f"pair = [{one}, {other}]",
+        "n += await value(pair[1]) - await value(pair[0])",
+        f"n += sum(await asyncio.gather(*[value({looped}) for k in range({draw.randint(1, 4)})]))",
+        f"for turn in range({draw.randint(1, 4)}):",
+        f"    if n % {draw.randint(2, 4)}:",
+        f"        n = await value({then})",
+        "    else:",
+        f"        n += await value({otherwise})",
+        "    print('turn', turn)",
+        "n",
+    ]
+    return {"name": str(number), "program": "\n".join(lines), "input": {"n": number + 1}}
 
 
 def execution(call: Plan, plan: Plan, item: int | None) -> Execution:

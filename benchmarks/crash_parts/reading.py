@@ -80,12 +80,14 @@ def told_by(store: Store, run_id: str) -> Told:
             case "request_made":
                 told.steps.append(Step(event["request"]))
             case "call_proposed":
-                told.steps[-1].begun = True
-                told.steps[-1].calls.append(event["call"])
                 told.calls.append(event["call"])
-            case "output_proposed":
+                # A program that is a plan answers no Request.
+                if told.steps:
+                    told.steps[-1].begun = True
+                    told.steps[-1].calls.append(event["call"])
+            case "output_proposed" if told.steps:
                 told.steps[-1].begun = True
-            case "solution_closed":
+            case "solution_closed" if told.steps:
                 step = told.steps[-1]
                 step.begun = step.closed = True
                 step.broken = event.get("broken")

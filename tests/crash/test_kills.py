@@ -28,5 +28,6 @@ def test_events_at_random_moments_lose_nothing_and_do_nothing_twice(events: int,
     assert figures["crash: runs"] > 0
     assert figures["crash: ideas"] > 0
     assert figures["crash: rooms"] > 0
+    assert figures["crash: programs"] > 0
     assert figures["crash: requests asked"] > 0
     assert done.returncode == 0
