@@ -196,11 +196,12 @@ class Offer:
         """Compile the tools that a program uses; `asks`: it asks a mind.
 
         Raises:
-            PlanError: the module of one is not up.
+            PlanError: the module of one has never been up here. A call waits for one that is tried again.
         """
-        tools = names.listed
+        tools, present = names.listed, self.catalogue
         for tool in tools:
-            why = None if tool.module is None or tool.in_room else self.why_away(tool.module)
+            absent = tool.module is not None and not tool.in_room and present.get(tool.key) is None
+            why = self.why_away(tool.module) if tool.module is not None and absent else None
             if why is not None:
                 raise PlanError(f"{tool.label}: {why}")
         return self._compiled([*tools, SOLVE] if asks else tools)
