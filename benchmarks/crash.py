@@ -79,7 +79,7 @@ AT_MOST = 50
 KINDS = {"kill": 10, "module": 8, "disk": 3, "lock": 2, "freeze": 2}
 """The kinds of events, and how often each is drawn."""
 
-SPAN = 0.4
+SPAN = 0.8
 """Seconds between two events: every other time from the beginning of a life, else from what it says first."""
 
 FIRST = 20

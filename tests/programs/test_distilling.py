@@ -245,3 +245,29 @@ async def test_an_assistant_asks_what_to_write_and_hands_it_in(register: Registe
         assert made["answer"] == "program"
         assert "bert" in text(await client.call_tool("mark_names", {"prefix": "b"}))
         group.cancel_scope.cancel()
+
+
+async def test_a_run_that_is_no_plan_comes_back_with_what_is_open_and_what_to_write(register: Register) -> None:
+    async with (
+        Bridge(FREE, toolbox=register.toolbox, store=":memory:") as bridge,
+        anyio.create_task_group() as group,
+        Client(Front(bridge, group, "0").server) as client,
+    ):
+        note: JSONObject = {"type": "data", "kind": "note", "data": {"first": "anna"}}
+        run = await bridge.solve("Mark the name in the note.", context=[note], output_schema={"type": "object"})
+        run.submit(0, {"calls": [{"_tool": "mark", "name": "†data.note.first"}], "output": {"marked": "anna"}})
+        with anyio.fail_after(30):
+            assert await run.wait() == "done"
+        made = await client.call_tool("publish_idea", {"idea": run.id, "name": "mark_one"})
+        assert "no plan: its context holds what a plan does not carry" in text(made)
+        request = structured(made)["request"]
+        assert request["schema"]["required"] == ["program"]
+        described = request["context"][2]["content"]
+        assert "call 0: tools.mark(name='anna') -> null" in described
+        assert "task: Mark the name in the note." in described
+        assert 'data note, which a program does not see: {"first":"anna"}' in described
+        program = "import tools\nawait tools.mark(name=input['name'])\n{'marked': input['name']}"
+        given = [{"name": "anna"}]
+        again = await call(client, "publish_idea", idea=run.id, name="mark_one", program=program, inputs=given)
+        assert (again["answer"], again["version"]) == ("program", 2)
+        group.cancel_scope.cancel()

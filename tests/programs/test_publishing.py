@@ -116,7 +116,7 @@ async def test_it_pins_what_it_may_call_and_verify_runs_it_with_its_results(brid
     library.marked.clear()
     (verdict,) = await bridge.verify()
     assert verdict.faults == []
-    assert verdict.notes == ["not run: calls.1 (mark) may do more than read"]
+    assert verdict.notes == ["not run: calls.0 (mark) may do more than read"]
     assert library.marked == []
     (verdict,) = await bridge.verify(effects=True)
     assert (verdict.faults, verdict.notes) == ([], ["run again"])
@@ -178,7 +178,7 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
     hidden: JSONObject = {**plan, "calls": calls[:1]}
     edited: JSONObject = {**document, "publication": {**published, "plan": hidden}}
     async with Bridge(FREE, toolbox=Library().toolbox) as other:
-        with pytest.raises(PublicationError, match=r"calls: .*mark.* is missing, which names has"):
+        with pytest.raises(PublicationError, match=r"calls: .*page.* is missing, which names has"):
             await other.import_idea(edited, publish=True, edited=True)
 
 

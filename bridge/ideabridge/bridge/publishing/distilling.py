@@ -109,6 +109,9 @@ def distilling_context(
         for message in function.run.machine.messages:
             if message.type == "text" and isinstance(message.value, str):
                 lines.append(f"  task: {message.value[:_RESULT]}")
+            elif message.type in ("data", "state"):
+                what = " ".join(filter(None, (message.type, message.kind)))
+                lines.append(f"  {what}, which a program does not see: {_shown(message.value, _RESULT)}")
         given = (
             "none; choose its members and give them in `inputs`" if not function.input else encode_text(function.input)
         )

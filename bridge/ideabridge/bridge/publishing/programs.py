@@ -325,17 +325,17 @@ def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
 
 def declared_calls(names: JSONObject, program: str) -> list[JSON]:
     """The tools that a published program may call, each as a call without parameters."""
-    calls: list[JSON] = []
+    found: set[tuple[str, str]] = set()
     modules = names.get("modules")
     for held in modules.values() if isinstance(modules, dict) else ():
         for key in held.values() if isinstance(held, dict) else ():
             match key:
-                case [None, str(name)]:
-                    calls.append({"_tool": name})
-                case [str(module), str(name)]:
-                    calls.append({"_tool": name, "_module": module})
+                case [None | str() as module, str(name)]:
+                    found.add((module or "", name))
                 case _:
                     raise PublicationError(f"names: expected [module or null, tool], found {show(key)}")
+    # The order in which modules listed their tools is no difference between two versions.
+    calls: list[JSON] = [{"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(found)]
     return [*calls, {"_tool": "solve", "_module": ANONYMOUS}] if ASK in program else calls
 
 

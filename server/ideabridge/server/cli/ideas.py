@@ -407,8 +407,7 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
     for message in stored.idea.context:
         lines += _message(message)
     if publication is None:
-        lines.append(("plan", "bold"))
-        lines += _plan(stored.idea.solution)
+        lines += _titled_plan(stored.idea.solution)
     if result:
         lines.append((f"result ({result['status']})", "bold"))
         if "error" in result:
@@ -424,7 +423,7 @@ def document_lines(document: Document) -> list[Line]:
     if document.meta.title:
         lines.append((f"  {'title:':<11}{document.meta.title}", None))
     if document.publication is None:
-        return [*lines, ("plan", "bold"), *_plan(document.idea.solution)]
+        return [*lines, *_titled_plan(document.idea.solution)]
     publication = document.publication_members()
     lines.append((f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green"))
     lines += _indented(publication["description"], 2)
@@ -454,6 +453,10 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
         lines += _message(message, whole=True)
     lines.append((f"  tools: {json.dumps(guide.get('tools'), ensure_ascii=False)}", None))
     return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))] if guide.get("plan") else lines
+
+
+def _titled_plan(solution: JSON) -> list[Line]:
+    return [("program" if "program" in as_object(solution) else "plan", "bold"), *_plan(solution)]
 
 
 def _plan(solution: JSON) -> list[Line]:
