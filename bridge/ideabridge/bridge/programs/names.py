@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Self
 
-from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.errors import ProgramError
+from ideabridge.bridge.programs.handles import CLASS, READ
 from ideabridge.bridge.programs.stubs import required_of, signature, stub
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
@@ -112,7 +112,7 @@ class ProgramNames:
             self.tools[python] = _functions(own[name])
         self.servers = {python: modules[name] for python, name in _mapped(real).items()}
         for name in (TOOLS, IDEAS):
-            self.tools[name] = _functions(own.get(f"{name}:", []))
+            self.tools[name] = _functions(own.get(f"{name}:", []), (READ, CLASS) if name == TOOLS else ())
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
         self._places: dict[ToolKey, tuple[str, str]] = {}
         self.note_places()
@@ -236,7 +236,12 @@ class ProgramNames:
         return made
 
     def call(self, module: str, function: str, arguments: JSONObject) -> JSONObject:
-        """Return the call that a program makes, with literal values.
+        """Return the call that a program makes.
+
+        Args:
+            module: its name in the program.
+            function: the name of the tool in the program.
+            arguments: as calls have them: with escaped texts, and references in place of handles.
 
         Raises:
             ProgramError: the tool does not exist, or a parameter has the name of a meta-property.
@@ -254,7 +259,7 @@ class ProgramNames:
                 raise ProgramError(f"{module}.{function}() has no parameter {show(name)}")
             if name in call:
                 raise ProgramError(f"{module}.{function}() got the parameter {show(name)} twice")
-            call[name] = escaped(value)
+            call[name] = value
         return call
 
 
@@ -266,7 +271,8 @@ Arguments are named. A call starts where it is made; asyncio.gather waits for se
 A failed call raises RuntimeError, a denied one PermissionError. The last expression is the output; None: you are \
 asked again, with the calls and what was printed. Text is literal: no † references. Not there: inheritance, own \
 exceptions, files, asyncio.create_task and wait, gather(return_exceptions=True). Results with fields are TypedDicts: \
-index them; helper functions take them as Any. {asks}Tools:
+index them; helper functions take them as Any. Results over 1 MB: tools.read(x, path). \
+{asks}Tools:
 """
 _ASKS: Final = "await ask(text, data, schema={...}) asks a mind. "
 
@@ -291,7 +297,8 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:
-    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees the data and nothing else.
+    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees the data and nothing else. The
+    arguments are as in `ProgramNames.call`.
 
     Raises:
         ProgramError: an argument is wrong.
@@ -304,12 +311,12 @@ def ask_call(arguments: JSONObject) -> JSONObject:
         raise ProgramError(f"ask(): expected a text, found {show(text)}")
     if schema is not None and not isinstance(schema, dict):
         raise ProgramError(f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}")
-    call: JSONObject = {"_tool": "solve", "_module": ANONYMOUS, "task": escaped(text)}
+    call: JSONObject = {"_tool": "solve", "_module": ANONYMOUS, "task": text}
     data: JSON = arguments.get("data")
     if data is not None:
-        call["input"] = {"data": escaped(data)}
+        call["input"] = {"data": data}
     if schema is not None:
-        call["output_schema"] = escaped(schema)
+        call["output_schema"] = schema
     return call
 
 
@@ -326,6 +333,6 @@ def _function_of(tool: Tool) -> str:
     return tool.origin[1]
 
 
-def _functions(tools: Iterable[Tool]) -> dict[str, Tool]:
+def _functions(tools: Iterable[Tool], taken: Collection[str] = ()) -> dict[str, Tool]:
     listed = {_function_of(tool): tool for tool in tools}
-    return {python: listed[real] for python, real in _mapped(listed).items()}
+    return {python: listed[real] for python, real in _mapped(listed, taken).items()}

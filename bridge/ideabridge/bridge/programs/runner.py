@@ -18,7 +18,6 @@ from typing import Final, Protocol
 
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.errors import ProgramError, SecretGivenError
 from ideabridge.bridge.loop.event import (
     CallProposed,
@@ -31,7 +30,8 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.bridge.programs.names import ProgramNames, ask_call
+from ideabridge.bridge.programs.handles import CLASS, READ
+from ideabridge.bridge.programs.names import TOOLS, ProgramNames, ask_call
 from ideabridge.bridge.programs.sandbox import (
     ASK,
     Called,
@@ -82,7 +82,8 @@ def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -
         return names.call("tools", function, arguments)
 
     def module_of(name: str) -> ImportedModule:
-        return ImportedModule(list(names.tools[name]), lambda: names.stub(name))
+        functions = list(names.tools[name])
+        return ImportedModule(functions, lambda: names.stub(name), name == TOOLS and not {READ, CLASS} & {*functions})
 
     modules = {name: module_of(name) for name in names.tools}
     return Setting(modules, names.servers, values, call, now, seed)
@@ -153,8 +154,14 @@ class ProgramRunner:
         self._made, self._heard, self._waits = 0, [], False
         self._first = len(machine.history) - len(machine.solution.calls)
         self._printed = sum(map(len, machine.solution.printed))
+        first = self._first
         session = self._session = ProgramSession(
-            self._sandbox, program.program, setting, self._take, calls=machine.settings.calls
+            self._sandbox,
+            program.program,
+            setting,
+            self._take,
+            lambda handle: handle.reference(first),
+            calls=machine.settings.calls,
         )
         # The author of a plan has seen the result of its check; one that has made calls is well formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)
@@ -226,7 +233,7 @@ class ProgramRunner:
                     if self._made < len(journaled):
                         raise _DivergedError(self._made, None, journaled[self._made])
                     if output is not None:
-                        events.append(OutputProposed(escaped(output)))
+                        events.append(OutputProposed(output))
                     events += self._closed(None)
                 case Failed("crashed", message):
                     events += self._crashed(message)

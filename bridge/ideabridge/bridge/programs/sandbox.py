@@ -42,7 +42,8 @@ import anyio
 import anyio.to_thread
 
 from ideabridge.bridge.errors import ProgramError
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.bridge.programs.handles import CLASS, HINT, READ, SHOWN, STUB, Handle, handed, read, written
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ MEMORY: Final = 256 * 1024 * 1024
 """Bytes of memory of a program."""
 
 RECURSION: Final = 500
+READS: Final = 100_000
+"""The most parts of results that a program reads."""
+
 _WORKERS: Final = 16
 _CHECKED: Final = 256
 """The most programs whose check is remembered."""
@@ -78,7 +82,7 @@ class Called:
 
     Attributes:
         number: the number of the call in its session.
-        call: the call, with literal values.
+        call: the call, with escaped texts, and references in place of handles.
     """
 
     number: int
@@ -99,7 +103,9 @@ class PrintedText:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The value of the program's last expression."""
+    """The value of the program's last expression, as calls have it: with escaped texts, and references in place of
+    handles.
+    """
 
     output: JSON
 
@@ -140,10 +146,12 @@ class ImportedModule:
     Attributes:
         functions: the names of its functions.
         stub: returns the text of its `.pyi` file; it is called when a program imports the module.
+        reads: True if it also has what reads large results; see `handles.py`.
     """
 
     functions: Sequence[str]
     stub: Callable[[], str]
+    reads: bool = False
 
 
 @dataclass(frozen=True)
@@ -303,8 +311,15 @@ def _factory(name: str, module: ImportedModule) -> Callable[[], ExternalModule]:
 
 
 def _external(name: str, module: ImportedModule) -> ExternalModule:
-    functions = {function: _function(name, function) for function in module.functions}
-    return monty().ExternalModule(functions, stubs=module.stub())
+    members: dict[str, Any] = {function: _function(name, function) for function in module.functions}
+    if module.reads:
+        members |= {READ: _function(name, READ), CLASS: _handle_class()}
+    return monty().ExternalModule(members, stubs=module.stub() + STUB if module.reads else module.stub())
+
+
+@cache
+def _handle_class() -> Any:
+    return monty().ClassType(Handle)
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:
@@ -454,6 +469,7 @@ class ProgramSession:
         program: the text.
         setting: what the program finds around it.
         on_steps: called in the event loop with the next steps.
+        refer: returns what stands in calls and outputs for a handle.
         calls: the most calls that the program may make.
 
     Attributes:
@@ -466,6 +482,7 @@ class ProgramSession:
         program: str,
         setting: Setting,
         on_steps: Callable[[Sequence[Step]], None],
+        refer: Callable[[Handle], JSON],
         *,
         calls: int,
     ) -> None:
@@ -475,6 +492,12 @@ class ProgramSession:
         self._setting = setting
         self._on_steps = on_steps
         self._calls = calls
+        self._refer = refer
+        # None: there was no handle so far, so nothing that the program passes can have one.
+        self._handles: Callable[[Handle], JSON] | None = None
+        # The parts of results that are read and not yet awaited, by the ids of their calls.
+        self._parts: deque[tuple[int, Any]] = deque()
+        self._reads = 0
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
         self._ids: list[int] = []
@@ -543,7 +566,9 @@ class ProgramSession:
         if len(self._program) > LONGEST:
             return Failed("malformed", f"the program has {len(self._program):,} characters; at most {LONGEST:,}")
         try:
-            session = _checkout(self._sandbox.pool(), self._setting, check=False, suspensions=4 * self._calls + 1_000)
+            session = _checkout(
+                self._sandbox.pool(), self._setting, check=False, suspensions=4 * self._calls + 2 * READS
+            )
             with session:
                 self._pid = session.worker_pid
                 try:
@@ -556,7 +581,10 @@ class ProgramSession:
             inner = error.exception()
             # A limit is raised by the interpreter, not by a line of the program.
             is_limit = isinstance(inner, TimeoutError | MemoryError) and "limit" in str(inner)
-            return Failed("limit" if is_limit else "exception", _explained(error))
+            text = _explained(error)
+            if self._handles is not None and CLASS in text:
+                text = f"{text} ({HINT})"
+            return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
             return Failed("crashed", str(error))
         except library.MontyError as error:
@@ -568,11 +596,18 @@ class ProgramSession:
             if self._closed:
                 return Failed("crashed", "closed")
             if isinstance(snapshot, library.FutureSnapshot):
+                if self._parts:
+                    call, part = self._parts.popleft()
+                    snapshot = snapshot.resume({call: part})
+                    continue
                 self._put(Waits())
                 answer = self._answers.get()
                 if answer is None:
                     return Failed("crashed", "closed")
-                snapshot = snapshot.resume({self._ids[answer[0]]: _external_result(answer[1])})
+                snapshot = snapshot.resume({self._ids[answer[0]]: self._external(*answer)})
+            elif isinstance(snapshot, library.FunctionSnapshot) and snapshot.object_id is not None:
+                # Handles have no methods.
+                snapshot = snapshot.resume_auto()
             elif isinstance(snapshot, library.FunctionSnapshot) and not snapshot.is_os_function:
                 snapshot = self._call(snapshot)
             elif isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _SLEEPS:
@@ -580,7 +615,7 @@ class ProgramSession:
             else:
                 snapshot = snapshot.resume_auto()
         try:
-            return Ended(normalise(snapshot.output, what="the value of the last expression"))
+            return Ended(written(snapshot.output, self._handles, what="the value of the last expression"))
         except IdeabridgeError as error:
             return Failed("exception", f"{error}; the output must be JSON")
 
@@ -590,6 +625,8 @@ class ProgramSession:
         try:
             if not path:
                 arguments |= dict(zip(("text", "data", "more"), snapshot.args, strict=False))
+            elif function == READ and self._setting.modules[path].reads:
+                return self._read(snapshot, arguments)
             elif snapshot.args:
                 raise ProgramError(f"{function}() takes keyword arguments only")
             return self._make(snapshot, path, function, arguments)
@@ -606,10 +643,42 @@ class ProgramSession:
             return snapshot.resume({"exc_type": "ValueError", "message": str(error)})
 
     def _make(self, snapshot: Any, module: str, function: str, raw: dict[str, Any]) -> Any:
-        arguments = normalise(raw, what=f"the arguments of {function}")
+        arguments = written(raw, self._handles, what=f"the arguments of {function}")
         call = self._setting.call(module, function, arguments if isinstance(arguments, dict) else {})
         self._ids.append(snapshot.call_id)
         self._put(Called(len(self._ids) - 1, call))
+        return snapshot.resume({"future": ...})
+
+    # -- large results -----------------------------------------------------------------------------------------
+
+    def _external(self, number: int, result: Result) -> Any:
+        """The result of a call, as the interpreter takes it."""
+        if result.exception is not None:
+            return {"exc_type": result.exception, "message": result.message}
+        return self._value(handed(number, result.value))
+
+    def _value(self, value: JSON | Handle) -> Any:
+        if isinstance(value, Handle):
+            self._handles = self._refer
+            instance = monty().ClassInstance(value, class_type=_handle_class(), eager_attrs=SHOWN)
+            return {"return_value": instance}
+        return {"return_value": value}
+
+    def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
+        """Read a part of a result. No call is made: the run has the result, so the part is the same at any time."""
+        self._reads += 1
+        if self._reads > READS:
+            return snapshot.resume({"exc_type": "RuntimeError", "message": f"tools.read(): at most {READS:,} times"})
+        positional = dict(zip(("result", "path"), snapshot.args, strict=False))
+        unknown = [*named.keys() - {"result", "path"}, *named.keys() & positional.keys()]
+        if unknown or len(snapshot.args) > 2 or "result" not in {**positional, **named}:
+            raise ProgramError('tools.read() takes a result and a path: tools.read(rows, "0.name")')
+        given = {**positional, **named}
+        try:
+            part = self._value(read(given["result"], given.get("path", "")))
+        except IdeabridgeError as error:
+            part = {"exc_type": "RuntimeError", "message": _cut(str(error))}
+        self._parts.append((snapshot.call_id, part))
         return snapshot.resume({"future": ...})
 
     def _print(self, text: str) -> None:
@@ -620,9 +689,3 @@ class ProgramSession:
 
 _IMPORTS: Final = ("import_stubs", "import")
 _SLEEPS: Final = ("asyncio.sleep", "time.sleep")
-
-
-def _external_result(result: Result) -> Any:
-    if result.exception is None:
-        return {"return_value": result.value}
-    return {"exc_type": result.exception, "message": result.message}

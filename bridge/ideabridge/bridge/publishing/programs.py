@@ -30,6 +30,7 @@ from ideabridge.bridge.lifting.parameters import ParameterDecision
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallProposed, OutcomeDecided, SolutionProposed
 from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.programs.handles import Handle
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import result_of, setting_of
 from ideabridge.bridge.programs.sandbox import (
@@ -267,10 +268,15 @@ class _Reproduction:
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
             self._differs(f"it does not make the call {left[0].shown}{more}")
-        elif not same(output, self.recording.output):
-            self._differs(f"its output differs: {contrast(output, self.recording.output)}")
+        elif not same(output, escaped(self.recording.output)):
+            self._differs(f"its output differs: {contrast(output, escaped(self.recording.output))}")
         else:
             self._differs(None)
+
+
+def _value_of(handle: Handle) -> JSON:
+    # The recorded calls have the values themselves.
+    return escaped(handle.value)
 
 
 async def reproduce(
@@ -291,7 +297,7 @@ async def reproduce(
         return str(error)
     found = _Reproduction(recording, mapped)
     setting: Setting = setting_of(mapped, {"input": given, "state": {}}, recording.now, recording.seed)
-    session = ProgramSession(sandbox, program, setting, found.take, calls=2 * len(recording.calls) + 1_000)
+    session = ProgramSession(sandbox, program, setting, found.take, _value_of, calls=2 * len(recording.calls) + 1_000)
     found.session = session
     async with anyio.create_task_group() as group:
         group.start_soon(session.run)

@@ -1,0 +1,182 @@
+"""Handles: what a program gets in place of a large result.
+
+A result over `LARGE` bytes stays in this process, because it takes long to hand it to the interpreter, and it may not
+fit into the memory of a program. The program gets a `Handle`: it reads a part with `await tools.read(handle, path)`,
+passes it as a parameter, or returns it. As a parameter or an output it is a reference to the result
+(`†results.0.rows`), which the machine resolves like any reference of a plan. So the journal does not have the value
+twice, and a resumed program gets the same handles.
+
+A handle is an object of this process, which the interpreter knows by an id of its session. Results of tools are JSON,
+so none can be or imitate a handle; a class of the same name in a program is another class. A session has only handles
+of its own results.
+
+    rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000, bytes=5200000)
+    await tools.read(rows, "0.name")        # a part; over `LARGE` bytes it is a handle again
+    await files.write(path="rows.json", content=rows)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from ideabridge.bridge.context.references import escaped, format_path, format_reference, parse_reference
+from ideabridge.bridge.context.state import Missing, describe_missing
+from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.errors import ProgramError
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, normalise
+
+LARGE: Final = 1_000_000
+"""The most bytes of JSON of a result that a program gets as a value."""
+
+READ: Final = "read"
+"""The function of the module `tools` that reads a part of a result."""
+
+CLASS: Final = "Handle"
+
+SHOWN: Final = ("call", "path", "type", "length", "bytes")
+"""The attributes of a handle that a program sees."""
+
+STUB: Final = f'''
+from typing import Any as _Any
+class {CLASS}:
+    """A result over 1 MB. Read a part of it with `await tools.read(handle, path)`, or pass it to a tool."""
+    call: int
+    path: str
+    type: str
+    length: int
+    bytes: int
+async def {READ}(result: _Any, path: str = "") -> _Any: ...
+'''
+
+HINT: Final = (
+    "a result over 1 MB is a Handle: read a part of it with await tools.read(handle, path), or pass it to a tool"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """A large result of a call, or a large part of one.
+
+    Attributes:
+        call: the number of the call in its program, from 0.
+        keys: the path of the part in the result.
+        value: the value.
+        bytes: its size as JSON.
+    """
+
+    call: int
+    keys: tuple[str, ...]
+    value: JSON = field(repr=False)
+    bytes: int
+
+    @property
+    def path(self) -> str:
+        """`keys` as text, such as `rows.0`."""
+        return format_path(self.keys).removeprefix(".")
+
+    @property
+    def type(self) -> str:
+        """`array`, `object` or `text`."""
+        return "array" if isinstance(self.value, list) else "object" if isinstance(self.value, dict) else "text"
+
+    @property
+    def length(self) -> int:
+        """The number of items, members or characters."""
+        return len(self.value) if isinstance(self.value, str | list | dict) else 0
+
+    def reference(self, first: int) -> str:
+        """The reference to the value; `first` is the number of the program's first call in its run."""
+        return format_reference(("results", str(first + self.call), *self.keys))
+
+
+def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
+    """Return the result of a call, or a part of it, as a program gets it: the value, or a handle if it is large."""
+    if not isinstance(value, str | list | dict) or (isinstance(value, str) and len(value) <= LARGE // 6):
+        # No character of a text has more than 6 bytes.
+        return value
+    size = len(encode(value))
+    return value if size <= LARGE else Handle(call, keys, value, size)
+
+
+def read(result: object, path: object) -> JSON | Handle:
+    """The part of a handle, or of a value, at a path as references write it: `rows.0["odd key"]`; "" is all of it.
+
+    Raises:
+        ProgramError: the path is malformed, or leads to nothing.
+        InvalidJSONError: `result` is neither JSON nor a handle.
+    """
+    keys = _keys(path)
+    if isinstance(result, Handle):
+        found = read_path(result.value, keys)
+        root: tuple[str, ...] = ("results", str(result.call), *result.keys)
+        if not isinstance(found, Missing):
+            return result if not keys else handed(result.call, found, (*result.keys, *keys))
+        shown: JSON = result.value
+    else:
+        shown = normalise(result, what="the first argument of tools.read()")
+        found, root = read_path(shown, keys), ("input", "result")
+        if not isinstance(found, Missing):
+            return found
+    # The error names the place as a reference does.
+    document: JSON = shown
+    for key in reversed(root):
+        document = {key: document}
+    raise ProgramError(f"tools.read(): {describe_missing(document, (*root, *keys))}")
+
+
+def _keys(path: object) -> tuple[str, ...]:
+    if not isinstance(path, str):
+        raise ProgramError(f'tools.read(): expected a path as text, such as "rows.0.name", found {type(path).__name__}')
+    if not path:
+        return ()
+    dot = "" if path.startswith("[") else "."
+    alternatives = parse_reference(f"†results{dot}{path}").alternatives
+    if len(alternatives) != 1 or len(alternatives[0]) != 1:
+        raise ProgramError("tools.read(): expected one path, without || and &&")
+    return alternatives[0][0].path
+
+
+def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
+    """Return a value of a program as calls have it: texts are escaped, and `refer` replaces each handle.
+
+    `refer` None: there are no handles. Raises what `normalise` raises; `what` names the value.
+    """
+    if refer is None:
+        return escaped(normalise(raw, what=what))
+    found: list[tuple[tuple[object, ...], Handle]] = []
+    value = escaped(normalise(_without(raw, found, ()), what=what))
+    for path, handle in found:
+        value = _put(value, path, refer(handle))
+    return value
+
+
+def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
+    """Put a reference into the place of the null that `_without` left; `value` is of this call alone."""
+    if not path:
+        return reference
+    match value, path[0]:
+        case dict(), str(key):
+            value[key] = _put(value[key], path[1:], reference)
+        case list(), int(place):
+            value[place] = _put(value[place], path[1:], reference)
+        case _:
+            raise ProgramError("a handle is in a place that JSON does not have")
+    return value
+
+
+def _without(raw: object, found: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]) -> object:
+    """A copy with null in the place of each handle; a value that nests too deep for JSON stays as it is."""
+    if isinstance(raw, Handle):
+        found.append((path, raw))
+        return None
+    if len(path) > MAX_DEPTH:
+        return raw
+    if isinstance(raw, Mapping):
+        members = cast("Mapping[object, object]", raw)
+        return {key: _without(value, found, (*path, key)) for key, value in members.items()}
+    if isinstance(raw, list | tuple):
+        items = cast("Sequence[object]", raw)
+        return [_without(value, found, (*path, place)) for place, value in enumerate(items)]
+    return raw
