@@ -612,7 +612,8 @@ class Bridge:
         if plan.program is not None:
             start = await self._open_runs.start_program(plan, settings, told, caller)
         else:
-            start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
+            catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
+            start = start_plan(plan, catalogue, settings, choice=told)
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def run_program(
@@ -670,8 +671,8 @@ class Bridge:
         return (await self._rehearse(plan, caller)).draw(form)
 
     async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
-        catalogue = await self.offer.catalogue_of(plan, caller)
-        return rehearse(plan, catalogue, self.settings(output_by_instance=plan.output_by_instance))
+        settings = self.settings(output_by_instance=plan.output_by_instance)
+        return rehearse(plan, await self._open_runs.catalogue_of(plan, settings, caller), settings)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 

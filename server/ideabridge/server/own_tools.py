@@ -126,20 +126,20 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run tool calls as one plan. A call starts once the values it reads exist, and calls of one module that may"
-        " change something run in listed order, unless data or _after says otherwise."
+        "Run calls as one plan. A call starts once the values it reads exist, and calls of one module that may"
+        " change something run in listed order, unless data or _after differ."
         " Results stay on the server. A string that is one reference becomes its value:"
         ' "†state.log.0.id", "†results.0" (first call\'s, without _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
-        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds), compute(code);"
-        " path, where, by: JMESPath; text: {name}; code: Python over its other parameters. Read-only calls run;"
-        " others wait for approval.",
+        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds), compute(code),"
+        " run_program(program, input); path, where, by: JMESPath; text: {name}; code: Python over its other parameters."
+        " Read-only calls run; others await approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
                 "program": {
                     "type": "string",
-                    "description": "Instead of calls, Python: import SERVER; await SERVER.TOOL(a=input['b']). The last"
+                    "description": "Instead of calls, Python: import SERVER; await SERVER.TOOL(a=input['b']). Last"
                     " expression: the output.",
                 },
                 "input": _open("What †input reads."),

@@ -113,6 +113,9 @@ QUERY_FORMAT: Final = "jmespath"
 ToolKey = tuple[str | None, str]
 """(module, name); the module is None for a tool of this process."""
 
+PROGRAM_STEP: Final[ToolKey] = (ANONYMOUS, "run_program")
+"""The tool that runs a program as one call of a plan, in a clean room."""
+
 HINTS: Final = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",
@@ -203,6 +206,11 @@ class Tool:
     def in_room(self) -> bool:
         """True if a call opens a room: a separate run, for an idea or an anonymous task."""
         return self.module is not None and (self.module == ANONYMOUS or self.module.startswith(IDEA))
+
+    @property
+    def asks_mind(self) -> bool:
+        """True if a call is a task for a mind in a clean room."""
+        return self.module == ANONYMOUS and self.key != PROGRAM_STEP
 
     @property
     def key(self) -> ToolKey:

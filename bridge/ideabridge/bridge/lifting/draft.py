@@ -64,7 +64,7 @@ from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import ANONYMOUS
+from ideabridge.tools.tool import PROGRAM_STEP
 
 # -- choices --------------------------------------------------------------------------------------------------------
 
@@ -530,11 +530,13 @@ class _Making:
         )
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant is no parameter: it is empty, or tells a built-in tool what to do."""
+        """Return whether a constant is no parameter: it is empty, a program, or tells a built-in tool what to do."""
         if leaf.value is None or leaf.value in ({}, []):
             return True
         call = self.calls[leaf.place or 0]
         tool = self._lifted.catalogue.look_up(call) if isinstance(call, dict) else None
+        if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
+            return True
         return tool is not None and tool.module is None and builtin_toolbox().tools.get(tool.name) == tool
 
     def _explain_output(self, leaf: Leaf) -> None:
@@ -622,7 +624,7 @@ def _asking(draft: PlanDraft) -> list[int]:
     catalogue = draft.lifted.catalogue
     for place, call in enumerate(draft.calls):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
-        asks = tool is not None and (tool.key in catalogue.latent or tool.module == ANONYMOUS)
+        asks = tool is not None and (tool.key in catalogue.latent or tool.asks_mind)
         if asks and isinstance(call, dict) and "_output" not in call:
             places.append(place)
     return places

@@ -60,7 +60,7 @@ from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, r
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, META_PROPERTIES, Order, Tool
+from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ class Graph:
         if tool is None or call.has_latent or (call.activity is None and tool.key in self.catalogue.latent):
             # A mind writes the result, which touches nothing.
             return []
-        if tool.module != ANONYMOUS:
+        if not tool.asks_mind:
             return [tool]
         wanted = call.raw.get("tools", [])
         patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []

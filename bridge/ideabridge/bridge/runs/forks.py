@@ -73,7 +73,7 @@ async def fork(
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         if plan.program is None:
-            made = start_plan(plan, await runs.offer.catalogue_of(plan, caller), settings).events
+            made = start_plan(plan, await runs.catalogue_of(plan, settings, caller), settings).events
         else:
             made = (await runs.start_program(plan, settings, None, caller)).events
     made = runs.screen.admit(made)

@@ -23,6 +23,8 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
+from ideabridge.bridge.programs.sandbox import ASK
+from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program, programs_in, with_effects
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -181,8 +183,37 @@ class Offer:
             self._expect_named_ideas(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
-            return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls))
+            more = [*_for_rooms(catalogue, calls), *await self._for_programs(plan, catalogue, caller)]
+            return catalogue.used_by(plan.calls, more)
         return Catalogue(catalogue.tools, catalogue.latent, self.away())
+
+    async def _for_programs(self, plan: Plan, catalogue: Catalogue, caller: str) -> list[Tool]:
+        """The tools that the programs among the calls of a plan may call, and `run_program` with their effects."""
+        programs = programs_in(plan.calls, catalogue)
+        if not programs:
+            return []
+        names = await self.of_program("\n".join(programs), caller)
+        tools: dict[ToolKey, Tool] = {}
+        for program, place in programs.items():
+            used = names.used_by(program)
+            try:
+                called = self.tools_of(ProgramNames.of(used, names.listed), asks=ASK in program).tools
+            except PlanError as error:
+                raise PlanError(f"calls[{place}]: {error}") from None
+            modules = used["modules"] if isinstance(used["modules"], dict) else {}
+            # A server that is only imported has to be there, too.
+            imported = [tool for name, held in modules.items() if not held for tool in names.tools[name].values()]
+            tools |= {tool.key: tool for tool in (*called, *imported)}
+        effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
+        more = [*tools.values(), effects]
+        known = ProgramNames(catalogue.used_by(plan.calls, more).tools)
+        for program, place in programs.items():
+            if known.used_by(program) != names.used_by(program):
+                raise PlanError(
+                    f"calls[{place}].program: its names depend on tools that the plan does not have, because several"
+                    " names look alike in Python; run it as a plan of its own"
+                )
+        return more
 
     async def of_program(self, program: str, caller: str) -> ProgramNames:
         """The names of all tools in a program, once the modules that it names are up or have failed."""
@@ -265,8 +296,10 @@ class Offer:
 
     def of_plan(self, plan: Plan, caller: str) -> Catalogue:
         """The present tools, with the rooms that a plan names and the tools that it defines."""
-        rooms = self._rooms((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
-        known = self.catalogue
+        named = (call.get("_module") for call in plan.calls if isinstance(call, dict) and not _is_step(call))
+        rooms, known = self._rooms(named, caller), self.catalogue
+        if any(names_program(call, self.known_catalogue) for call in plan.calls):
+            rooms.append(RUN_PROGRAM)
         if plan.tools:
             messages = read_context([{"type": "tool", "tool": tool} for tool in plan.tools])
             return self.with_defined(known.tools, defined_tools(messages), rooms)
@@ -426,6 +459,10 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
         said = flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
         notes.append(f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}")
     return notes
+
+
+def _is_step(call: JSONObject) -> bool:
+    return (call.get("_module"), call.get("_tool")) == RUN_PROGRAM.key
 
 
 def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:

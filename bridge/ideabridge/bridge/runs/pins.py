@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.programs.steps import called_in
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.builtins import builtin_toolbox
@@ -130,7 +131,7 @@ def _is_built_in(tool: Tool) -> bool:
 def pinned_tools(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:
     """The tools of calls that need a pin, each once, sorted by module and name."""
     tools: dict[ToolKey, Tool] = {}
-    for call in calls:
+    for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
         if tool is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
             continue
@@ -189,7 +190,7 @@ def check_pins(
     known = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
     compared: set[ToolKey] = set()
-    for place, call in enumerate(calls):
+    for place, call in called_in(calls, catalogue):
         if not isinstance(call, dict):
             continue
         module, name = call.get("_module"), str(call.get("_tool"))

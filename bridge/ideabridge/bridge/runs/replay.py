@@ -149,7 +149,8 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
     if not isinstance(call, dict) or "_output" in call:
         return False
     tool = catalogue.look_up(call)
-    if call.get("_module") == ANONYMOUS or (tool is not None and tool.key in catalogue.latent):
+    asks = tool.asks_mind or tool.key in catalogue.latent if tool is not None else call.get("_module") == ANONYMOUS
+    if asks:
         return True
     for found in _called(store, [call]):
         if (found.name, found.version) not in seen:

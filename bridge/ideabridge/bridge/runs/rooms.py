@@ -41,10 +41,11 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, start_solve
+from ideabridge.bridge.runs.starts import Start, start_solve, start_step
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import check_schema
+from ideabridge.tools.tool import PROGRAM_STEP
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -153,6 +154,11 @@ class Rooms:
             if isinstance(answer, Replay):
                 return CallFinished(*effect.key, value=answer.output)
             start = answer
+        elif effect.tool.key == PROGRAM_STEP:
+            program, given = effect.parameters.get("program"), effect.parameters.get("input")
+            recorded = choice if choice.name == SAMPLING else None
+            before = _import_messages(effect.imports)
+            start = start_step(machine, str(program), given, settings, before, recorded)
         elif effect.tool.module is None:
             seen: list[JSON] = []
             if effect.call.room == "latent":

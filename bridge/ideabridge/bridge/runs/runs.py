@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError, PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallFinished,
@@ -50,8 +50,8 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames, program_schema
-from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
+from ideabridge.bridge.programs.steps import expect_sound, programs_in
 from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
@@ -60,7 +60,7 @@ from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, expect_programs, start_program, why_not_resumable
+from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program, why_not_resumable
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
@@ -583,6 +583,17 @@ class Runs:
             return False
         return True
 
+    async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
+        """`Offer.catalogue_of`, after a check of the programs among the calls. Raises PlanError, ProgramError, too."""
+        catalogue = await self.offer.catalogue_of(plan, caller)
+        programs = programs_in(plan.calls, catalogue)
+        if programs and not settings.programs:
+            raise PlanError(NO_PROGRAMS)
+        names = await self.offer.of_program("\n".join(programs), caller) if programs else ProgramNames(())
+        for program, place in programs.items():
+            await expect_sound(self.sandbox, program, names, {}, f"calls[{place}].program")
+        return catalogue
+
     async def start_program(self, plan: Plan, settings: Settings, choice: Choice | None, caller: str) -> Start:
         """Make the start of a plan that is a program, after its check.
 
@@ -629,10 +640,7 @@ class Runs:
             names = await self.offer.of_program(program, caller)
         else:
             names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
-        values: JSONObject = {"input": plan.input or {}, "state": {}}
-        problem = await self.sandbox.check(program, setting_of(names, values, time.time(), ""))
-        if problem is not None:
-            raise PlanError(f"the program: {problem}")
+        await expect_sound(self.sandbox, program, names, plan.input or {}, "the program")
         return names
 
     def release(self) -> None:

@@ -23,7 +23,7 @@ from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.sandbox import LONGEST, interpreter
+from ideabridge.bridge.programs.sandbox import ASK, LONGEST, interpreter
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -110,6 +110,32 @@ def start_program(
     start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
     machine.receive(start)
     return Start(machine, (start, _proposed(plan, names, machine)))
+
+
+def start_step(
+    machine: Machine, program: str, given: JSON, settings: Settings, before: list[JSON], choice: Choice | None
+) -> Start:
+    """Make the start of a program that is a call of a plan; see `programs/steps.py`.
+
+    Args:
+        machine: the run of the plan, which has the tools that the program may call.
+        program: the text.
+        given: its input; null: none.
+        settings: those of the room.
+        before: messages that precede its context.
+        choice: the mind of its rooms; None: it is chosen when they open.
+
+    Raises:
+        PlanError: programs are turned off.
+        ProgramError: the interpreter is missing.
+    """
+    known = machine.offer.every
+    names = ProgramNames(known.tools).used_by(program)
+    asked = [tool for tool in known.tools if tool.asks_mind] if ASK in program else []
+    tools = {tool.key: tool for tool in (*ProgramNames.of(names, known.tools).listed, *asked)}
+    catalogue = Catalogue(tools.values(), [key for key in known.latent if key in tools])
+    plan = Plan([], given if isinstance(given, dict) else {}, program=program)
+    return start_program(plan, catalogue, settings, names, before, choice)
 
 
 def _proposed(plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None) -> ProgramProposed:

@@ -1,0 +1,122 @@
+"""Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT, "input": {...}}`.
+
+Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The plan's run has the
+tools that its programs may call, so the room runs with the definitions that the journal has, whatever servers list
+later. The text stands in the plan itself: what a tool returns never becomes a program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ideabridge.bridge.context.references import is_reference, unescape
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.runner import setting_of
+from ideabridge.bridge.programs.sandbox import LONGEST, Sandbox
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import show
+from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
+
+MOST_STEPS: Final = 50
+"""The most different programs in the calls of one plan: each is checked before anything runs."""
+
+RUN_PROGRAM: Final = Tool(
+    PROGRAM_STEP[1],
+    "Run a program as one step: Python that calls tools. It sees its input and _imports and nothing else.",
+    {
+        "type": "object",
+        "properties": {
+            "program": {
+                "type": "string",
+                "maxLength": LONGEST,
+                "description": "The text. The value of its last expression is the result.",
+            },
+            "input": {"type": "object", "description": "What `input` is in the program."},
+        },
+        "required": ["program"],
+        "additionalProperties": False,
+    },
+    module=PROGRAM_STEP[0],
+)
+"""The tool that a plan calls; `with_effects` gives it the effects of the plan's programs."""
+
+
+def names_program(call: JSON, known: Catalogue) -> bool:
+    """True if a call means `run_program`; without `_module` it does not if another tool has that name."""
+    if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
+        return False
+    return call.get("_module") == RUN_PROGRAM.module or ("_module" not in call and known.look_up(call) is None)
+
+
+def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
+    """The programs among the calls of a plan, each with the place of the first call that runs it.
+
+    A text that is no text or too long is left out: the check of the plan's calls refuses it.
+
+    Raises:
+        PlanError: a program is a reference, or there are too many.
+    """
+    found: dict[str, int] = {}
+    for place, call in enumerate(calls):
+        if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
+            continue
+        tool, program = catalogue.look_up(call), call.get("program")
+        if tool is None or tool.key != PROGRAM_STEP or not isinstance(program, str) or len(program) > LONGEST:
+            continue
+        if is_reference(program):
+            raise PlanError(
+                f"calls[{place}].program: expected the text of a program, found the reference {show(program)}; values"
+                " go into its input"
+            )
+        found.setdefault(unescape(program), place)
+    if len(found) > MOST_STEPS or sum(map(len, found)) > LONGEST:
+        raise PlanError(
+            f"the plan has {len(found):,} programs with {sum(map(len, found)):,} characters as calls; at most"
+            f" {MOST_STEPS} with {LONGEST:,} are allowed"
+        )
+    return found
+
+
+async def expect_sound(sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str) -> None:
+    """Check a program before it runs; `given` is its input, and `what` names it.
+
+    Raises:
+        PlanError: it is malformed.
+        ProgramError: there is no interpreter.
+    """
+    values: JSONObject = {"input": given, "state": {}}
+    problem = await sandbox.check(program, setting_of(names, values, time.time(), ""))
+    if problem is not None:
+        raise PlanError(f"{what}: {problem}")
+
+
+def with_effects(tools: Iterable[Tool]) -> Tool:
+    """Return `run_program` for a plan whose programs may call these tools: it only reads if all of them only read, and
+    reaches what they reach.
+    """
+    called = list(tools)
+    reads = all(tool.annotations.read_only is True for tool in called)
+    reaches = dict.fromkeys(module for tool in called for module in tool.reached)
+    return dataclasses.replace(RUN_PROGRAM, annotations=Annotations(read_only=reads), reaches=tuple(reaches))
+
+
+def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, JSON]]:
+    """Yield the calls of a plan with their places, and for each program the tools that it may call, as calls without
+    parameters.
+    """
+    names: ProgramNames | None = None
+    for place, call in enumerate(calls):
+        yield place, call
+        if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
+            continue
+        tool, program = catalogue.look_up(call), call.get("program")
+        if tool is not None and tool.key == PROGRAM_STEP and isinstance(program, str):
+            names = names or ProgramNames(catalogue.tools)
+            for used in ProgramNames.of(names.used_by(program), catalogue.tools).listed:
+                module, name = used.origin
+                yield place, {"_tool": name, **({} if module is None else {"_module": module})}
