@@ -370,7 +370,7 @@ async def test_where_programs_are_off_they_are_refused() -> None:
 async def test_a_server_without_programs_does_not_offer_them(era: str, tmp_path: Path) -> None:
     async with over_stdio(configured(tmp_path, programs=False), era) as client:
         [run_plan] = [one for one in (await client.list_tools()).tools if one.name == "run_plan"]
-        assert "program" not in run_plan.input_schema["properties"]
+        assert "program" not in run_plan.model_dump_json()
         assert "programs are turned off here" in await refused(client, "run_plan", program="1")
 
 

@@ -110,6 +110,8 @@ _CALL: Final[JSONObject] = {
     "additionalProperties": True,
 }
 
+_PROGRAM_STEP: Final = " run_program(program, input)"
+
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
@@ -132,7 +134,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ' "†state.log.0.id", "†results.0" (first call\'s, without _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
         " join(items, separator?), count(items, by?), template(text, values), sleep(seconds), compute(code),"
-        " run_program(program, input); path, where, by: JMESPath; text: {name}; code: Python over its other parameters."
+        f"{_PROGRAM_STEP}; path, where, by: JMESPath; text: {{name}}; code: Python over its other parameters."
         " Read-only calls run; others await approval.",
         _closed(
             {
@@ -305,7 +307,8 @@ def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
         return tool
     schema = tool["inputSchema"]
     properties = {name: one for name, one in schema["properties"].items() if name != "program"}
-    return {**tool, "inputSchema": {**schema, "properties": properties}}
+    description = tool["description"].replace(f",{_PROGRAM_STEP}", "")
+    return {**tool, "description": description, "inputSchema": {**schema, "properties": properties}}
 
 
 OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
