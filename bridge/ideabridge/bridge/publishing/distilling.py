@@ -51,8 +51,9 @@ ANSWER_SCHEMA: Final[JSONObject] = {
 
 TASK: Final = (
     "Write one Python program that does what the recorded runs did, and does it for other inputs, too. With the input"
-    " of a run it must make the same calls with the same parameters and return the same output. Take values from the"
-    " results of its own calls and from `input`; write down only what is the same for every input."
+    " of a run it must make the same calls with the same parameters and return the same output; what the built-in tools"
+    " do (pick, filter, join, count, template, compute) it may do in Python. Take values from the results of its own"
+    " calls and from `input`; write down only what is the same for every input."
 )
 
 _RULES: Final = """Rules of the program:

@@ -6,7 +6,7 @@ tool is called: a call of the program gets the result of the same call of the ru
 makes the same calls, those with effects in the same order for each module, and ends with the same output.
 
 - A call that the run repeated may be made once, and a call that only reads may be repeated.
-- A call that failed in the run may be left out.
+- A call that failed in the run may be left out, and so may a call of a built-in tool.
 - Sleeping is no call of the run.
 """
 
@@ -48,6 +48,7 @@ from ideabridge.bridge.programs.sandbox import (
 )
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.store.idea import seen_type
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, Tool
@@ -84,6 +85,11 @@ class RecordedCall:
     ended: int
     reads_only: bool
     taken: bool = False
+
+    @property
+    def is_needed(self) -> bool:
+        """True if a program has to make the call: it did not fail, and does more than shape data, as Python can."""
+        return self.result.exception is None and builtin_toolbox().tools.get(self.tool.name) != self.tool
 
     @property
     def shown(self) -> str:
@@ -263,7 +269,7 @@ class _Reproduction:
         self.session.answer(first[1], first[2])
 
     def _end(self, output: JSON) -> None:
-        left = [one for one in self.recording.calls if not one.taken and one.result.exception is None]
+        left = [one for one in self.recording.calls if not one.taken and one.is_needed]
         left = [one for one in left if not any(other.taken for other in self._matching(one.tool, one.parameters))]
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
