@@ -36,6 +36,7 @@ Row = dict[str, Any]
 Run = Callable[[], Awaitable[object]]
 
 CALLS = 1_000
+COMPUTED = 100
 TOGETHER = 20
 SECONDS = 0.5
 
@@ -159,6 +160,9 @@ async def measure(folder: Path) -> list[Row]:
         one: JSONObject = {"program": ONE, "input": given}
         single: JSONObject = {"calls": [{"_tool": "instant", "x": "†input.x"}], "output": "†results.0", "input": given}
         chain: list[JSON] = [{"_tool": "instant", "x": f"†results.{n - 1}" if n else 0} for n in range(CALLS)]
+        computed: list[JSON] = [
+            {"_tool": "compute", "code": "x + 1", "x": f"†results.{n - 1}" if n else 0} for n in range(COMPUTED)
+        ]
         cold = await took(lambda: plan(one))
         found = await medians({"program": lambda: plan(one), "plan": lambda: plan(single)}, 51)
         more = found["program"] - found["plan"]
@@ -178,6 +182,18 @@ async def measure(folder: Path) -> list[Row]:
         what = f"ms a call, a loop of {CALLS:,}, journaled; peer: a plan of as many; floor: the interpreter"
         row = {"what": what, "ours": each["program"], "peer": each["plan"], "floor": each["alone"]}
         rows.append({**row, "ratio": each["program"] / each["plan"], "target": 0.2, "met": each["program"] <= 0.2})
+        found = await medians(
+            {"compute": lambda: plan({"calls": computed}), "plan": lambda: plan({"calls": chain[:COMPUTED]})}, 21
+        )
+        each = {name: taken / COMPUTED for name, taken in found.items()}
+        more = each["compute"] - each["plan"]
+        row = {"what": "ms a call, compute in a plan; peer: a tool of ours", "ours": each["compute"]}
+        row |= {"peer": each["plan"], "ratio": each["compute"] / each["plan"]}
+        rows.append({**row, "target": "0.2 ms more", "met": more <= 0.2})
+        step: JSONObject = {"calls": [{"_tool": "run_program", "program": ONE, "input": given}]}
+        found = await medians({"step": lambda: plan(step), "program": lambda: plan(one)}, 21)
+        row = {"what": "ms, a plan whose one call is that program; peer: the program", "ours": found["step"]}
+        rows.append({**row, "peer": found["program"], "ratio": found["step"] / found["program"]})
         found = await medians({"program": lambda: plan({"program": BOTH})}, 3)
         ratio = found["program"] / (SECONDS * 1e3)
         what = f"ms, {TOGETHER} calls of {SECONDS * 1e3:g} ms at once; floor: the critical path"
