@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
@@ -208,6 +209,32 @@ async def test_a_tool_of_that_name_keeps_it() -> None:
         assert run.answer()["state"] == {"own": "not run: 1 + 1", "step": 2}
 
 
+async def test_a_published_step_is_refused_once_its_tool_has_changed(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    async def price(item: str, currency: str) -> str:
+        """Another tool."""
+        return f"{item} {currency}"
+
+    configuration = Configuration(store=str(tmp_path / "ideas.sqlite"))
+    called: JSONObject = {"_tool": "total", "_module": "idea:total", "items": ["a"], "_outputPath": "found"}
+    async with Bridge(configuration, toolbox=Shop().toolbox) as bridge:
+        plan: JSONObject = {"input": {"items": ["pen"]}, "calls": [step(SUM, {"items": "†input.items"})]}
+        run = await ended(bridge, {**plan, "output": "†results.0"})
+        await bridge.publish(run.id, "total", answer="plan")
+        assert (await ended(bridge, {"calls": [called], "output": "†state.found"})).given() == 1
+    async with Bridge(configuration, toolbox=Toolbox(price)) as bridge:
+        (error,) = (await ended(bridge, {"calls": [called]})).answer()["errors"]
+        assert "total cannot be called: " in str(error)
+        assert "currency" in str(error)
+
+
+async def test_a_large_result_is_a_handle_in_a_step(bridge: Bridge) -> None:
+    program = "import tools\nrows = await tools.pick(data=input['rows'], path='@')\nawait tools.read(rows, '3.text')"
+    rows: list[JSON] = [{"text": str(number) * 100_000} for number in range(10, 20)]
+    run = await ended(bridge, {"input": {"rows": rows}, "calls": [step(program, "†input")], "output": "†results.0"})
+    assert run.given() == "13" * 100_000
+
+
 async def test_a_plan_with_a_program_is_published_and_pins_its_tools(shop: Shop) -> None:
     async with Bridge(toolbox=shop.toolbox) as bridge:
         run = await ended(
@@ -223,6 +250,7 @@ async def test_a_plan_with_a_program_is_published_and_pins_its_tools(shop: Shop)
         pins = made.plan["pins"]
         assert isinstance(pins, list)
         assert [one.get("tool") for one in pins if isinstance(one, dict)] == ["price"]
+        assert bridge.hints(made)["readOnlyHint"] is True
         again = await ended(
             bridge,
             {

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ideabridge.bridge.context.assumption import evidence_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.programs.steps import names_program
 from ideabridge.bridge.runs.offer import SOLVE
 from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.runs.replay import tools_of
@@ -78,7 +79,13 @@ def hints_now(
     keys = tools_of(found.guide or {})
     for call in calls_in(found.plan):
         module = call.get("_module") if isinstance(call, dict) else None
-        if isinstance(call, dict) and "_output" not in call:
+        if names_program(call, known):
+            # The plan pins what its programs call, except built-in tools, which only read.
+            pins = read_pins(held)
+            if pins is None:
+                return dict(CAUTIOUS)
+            keys.extend(pin.key for pin in pins)
+        elif isinstance(call, dict) and "_output" not in call:
             keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
     for module, name in keys:
         if module is not None and module.startswith(IDEA):
