@@ -235,6 +235,33 @@ async def test_a_person_sees_the_value_that_is_passed(bridge: Bridge, folder: Pa
     assert kept(folder) == {"rows": rows()}
 
 
+async def test_a_program_reads_so_many_parts_at_most(bridge: Bridge) -> None:
+    run = await ended(bridge, "for _ in range(20_001):\n    await tools.read(1)")
+    assert run.status == "failed"
+    assert "tools.read(): at most 20,000 times" in str(run.errors())
+
+
+@pytest.mark.long
+async def test_reading_takes_so_long_at_most(bridge: Bridge) -> None:
+    program = """
+one, other = [await large.text(n=150_000 + k) for k in (0, 1)]
+while True:
+    # Only the text that was read last is not parsed again.
+    await tools.read(one, "rows.0")
+    await tools.read(other, "rows.0")
+"""
+    run = await ended(bridge, program)
+    assert run.status == "failed"
+    assert "tools.read() took more than 5 s between two calls" in str(run.errors())
+
+
+async def test_a_program_needs_no_import_for_what_it_passes_on(bridge: Bridge, folder: Path) -> None:
+    run = await bridge.run_program(f"import large\nfound = await large.rows(n={N})\nawait large.keep(data=found)")
+    with anyio.fail_after(30):
+        assert await run.wait() == "done", run.errors()
+    assert kept(folder) == {"rows": rows()}
+
+
 async def test_a_later_solution_refers_to_its_own_calls(bridge: Bridge, folder: Path) -> None:
     run = await bridge.solve("Keep the rows.", input={"n": N})
     first = "import large\nawait large.rows(n=1)\nNone"

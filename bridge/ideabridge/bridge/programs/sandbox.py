@@ -30,6 +30,7 @@ import queue
 import re
 import signal
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -62,7 +63,7 @@ MEMORY: Final = 256 * 1024 * 1024
 """Bytes of memory of a program."""
 
 RECURSION: Final = 500
-READS: Final = 100_000
+READS: Final = 20_000
 """The most parts of results that a program reads."""
 
 _WORKERS: Final = 16
@@ -498,6 +499,8 @@ class ProgramSession:
         # The parts of results that are read and not yet awaited, by the ids of their calls.
         self._parts: deque[tuple[int, Any]] = deque()
         self._reads = 0
+        # Seconds that reads have taken since the program last waited for a call.
+        self._reading = 0.0
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
         self._ids: list[int] = []
@@ -595,11 +598,14 @@ class ProgramSession:
         while not isinstance(snapshot, library.MontyComplete):
             if self._closed:
                 return Failed("crashed", "closed")
+            if self._reading > TURN_SECONDS:
+                return Failed("limit", f"tools.read() took more than {TURN_SECONDS:g} s between two calls")
             if isinstance(snapshot, library.FutureSnapshot):
                 if self._parts:
                     call, part = self._parts.popleft()
                     snapshot = snapshot.resume({call: part})
                     continue
+                self._reading = 0.0
                 self._put(Waits())
                 answer = self._answers.get()
                 if answer is None:
@@ -674,10 +680,12 @@ class ProgramSession:
         if unknown or len(snapshot.args) > 2 or "result" not in {**positional, **named}:
             raise ProgramError('tools.read() takes a result and a path: tools.read(rows, "0.name")')
         given = {**positional, **named}
+        begun = time.monotonic()
         try:
             part = self._value(read(given["result"], given.get("path", "")))
         except IdeabridgeError as error:
             part = {"exc_type": "RuntimeError", "message": _cut(str(error))}
+        self._reading += time.monotonic() - begun
         self._parts.append((snapshot.call_id, part))
         return snapshot.resume({"future": ...})
 
