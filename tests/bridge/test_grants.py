@@ -12,7 +12,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
-from ideabridge.bridge.loop.effect import Allow, AskApproval, Effect
+from ideabridge.bridge.loop.effect import Allow, AskApproval, Cancel, Effect
 from ideabridge.bridge.loop.event import (
     APPROVER,
     AT_TERMINAL,
@@ -312,6 +312,35 @@ def test_a_changed_tool_asks_again(parameters: JSONObject) -> None:
     [effect] = answered(machine, 1, tool_, {"tools": [other.to_json()]})
 
     assert isinstance(effect, AskApproval if parameters else Allow)
+
+
+def test_a_call_that_is_cancelled_before_its_grant_is_journaled_does_not_count() -> None:
+    tool_ = Tool("send", parameters={"type": "object"}, annotations=Annotations(read_only=False))
+    context: list[JSON] = [{"type": "task", "task": "send"}]
+    machine = Machine()
+    machine.receive(RunStarted("solve", context, [tool_.to_json()], [], Settings().to_json(), None))
+    machine.receive(RequestMade(0, "request"))
+    machine.receive(SolutionProposed([{"_tool": "send", "to": one} for one in ("a", "b", "c")], None, pattern="any"))
+    first, second, third = machine.due()
+    assert isinstance(first, AskApproval)
+    assert isinstance(second, AskApproval)
+    assert isinstance(third, AskApproval)
+    # The question about the third call is not asked yet.
+    machine.receive(ApprovalAsked(0, first.approval, first.digest))
+    machine.receive(ApprovalAsked(1, second.approval, second.digest))
+    machine.receive(CallDecided(0, first.digest, "approve", AT_TERMINAL, grant={"for": "run", "max": 5}))
+    [given] = machine.grants
+    assert given.used == 2
+    machine.receive(CallStarted(0))
+    machine.receive(CallFinished(0, value="a"))
+
+    assert given.used == 0
+    [cancel] = machine.due()
+    assert isinstance(cancel, Cancel)
+    assert cancel.key == (1, None)
+    assert [one.status.value for one in machine.history] == ["done", "asking", "cancelled"]
+    machine.receive(CallFinished(1, error=cancel.error))
+    assert [one.status.value for one in machine.history] == ["done", "cancelled", "cancelled"]
 
 
 # -- other runs ----------------------------------------------------------------------------------------------------
