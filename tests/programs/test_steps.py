@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.configuration import Configuration, parse_configuration
+from ideabridge.bridge.configuration import Configuration, Limits, parse_configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
@@ -117,6 +117,25 @@ async def test_it_sees_its_input_and_its_imports_alone(bridge: Bridge) -> None:
         "output": "†state.found",
     }
     assert (await ended(bridge, plan)).answer()["output"] == [["own"], ["seen"], 1]
+
+
+async def test_programs_that_wait_for_programs_give_their_workers_up(shop: Shop) -> None:
+    async with Bridge(Configuration(limits=Limits(parallel_calls=64)), toolbox=shop.toolbox) as bridge:
+        run = await bridge.run_program("import tools\nawait tools.price(item=input['item'])", input={"item": "pen"})
+        await run.result()
+        await bridge.publish(run.id, "price_of")
+        shop.did.clear()
+        program = """
+import ideas, tools
+before = await tools.price(item=input["item"])
+[before, await ideas.price_of(item=input["item"] + "!")]
+"""
+        items: list[JSON] = [f"{'x' * n}" for n in range(40)]
+        each = step(program, {"item": "†item"}, _each=items)
+        run = await ended(bridge, {"calls": [each], "output": "†results.0"})
+        assert run.given() == [[n, n + 1] for n in range(40)]
+        # A program that begins again makes no call twice.
+        assert len(shop.did) == 80
 
 
 async def test_its_calls_ask_in_the_run(bridge: Bridge, shop: Shop) -> None:

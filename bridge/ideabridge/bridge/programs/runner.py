@@ -118,6 +118,8 @@ class ProgramRunner:
         self._waits = False
         # How many printed characters the journal has already.
         self._printed = 0
+        # The results that the program had when its worker was given to another one.
+        self._parked: int | None = None
         self._crashes = 0
         self._crashed_at = -1
 
@@ -134,6 +136,9 @@ class ProgramRunner:
             self.stop()
             return
         if self._session is None:
+            if program is self._program and len(machine.settled) == self._parked:
+                # Its worker was given to another program, and there is nothing new for it.
+                return
             self._start(program)
         self._feed()
 
@@ -144,6 +149,11 @@ class ProgramRunner:
         if session is not None:
             session.close()
 
+    def _park(self) -> None:
+        """Give the worker up. The program begins again once it can have another result."""
+        self._parked = len(self._heard)
+        self.stop()
+
     def _start(self, program: ProgramProposed) -> None:
         machine = self._runner.machine
         if program is not self._program:
@@ -151,7 +161,7 @@ class ProgramRunner:
         # The state as it was before the first call: calls of programs do not write it.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
-        self._made, self._heard, self._waits = 0, [], False
+        self._made, self._heard, self._waits, self._parked = 0, [], False, None
         self._first = len(machine.history) - len(machine.solution.calls)
         self._printed = sum(map(len, machine.solution.printed))
         first = self._first
@@ -162,6 +172,7 @@ class ProgramRunner:
             self._take,
             lambda handle: handle.reference(first),
             calls=machine.settings.calls,
+            on_park=self._park,
         )
         # The author of a plan has seen the result of its check; one that has made calls is well formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)

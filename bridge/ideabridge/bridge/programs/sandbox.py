@@ -67,6 +67,12 @@ READS: Final = 20_000
 """The most parts of results that a program reads."""
 
 _WORKERS: Final = 16
+_SESSIONS: Final = 12
+"""The most sessions that have a worker; the other workers check programs."""
+
+_AGAIN: Final = 0.002
+"""About how many seconds it takes to run a program again, per call that it has made."""
+
 _CHECKED: Final = 256
 """The most programs whose check is remembered."""
 
@@ -214,6 +220,43 @@ class Sandbox:
         self._lock = threading.Lock()
         self._closed = False
         self._checked: dict[tuple[str, tuple[str, ...]], str] = {}
+        # The sessions that have a worker.
+        self._held: set[ProgramSession] = set()
+        # Held by the session that gets the next worker.
+        self._next = anyio.Lock()
+        # Set once a session waits, or needs no worker any more.
+        self._changed = asyncio.Event()
+
+    async def enter(self, session: ProgramSession) -> None:
+        """Wait until a session may take a worker, or is closed.
+
+        A program may wait for a call that another program answers. So where every worker is taken, a session that
+        waits gives its own up, and runs again later. It does so once it has waited as long as running again takes, so
+        that giving up at most doubles the work.
+        """
+        async with self._next:
+            while not session.is_closed and len(self._held) >= _SESSIONS:
+                self._changed.clear()
+                waiting = [one for one in self._held if one.on_park is not None and one.ripens is not None]
+                ripe = min(waiting, key=lambda one: one.ripens or 0.0, default=None)
+                if ripe is None or ripe.on_park is None or ripe.ripens is None:
+                    await self._changed.wait()
+                elif (left := ripe.ripens - time.monotonic()) > 0:
+                    with anyio.move_on_after(left):
+                        await self._changed.wait()
+                else:
+                    self._held.discard(ripe)
+                    ripe.on_park()
+            self._held.add(session)
+
+    def leave(self, session: ProgramSession) -> None:
+        """Note that a session needs no worker any more."""
+        self._held.discard(session)
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Note that a session waits, or was closed: another one may get its worker."""
+        self._changed.set()
 
     def pool(self) -> Monty:
         """Return the workers. This blocks while they start.
@@ -472,9 +515,13 @@ class ProgramSession:
         on_steps: called in the event loop with the next steps.
         refer: returns what stands in calls and outputs for a handle.
         calls: the most calls that the program may make.
+        on_park: called when another session needs the worker of this one, which waits; it closes the session. None: the
+            session keeps its worker.
 
     Attributes:
         computes: True while the program may take a step without `answer`.
+        on_park: the argument.
+        ripens: when a session that waits may give its worker up, as `time.monotonic` counts.
     """
 
     def __init__(
@@ -486,8 +533,11 @@ class ProgramSession:
         refer: Callable[[Handle], JSON],
         *,
         calls: int,
+        on_park: Callable[[], None] | None = None,
     ) -> None:
         self.computes = True
+        self.on_park = on_park
+        self.ripens: float | None = None
         self._sandbox = sandbox
         self._program = program
         self._setting = setting
@@ -512,21 +562,34 @@ class ProgramSession:
 
     async def run(self) -> None:
         """Run the program, until it has ended or the session is closed."""
-        threading.Thread(target=self._run, name="program", daemon=True).start()
-        while not self._closed:
-            await self._arrived.wait()
-            self._arrived.clear()
-            self._hand_over()
+        try:
+            await self._sandbox.enter(self)
+            if not self._closed:
+                threading.Thread(target=self._run, name="program", daemon=True).start()
+            while not self._closed:
+                await self._arrived.wait()
+                self._arrived.clear()
+                self._hand_over()
+        finally:
+            self._sandbox.leave(self)
 
     def answer(self, number: int, result: Result) -> None:
         """Give the result of a call to a program that waits."""
         self.computes = True
+        self.ripens = None
         self._answers.put((number, result))
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the session was closed."""
+        return self._closed
 
     def close(self) -> None:
         """End the session, also while it computes. Its steps are dropped."""
         computes, self.computes = self.computes, False
         self._closed = True
+        self.ripens = None
+        self._sandbox.note_change()
         self._answers.put(None)
         self._arrived.set()
         pid = self._pid
@@ -543,6 +606,9 @@ class ProgramSession:
             steps.append(self._steps.popleft())
         if steps and not self._closed:
             self.computes = not isinstance(steps[-1], Waits | Ended | Failed)
+            if isinstance(steps[-1], Waits):
+                self.ripens = time.monotonic() + _AGAIN * (1 + len(self._ids))
+                self._sandbox.note_change()
             self._on_steps(steps)
 
     # -- in the thread -----------------------------------------------------------------------------------------
