@@ -69,6 +69,9 @@ class _Dojo:
             raise CallError(str(error))
         return as_json(value)
 
+    def state(self) -> JSON:
+        return as_json(self._state)
+
 
 def _agentdojo() -> Iterator[Case]:
     suites = cast("dict[str, Any]", _module("agentdojo.task_suite.load_suites").get_suites("v1.2.2"))
@@ -124,6 +127,9 @@ class _Tau2:
             except ValueError:
                 return value
         return as_json(value)
+
+    def state(self) -> JSON:
+        return as_json(self._tools.db)
 
 
 def _tau2(domain: str) -> Iterator[Case]:
@@ -203,6 +209,10 @@ class _Bfcl:
                     raise CallError(str(value["error"]))
                 return value
         raise CallError(f"no tool {tool}")
+
+    def state(self) -> JSON:
+        # The objects within are compared by benchmarks/effects.py.
+        return [as_json(cast("dict[str, object]", vars(one))) for one in self._instances]
 
 
 def _bfcl() -> Iterator[Case]:

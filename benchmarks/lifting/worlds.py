@@ -57,6 +57,10 @@ class Environment(Protocol):
         """
         ...
 
+    def state(self) -> JSON:
+        """All that the environment holds now, as JSON."""
+        ...
+
 
 class CallError(Exception):
     """An environment refuses a call."""
