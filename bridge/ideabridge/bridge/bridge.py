@@ -39,6 +39,7 @@ from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.loop.catalogue import chosen_tools
 from ideabridge.bridge.loop.event import APPROVER, Decider
+from ideabridge.bridge.loop.policy import allows_by_name
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindName, choose
@@ -139,7 +140,8 @@ class Bridge:
         self._teaching: Teaching | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
-        self.offer = Offer(self.toolbox, self.modules, self._idea_tool)
+        by_name = allows_by_name(self.configuration.approval_setting)
+        self.offer = Offer(self.toolbox, self.modules, self._idea_tool, by_name=by_name)
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
         return idea_tool(self.store, module, caller, self.offer.catalogue)
@@ -741,6 +743,7 @@ class Bridge:
     ) -> Run:
         messages = with_instances([normalise(message, what="the context") for message in context])
         wanted = read_names("tools", tools)
+        await self.offer.names_settled()
         if not self.offer.has_all(wanted):
             await self.offer.settled()
             named = chosen_tools(self.offer.known, wanted or ())

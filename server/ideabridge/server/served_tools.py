@@ -132,12 +132,14 @@ class ExposedTool:
             return await self._of_run(request.resumed, request, entry)
         tool = self.tool
         if self._activity is None:
+            await self._bridge.offer.names_settled()
             # As its module lists it now.
             tool = await self._bridge.modules[tool.module or ""].current(tool.remote_name or tool.name)
         # Rules use the offered name of a tool, because its own name may occur in several modules.
         offered = tool
-        if tool.name != self.tool.name:
-            offered = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
+        if tool.module is not None:
+            named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
+            offered = dataclasses.replace(tool, name=named.name, remote_name=named.remote_name)
         verdict = self._policy(offered, arguments)
         if verdict.verdict == "allow":
             return await self._called(tool, arguments, request, entry)

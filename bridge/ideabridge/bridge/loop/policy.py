@@ -208,6 +208,16 @@ def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
     return [setting]
 
 
+def allows_by_name(setting: ApprovalSetting) -> bool:
+    """Return whether a rule allows tools by their names, of whatever module."""
+    return any(
+        isinstance(rule, dict) and rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule
+        for part in approval_parts(setting)
+        if isinstance(part, dict)
+        for rule in cast("list[JSON]", part.get("rules") or [])
+    )
+
+
 def approval_timeout(setting: ApprovalSetting) -> float | None:
     """Seconds after which an undecided call is denied; None: never."""
     found: list[float] = []

@@ -77,12 +77,21 @@ class Offer:
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
+        by_name: rules allow tools by their names alone; see `names_settled`.
     """
 
-    def __init__(self, toolbox: Toolbox, modules: Modules, idea: Callable[[str, str], Tool | None]) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        modules: Modules,
+        idea: Callable[[str, str], Tool | None],
+        *,
+        by_name: bool = False,
+    ) -> None:
         self._toolbox = toolbox
         self._modules = modules
         self._idea = idea
+        self._by_name = by_name
         self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
         self._all: Catalogue | None = None
@@ -127,8 +136,16 @@ class Offer:
         await self._modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
+    async def names_settled(self) -> None:
+        """Where rules allow tools by their names alone, wait as `settled` does: a module that is up first has a name
+        for itself until another module lists a tool of that name.
+        """
+        if self._by_name:
+            await self._modules.settled(timeout=SETTLE_SECONDS)
+
     async def reach(self, modules: Iterable[str | None]) -> None:
         """Wait until these modules, as far as they are configured, are up or have failed, at most `SETTLE_SECONDS`."""
+        await self.names_settled()
         names = {*modules} & {*self._modules.names}
         await self._modules.reach([one for one in names if one and not self._modules[one].listed], SETTLE_SECONDS)
 
@@ -164,6 +181,7 @@ class Offer:
             PlanError: a call names an idea without its module.
         """
         plan.check_input()
+        await self.names_settled()
         catalogue = self.of_plan(plan, caller)
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
