@@ -56,7 +56,7 @@ def _make(folder: Path, number: int, word: str, n: int, zone: str, clock: str, c
     for place in range(count):
         author = _PEOPLE[(place * (number + 1) + number) % (2 + number % 3)]
         subject = f"{word} change {place}"
-        (repo / "notes.txt").write_text("\n".join(f"{word} {line}" for line in range(place + 1)), encoding="utf-8")
+        (repo / "notes.txt").write_text(notes_of(word, place + 1), encoding="utf-8")
         git(repo, "add", "notes.txt")
         stamp = f"2026-0{1 + number}-{10 + place}T10:00:00+00:00"
         env = {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
@@ -69,6 +69,11 @@ def _make(folder: Path, number: int, word: str, n: int, zone: str, clock: str, c
     if dirty:
         (repo / "notes.txt").write_text(f"{word} unsaved", encoding="utf-8")
     return World(word, str(repo), n, zone, clock, tuple(commits), dirty)
+
+
+def notes_of(word: str, commits: int) -> str:
+    """What the file of a repository holds after so many commits."""
+    return "\n".join(f"{word} {line}" for line in range(commits))
 
 
 def git(repo: Path | str, *words: str, env: dict[str, str] | None = None) -> str:
