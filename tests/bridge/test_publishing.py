@@ -16,6 +16,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, SchemaError
 from ideabridge.tools.toolbox import Toolbox
+from tests.lifting.runs import checked
 
 pytestmark = pytest.mark.anyio
 
@@ -252,10 +253,8 @@ async def test_self_consistency_is_checked_and_told() -> None:
     async with bridge() as here:
         run = await plan(here, LOUD)
         published = await here.publish(run.id, "loud", answer="plan", description="Loud text")
-        assert published.description == (
-            "Loud text. Replays a saved plan with your input; no model is asked."
-            " Self-consistent: the recorded results give the recorded output."
-        )
+        assert published.description == "Loud text."
+        assert checked(published) == "self-consistent"
         assert await called(here, "loud", {"text": "b"}) == "B"
 
 

@@ -193,7 +193,7 @@ async def test_a_plan_that_calls_an_idea_is_published_as_a_plan_itself() -> None
         outer: JSONObject = {"calls": [calling], "input": {"of": "b"}, "output": {"found": "†state.b.text"}}
         told = await published(bridge, "outer", outer)
         assert told.answer == "plan"
-        assert "no model is asked" in told.description
+        assert "model" not in told.description
         assert told.annotations["readOnlyHint"] is True
         replay = await bridge.call_idea("outer", {"of": "c"})
         assert replay.run is not None
@@ -213,14 +213,14 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         told = await published(bridge, "describe", described)
         assert told.answer == "plan"
         assert "no model" not in told.description
-        assert "a model is asked for calls.0 (solve) alone" in told.description
+        assert "A model is asked for calls.0 (solve) alone" in told.description
         replay = await bridge.call_idea("describe", {"of": "c"})
         assert replay.run is not None
         assert await replay.run.result() == {"said": "c"}
         # And so does a plan that calls it.
         using: JSONObject = {"_tool": "describe", "_module": "idea:describe@1", "of": "†input.of", "_outputPath": "d"}
         outer: JSONObject = {"calls": [using], "input": {"of": "b"}, "output": "†state.d"}
-        assert "a model is asked" in (await published(bridge, "outer", outer)).description
+        assert "A model is asked" in (await published(bridge, "outer", outer)).description
 
 
 async def test_a_published_plan_with_a_latent_call_says_that_a_model_is_asked() -> None:
@@ -229,7 +229,7 @@ async def test_a_published_plan_with_a_latent_call_says_that_a_model_is_asked() 
     spelling: JSONObject = {"_tool": "spell", "text": "†input.text", "_outputPath": "s"}
     plan: JSONObject = {"calls": [spelling], "input": {"text": "ab"}, "output": "†state.s"}
     async with Bridge(toolbox=box, mind=Mind(lambda text: calls(output="a b"))) as bridge:
-        assert "a model is asked" in (await published(bridge, "spelt", plan)).description
+        assert "A model is asked" in (await published(bridge, "spelt", plan)).description
 
 
 async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() -> None:

@@ -23,6 +23,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
+from tests.lifting.runs import checked
 
 pytestmark = pytest.mark.anyio
 
@@ -105,10 +106,7 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         told = await bridge.publish(await solved(bridge), "see", answer="solve")
         assert (told.answer, told.plan) == ("solve", None)
         assert told.annotations["readOnlyHint"] is True
-        assert told.description == (
-            "Say what you see there. A model is asked to solve it anew with your input, guided by a saved plan of 1"
-            " call; it may call look, which only read."
-        )
+        assert told.description == "Say what you see there. A model solves it anew; it may call look, which only read."
         replay = await bridge.call_idea("see", {"at": "bellows"})
         assert (replay.answer, await gave(replay)) == ("solve", "I saw bellows")
         first = mind.seen[2]
@@ -188,7 +186,7 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         [room] = bridge.store.runs.rooms(run.id)
         assert room.kind == "solve"
         told = await bridge.publish(run.id, "outer", answer="plan")
-        assert "a model is asked for calls.0 (see) alone" in told.description
+        assert "A model is asked for calls.0 (see) alone" in told.description
         # A mind's own run offers it by name, and its rooms are answered by that mind.
 
         def thinks(text: str) -> JSONObject:
@@ -259,7 +257,7 @@ async def test_two_solved_runs_confirm_each_other() -> None:
         assert await gave(replay) == "bellows it is"
         assert replay.run is not None
         confirmed = await bridge.publish(run, "see", choices={"runs": [replay.run.id]})
-        assert "Confirmed" in confirmed.description
+        assert checked(confirmed) == "confirmed"
 
 
 # -- auto ----------------------------------------------------------------------------------------------------------
@@ -285,7 +283,7 @@ async def test_auto_without_a_plan_asks_a_mind() -> None:
         assert await run.wait(10) == "done"
         told = await bridge.publish(run.id, "see")
         assert (told.answer, told.plan) == ("auto", None)
-        assert "A model is asked to solve it anew" in told.description
+        assert "A model solves it anew" in told.description
         for at in ("anvil", "cog", "cog"):
             asked = len(mind.seen)
             replay = await bridge.call_idea("see", {"at": at})

@@ -11,6 +11,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import parsed_text
 from ideabridge.bridge.runs.people import DecisionName
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -176,3 +177,10 @@ async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
 async def called(bridge: Bridge, name: str, given: JSONObject) -> JSON:
     """What a published plan gives."""
     return (await answered(bridge, name, given)).value
+
+
+def checked(publication: Publication) -> str:
+    """How a publication was checked: `self-consistent` or `confirmed`."""
+    lifting = (publication.plan or {})["lifting"]
+    assert isinstance(lifting, dict)
+    return str(lifting["checked"])

@@ -20,7 +20,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.bridge.test_minds import Scripted, solution
 from tests.lifting.distilled import PROGRAMS
-from tests.lifting.runs import answered
+from tests.lifting.runs import answered, checked
 from tests.lifting.tasks import PLAIN, TRAPS, Task
 from tests.lifting.test_table import python_servers, restored, work
 from tests.lifting.world import World, make_worlds, toolbox
@@ -65,7 +65,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     name = f"made_{number}"
     await bridge.publish(runs[0], f"{name}_alone", program=right)
     confirmed = await bridge.publish(runs[0], name, program=right, choices={"runs": list[JSON](runs[1:])})
-    assert "Confirmed" in confirmed.description
+    assert checked(confirmed) == "confirmed"
     for world in worlds[-3:]:
         # Members that the program does not read are no parameters of the tool.
         given = {key: value for key, value in task.given(world).items() if key in properties_of(confirmed)}

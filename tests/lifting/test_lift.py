@@ -496,7 +496,7 @@ async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(writte
         assert await run.result() == "a"
         # What a mind wrote for one input is asked of a mind again.
         published = await here.publish(run.id, "initial")
-        assert "a model is asked for calls.1 (shorten) alone. Self-consistent" in published.description
+        assert "A model is asked for calls.1 (shorten) alone." in published.description
         assert published.annotations["readOnlyHint"] is True
         assert await called(here, "initial", {"name": "bob"}) == "b"
         (verdict,) = await here.verify()

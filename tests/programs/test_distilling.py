@@ -18,6 +18,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
 from tests.bridge.test_minds import Scripted, solution
+from tests.lifting.runs import checked
 from tests.server.serving import call, refused, structured, text
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +159,7 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
     confirmed = await bridge.publish(
         first, "mark_names", program=RIGHT, inputs=[{"prefix": "a"}, {"prefix": "b"}], choices={"runs": [second]}
     )
-    assert "Confirmed" in confirmed.description
+    assert checked(confirmed) == "confirmed"
     assert confirmed.report == {"reproduces": [first, second], "copied": []}
 
 

@@ -17,6 +17,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, ValueMismatchError
 from ideabridge.tools.toolbox import Toolbox
+from tests.lifting.runs import checked
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +98,8 @@ async def test_a_program_becomes_a_tool_that_runs_it_with_new_input(bridge: Brid
         "additionalProperties": False,
     }
     assert published.annotations["readOnlyHint"] is False
-    assert "Runs a saved program with your input; no model is asked. Self-consistent" in published.description
+    assert published.description == "Calls page, mark and gives found, pages."
+    assert checked(published) == "self-consistent"
     library.marked.clear()
     assert await called(bridge, "find_names", {"size": 3, "prefix": "b"}) == {"found": ["bert"], "pages": 2}
     assert library.marked == ["bert"]
@@ -227,7 +229,7 @@ async def test_other_runs_of_it_confirm_it(bridge: Bridge) -> None:
     first = await ended(bridge, PAGES, {"size": 2})
     second = await ended(bridge, PAGES, {"size": 4, "prefix": "c"})
     published = await bridge.publish(first.id, "find_names", choices={"runs": [second.id]})
-    assert "Confirmed: it does and gives what another run with other input did and gave." in published.description
+    assert checked(published) == "confirmed"
 
 
 async def test_what_a_person_changed_is_no_program(bridge: Bridge) -> None:

@@ -127,7 +127,7 @@ def test_only_a_tool_that_can_assume_declares_it(more: dict[str, Any], may: bool
 
 
 def test_the_description_says_what_the_runs_leave_open() -> None:
-    assert described(published(None)) == "D. Made from 1 run, which determines every value."
+    assert described(published(None)) == "D."
     assert described(published(None, plan={"calls": []})) == "D."
 
 
@@ -144,7 +144,7 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
     publish(store, "twice", {"calls": [outer], "output": "†results.0.total"})
     async with over_stdio(configured(tmp_path), era) as client:
         listed = await all_tools(client)
-        assert "Not certain yet: calls.0.b." in (listed["sums"].description or "")
+        assert "May assume calls.0.b (made from 1 run)." in (listed["sums"].description or "")
         # The SDK checks structured content against the output schema.
         determined = await client.call_tool("sums", {"n": 2, "m": 5})
         assert (structured(determined), text(determined)) == ({"total": 7}, '{"total":7}')

@@ -13,7 +13,7 @@ from mcp import Client
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.own_tools import LISTED
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Annotations, Tool
@@ -66,7 +66,7 @@ def publish(
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_long_lists_come_in_pages(mode: str) -> None:
-    async with fronted() as front:
+    async with fronted(listed_ideas=300) as front:
         for number in range(250):
             publish(front, f"idea_{number:03}")
         publish(front, "solve")
@@ -75,7 +75,7 @@ async def test_long_lists_come_in_pages(mode: str) -> None:
             first = await client.list_tools()
             assert len(first.tools) == 100
             tools = await all_tools(client)
-            assert tools.keys() == {*OWN_NAMES, *(f"idea_{number:03}" for number in range(250))}
+            assert tools.keys() == {*LISTED, *(f"idea_{number:03}" for number in range(250))}
             assert "$ref" not in tools["idea_007"].model_dump_json()
             assert "task" in tools["solve"].input_schema["properties"]
             assert await call(client, "idea_249") == {"result": 1}

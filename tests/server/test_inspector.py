@@ -102,7 +102,7 @@ def test_an_idea_is_read_as_a_resource_and_got_as_a_prompt(folder: Path, url: st
     asked = other.call("solve", task="Add a and b.", input={"a": 1, "b": 2}, output_schema={"type": "integer"})
     run = asked["structuredContent"]["run"]
     solution = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b"}], "output": "†results.0"}
-    other.call("submit_solution", run=run, turn=0, solution=solution)
+    other.call("solve", run=run, turn=0, solution=solution)
     other.call("publish_idea", idea=run, name=name)
     (content,) = other("resources/read", "--uri", f"idea://{name}")["contents"]
     assert json.loads(content["text"])["ideabridge"] == 2

@@ -11,7 +11,7 @@ from mcp import Client
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
-from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.own_tools import LISTED
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject
 
@@ -50,7 +50,7 @@ async def test_the_list_stays_short_and_everything_is_found(mode: str) -> None:
         front = Front(bridge, group, "0")
         async with Client(front.server, mode=mode) as client:
             tools = await all_tools(client)
-            assert len(tools) == len(OWN_NAMES) + 120
+            assert len(tools) == len(LISTED) + 120
             assert "report_00007" not in tools
             for number in (7, 4321, MANY - 1):
                 name = f"report_{number:05}"
@@ -69,7 +69,7 @@ async def test_the_list_stays_short_and_everything_is_found(mode: str) -> None:
             assert (await call(client, "search_tools", words=f"item{MANY:05}"))["tools"] == []
             # What was called is told now, among the most used.
             tools = await all_tools(client)
-            assert len(tools) == len(OWN_NAMES) + 120
+            assert len(tools) == len(LISTED) + 120
             assert {"report_00007", "report_04321"} <= tools.keys()
             assert all(len(name) <= 48 for name in tools)
         group.cancel_scope.cancel()

@@ -9,13 +9,17 @@ import pytest
 from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.configuration import load_configuration
-from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.bridge.configuration import Configuration, load_configuration
+from ideabridge.server.own_tools import LISTED, OWN_TOOLS, own_tools
+from ideabridge.server.server import INSTRUCTIONS, Front
 from ideabridge.tools.builtins import builtin_toolbox
 
 from .serving import ERAS, Gate, all_tools, call, configured, over_stdio, refused, structured, text
 
 pytestmark = pytest.mark.anyio
+
+SHOWN = {"name", "description", "input_schema"}
+"""What hosts show their models."""
 
 SUM: dict[str, Any] = {
     "calls": [
@@ -29,12 +33,13 @@ SUM: dict[str, Any] = {
 
 async def test_the_own_tools_are_few_closed_and_short(client: Client) -> None:
     tools = await all_tools(client)
-    assert tools.keys() >= OWN_NAMES
-    told = [tools[name].model_dump_json(by_alias=True, exclude_none=True) for name in OWN_NAMES]
-    assert sum(len(one) for one in told) < 8500
-    assert not any("$ref" in one for one in told)
-    for name in OWN_NAMES:
-        assert tools[name].input_schema["additionalProperties"] is False
+    assert tools.keys() >= LISTED
+    assert not {"submit_solution", "search_ideas"} & tools.keys()
+    told = {name: tools[name].model_dump_json(include=SHOWN, by_alias=True) for name in LISTED}
+    # About 1,000 tokens: a token is about 4 characters. Clients that show forms do not list decide_approval.
+    assert sum(len(one) for name, one in told.items() if name != "decide_approval") + len(INSTRUCTIONS) < 4_250
+    assert not any("$ref" in one for one in told.values())
+    for name in LISTED:
         assert tools[name].description
     annotations = tools["decide_approval"].annotations
     assert annotations is not None
@@ -52,9 +57,30 @@ def schemas_in(schema: dict[str, Any]) -> Generator[dict[str, Any]]:
         yield from schemas_in(schema["items"])
 
 
-@pytest.mark.parametrize("name", sorted(OWN_NAMES))
-async def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(client: Client, name: str) -> None:
-    for schema in schemas_in((await all_tools(client))[name].input_schema):
+async def test_all_tools_are_listed_on_request() -> None:
+    configuration = Configuration(own_tools="all")
+    async with Bridge(configuration, store=":memory:") as bridge, anyio.create_task_group() as group:
+        async with Client(Front(bridge, group, "0").server) as client:
+            tools = await all_tools(client)
+            assert {*tools} == {str(one["name"]) for one in OWN_TOOLS}
+            assert "instances" in tools["run_plan"].input_schema["properties"]
+        group.cancel_scope.cancel()
+
+
+async def test_parameters_that_are_not_listed_are_taken_and_checked(client: Client) -> None:
+    assert "instances" not in (await all_tools(client))["run_plan"].input_schema["properties"]
+    told = await call(
+        client, "run_plan", calls=[{"_tool": "add", "a": "†state.x", "b": 1}], instances={"one": {"x": 1}}
+    )
+    assert told["status"] == "done"
+    refused = await client.call_tool("run_plan", {"calls": [], "wait_s": 1_000})
+    assert refused.is_error
+    assert "600" in text(refused)
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(every: bool) -> None:
+    for schema in [part for one in own_tools(programs=True, every=every) for part in schemas_in(one["inputSchema"])]:
         # Hosts drop a schema without a type together with its description; they rewrite lists of types.
         assert isinstance(schema.get("type"), str) or len(schema["anyOf"]) > 1
         if schema.get("type") == "array":
@@ -66,18 +92,15 @@ async def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(client: Client, 
 
 async def test_run_plan_describes_a_call(client: Client) -> None:
     calls = (await all_tools(client))["run_plan"].input_schema["properties"]["calls"]
-    call_schema = calls["items"]
-    assert call_schema["required"] == ["_tool"]
-    assert call_schema["additionalProperties"] is True
-    described = {"_tool", "_module", "_outputPath", "_each", "_after"}
-    assert all(call_schema["properties"][name]["description"] for name in described)
-    assert {"_outputMethod", "_id", "_instance"} <= call_schema["properties"].keys()
+    assert calls["items"]["required"] == ["_tool"]
+    assert calls["items"]["additionalProperties"] is True
+    for name in ("_module", "_outputPath", "_outputMethod", "_each", "_after", "_id", "_instance"):
+        assert name in calls["description"]
 
 
 async def test_run_plan_says_which_calls_wait_for_others(client: Client) -> None:
     description = (await all_tools(client))["run_plan"].description or ""
-    assert "calls of one module that may change something run in listed order" in description
-    assert "_after" in description
+    assert "calls of one server that may change something keep their order" in description
 
 
 async def test_run_plan_names_the_tools_that_are_always_there(client: Client) -> None:
@@ -92,8 +115,7 @@ async def test_run_plan_names_the_tools_that_are_always_there(client: Client) ->
 
 async def test_descriptions_that_confused_are_one_sentence(client: Client) -> None:
     tools = await all_tools(client)
-    instances = tools["run_plan"].input_schema["properties"]["instances"]["description"]
-    for description in (tools["decide_approval"].description, tools["publish_idea"].description, instances):
+    for description in (tools["decide_approval"].description, tools["publish_idea"].description):
         assert description is not None
         assert ". " not in description.removesuffix(".")
 
@@ -248,7 +270,7 @@ async def test_ideas_are_found_published_and_called(client: Client) -> None:
     assert told["answer"] == "auto"
     tool = (await all_tools(client))[name]
     assert tool.input_schema["required"] == ["a", "b"]
-    assert "no model is asked" in (tool.description or "")
+    assert tool.description == "Add b twice to a."
     assert tool.annotations is not None
     assert tool.annotations.read_only_hint is True
     assert await call(client, name, a=10, b=5) == {"total": 20}
@@ -328,7 +350,7 @@ async def test_the_text_alone_suffices(client: Client) -> None:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_everything_works_over_stdio(tmp_path: Path, mode: str) -> None:
     async with over_stdio(configured(tmp_path), mode) as client:
-        assert (await all_tools(client)).keys() >= OWN_NAMES
+        assert (await all_tools(client)).keys() >= LISTED
         told = await call(client, "run_plan", **SUM, save_as="add_twice")
         assert told["output"] == {"total": 5}
         # No run had zero.
@@ -368,7 +390,7 @@ async def test_a_tool_that_nobody_described_tells_what_it_calls_and_gives(client
     name = f"untold_{client.protocol_version.replace('-', '_')}"
     run = (await call(client, "run_plan", **SUM))["run"]
     await call(client, "publish_idea", idea=run, name=name)
-    assert str((await all_tools(client))[name].description).startswith("Calls add and gives total. ")
+    assert str((await all_tools(client))[name].description).startswith("Calls add and gives total.")
     await call(client, "publish_idea", idea=run, name=name, answer="recorded")
     description = (await all_tools(client))[name].description
     assert str(description).endswith('That input: {"a":1,"b":2}')

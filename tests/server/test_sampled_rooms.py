@@ -174,7 +174,7 @@ async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(er
         told = structured(result)
         assert told["status"] == "needs_solution"
         assert f"request of run: {told['run']}.1" in text(result)
-        assert "submit_solution" in text(result)
+        assert "with solve" in text(result)
         done = await call(client, "submit_solution", run=f"{told['run']}.1", turn=0, solution=spelling('"number":7'))
         assert done["output"] == {"words": "seven"}
 

@@ -329,7 +329,7 @@ async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(ur
         told = structured(result)
         assert told["status"] == "needs_solution"
         assert "3 malformed solutions" in str(told["notes"])
-        assert "submit_solution" in text(result)
+        assert "with solve" in text(result)
         assert "I would rather not say." in said(model.asked[1])
         assert "expected JSON" in said(model.asked[1])
         assert "expected text with one JSON object, found image" in said(model.asked[2])

@@ -43,7 +43,7 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     request = told["requests"][0]
     assert request["schema"]["required"] == ["calls", "output"]
     # The text alone is enough to write a solution.
-    for part in ("submit_solution", "Add the numbers", '"_tool"', told["run"], "turn: 0"):
+    for part in ("with solve", "Add the numbers", '"_tool"', told["run"], "turn: 0"):
         assert part in text(result)
     run = told["run"]
 

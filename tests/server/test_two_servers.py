@@ -54,7 +54,7 @@ async def published(one: Client) -> None:
 async def listed_and_answered(other: Client) -> None:
     """The tool is all that it was published as, in a process that knows of it by the store alone."""
     tool = (await all_tools(other))["add_twice"]
-    assert str(tool.description).startswith("Adds b to a, twice. ")
+    assert str(tool.description).startswith("Adds b to a, twice.")
     assert tool.input_schema["required"] == ["a", "b"]
     assert tool.annotations is not None
     assert tool.annotations.read_only_hint is True

@@ -57,7 +57,7 @@ async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path)
                     told = await publish(client, "solve", name)
                     assert told["answer"] == "solve"
                     definition = (await all_tools(client))[name]
-                    assert "A model is asked to solve it anew with your input" in (definition.description or "")
+                    assert "A model solves it anew" in (definition.description or "")
                     assert definition.annotations is not None
                     assert definition.annotations.read_only_hint is True
                     result = await client.call_tool(name, {"a": 41})
@@ -115,7 +115,7 @@ async def test_by_turns_the_answer_is_an_error_that_holds_the_request(client: Cl
     assert result.is_error
     told = structured(result)
     assert told["status"] == "needs_solution"
-    for part in ("submit_solution", "Add one to a.", "how it was solved before", told["run"], "turn: 0"):
+    for part in ("with solve", "Add one to a.", "how it was solved before", told["run"], "turn: 0"):
         assert part in text(result)
     assert "found" in await refused(client, "submit_solution", run=told["run"], turn=0, solution={"calls": 1})
     run = told["run"]

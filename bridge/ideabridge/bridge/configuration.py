@@ -281,6 +281,11 @@ class Configuration(BaseModel):
     programs: bool = Field(
         default=True, description="false: programs are offered to no mind, and refused wherever they are given."
     )
+    own_tools: Literal["core", "all"] = Field(
+        default="core",
+        description="Which tools of ideabridge itself hosts see. core: those that most tasks need; all: every tool with"
+        " every parameter. What is not listed answers all the same.",
+    )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
@@ -291,7 +296,7 @@ class Configuration(BaseModel):
         " be published.",
     )
     listed_ideas: int = Field(
-        default=300, ge=0, le=10_000, description="How many published ideas, the most used ones, hosts see as tools."
+        default=20, ge=0, le=10_000, description="How many published ideas, the most used ones, hosts see as tools."
     )
     users: UsersSettings = Field(default_factory=UsersSettings, description="What named users of one server may do.")
     retention: Literal[False] | RetentionSettings = Field(

@@ -149,7 +149,8 @@ class ToolCatalogue:
         # The names of exposed tools that no host has seen yet.
         self._new_names: dict[str, ToolKey] = {}
         self._by_tool: dict[ToolKey, ExposedTool] = {}
-        self._own = own_tools(programs=bridge.configuration.programs)
+        settings = bridge.configuration
+        self._own = own_tools(programs=settings.programs, every=settings.own_tools == "all")
         self._fixed: list[dict[str, Any]] = list(self._own)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas

@@ -45,7 +45,7 @@ from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import Finding
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.schema import Validator
 
 _TEXT: Final[JSONObject] = {"type": "string"}
@@ -61,10 +61,16 @@ _ANY: Final[list[JSON]] = [
 """The `anyOf` of a value that may be any JSON."""
 
 _WAIT: Final[JSONObject] = {"type": "number", "minimum": 0, "maximum": 600}
+_OBJECTS: Final[JSONObject] = {"type": "array", "items": _OPEN}
+_TEXTS: Final[JSONObject] = {"type": "array", "items": _TEXT}
 
 
 def _open(description: str) -> JSONObject:
     return {**_OPEN, "description": description}
+
+
+def _text(description: str) -> JSONObject:
+    return {"type": "string", "description": description}
 
 
 def _choice(options: list[JSON], description: str | None = None) -> JSONObject:
@@ -89,38 +95,31 @@ _CHANGES: Final[JSONObject] = {"readOnlyHint": False, "destructiveHint": True}
 _ADDS: Final[JSONObject] = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 
 
-_CALL: Final[JSONObject] = {
-    "type": "object",
-    "description": "The tool's parameters stand beside these:"
-    ' {"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}.',
-    "properties": {
-        "_tool": {"type": "string", "description": "Its name."},
-        "_module": {"type": "string", "description": "For ideas and shared names."},
-        "_outputPath": {"type": "string", "description": "Where the result goes: log is read as †state.log."},
-        "_outputMethod": _choice(["set", "merge", "push"]),
-        "_each": {
-            "anyOf": [_TEXT, {"type": "array", "items": {}}],
-            "description": "Array or reference: a call per item, read as †item.",
-        },
-        "_after": {"type": "array", "items": _TEXT, "description": "_ids to wait for."},
-        "_id": _TEXT,
-        "_instance": _TEXT,
+_CALLS: Final[JSONObject] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"_tool": _TEXT},
+        "required": ["_tool"],
+        "additionalProperties": True,
     },
-    "required": ["_tool"],
-    "additionalProperties": True,
+    "description": '{"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}. Optional: _module (for ideas and'
+    ' shared names), _outputMethod (set, merge, push), _each (array or reference: one call per "†item"), _id, _after'
+    " ([_ids]), _instance.",
 }
 
-_PROGRAM_STEP: Final = " run_program(program, input)"
+_PROGRAM_STEP: Final = ", run_program(program, input)"
 
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Start here: find tools of all servers, and published ideas. Gives signatures; an exact name gives schemas.",
+        "Start here: finds tools of all servers, and ideas, which may do your task. Answers signatures; for an exact"
+        " name, schemas.",
         _closed(
             {
-                "words": {"type": "string", "description": "What it should do; empty: all."},
-                "module": {"type": "string", "description": "Only this server's tools."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 8."},
+                "words": _text("What it should do."),
+                "module": _text("Only this server's."),
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100},
             },
             ["words"],
         ),
@@ -128,32 +127,26 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run calls as one plan. A call starts once the values it reads exist, and calls of one module that may"
-        " change something run in listed order, unless data or _after differ."
-        " Results stay on the server. A string that is one reference becomes its value:"
-        ' "†state.log.0.id", "†results.0" (first call\'s, without _outputPath), "†input.x",'
-        ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
-        " join(items, separator?), count(items, by?), template(text, values), sleep(seconds), compute(code),"
-        f"{_PROGRAM_STEP}; path, where, by: JMESPath; text: {{name}}; code: Python over its other parameters."
-        " Read-only calls run; others await approval.",
+        "Run calls of any tools as one plan; results stay on the server. A call starts once the values it reads exist;"
+        " calls of one server that may change something keep their order, and await approval."
+        ' A string that is a reference becomes its value: "†state.log.0.id", "†results.0" (first call), "†input.x",'
+        ' "†state.a || †state.b".'
+        " Built in: pick(data, path), filter(items, where), join(items, separator?), count(items, by?),"
+        f" template(text, values), compute(code), sleep(seconds){_PROGRAM_STEP}; path, where, by: JMESPath; text:"
+        " {name}; code: Python over its other parameters.",
         _closed(
             {
-                "calls": {"type": "array", "items": _CALL},
-                "program": {
-                    "type": "string",
-                    "description": "Instead of calls, Python: import SERVER; await SERVER.TOOL(a=input['b']). Last"
-                    " expression: the output.",
-                },
-                "input": _open("What †input reads."),
+                "calls": _CALLS,
+                "program": _text(
+                    "Or Python: import git; await git.git_log(repo_path=input['repo']). Last expression: the output."
+                ),
+                "input": _open("Read by †input."),
                 "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}.'),
-                "output": {
-                    "description": "With references. Default: the state.",
-                    "anyOf": _ANY,
-                },
-                "output_schema": _open("JSON Schema."),
-                "dry_run": {"type": "boolean", "description": "Only check it."},
-                "save_as": {"type": "string", "description": "Publish it as this tool."},
-                "wait_s": {**_WAIT, "description": "Seconds; default 45."},
+                "output": {"description": "With references; default: the state.", "anyOf": _ANY},
+                "output_schema": _OPEN,
+                "dry_run": {"type": "boolean"},
+                "save_as": _text("Publish it as this tool."),
+                "wait_s": _WAIT,
             },
             [],
         ),
@@ -161,57 +154,46 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "solve",
-        "Start a task that needs thinking between calls. Each turn gives context, schema and instructions; hand your"
-        ' {"calls", "output"} in with submit_solution.',
+        "Start a task that needs thinking between calls. Each turn gives context and schema; answer it with run, turn"
+        ' and solution: {"calls", "output"}.',
         _closed(
             {
                 "task": {"type": "string", "minLength": 1},
-                "input": _open("What †input reads."),
-                "output_schema": _open("JSON Schema; default: text."),
-                "tools": {
-                    "type": "array",
-                    "items": _TEXT,
-                    "description": "Names, patterns (git_*); default: all.",
-                },
-                "idea": {"type": "string", "description": "An idea as an example."},
+                "input": _OPEN,
+                "output_schema": _OPEN,
+                "tools": {**_TEXTS, "description": "Names, patterns (git_*)."},
+                "run": _TEXT,
+                "turn": {"type": "integer", "minimum": 0},
+                "solution": _OPEN,
+                "idea": _text("An idea as an example."),
                 "mind": _choice(["auto", "turns", "sampling", "model"], "turns: you write the solutions."),
                 "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution first."),
                 "limits": _open("calls, requests, wall_seconds"),
                 "wait_s": _WAIT,
             },
-            ["task"],
+            [],
         ),
         # By a model, or by sampling, calls run within the call of this tool.
         _CHANGES,
     ),
     _tool(
         "submit_solution",
-        "Hand in the solution of a turn: its calls run; you get the next turn, the output or errors.",
+        "The same as solve with run, turn and solution.",
         _closed(
-            {
-                "run": _TEXT,
-                "turn": {"type": "integer", "minimum": 0},
-                "solution": _open("{calls, output}, as the turn's schema says."),
-                "wait_s": _WAIT,
-            },
+            {"run": _TEXT, "turn": {"type": "integer", "minimum": 0}, "solution": _OPEN, "wait_s": _WAIT},
             ["run", "turn", "solution"],
         ),
         {**_CHANGES, "idempotentHint": True},
     ),
     _tool(
         "check_run",
-        "Show a run's status, give values whole, or cancel it. Without run: your latest runs.",
+        "A run's status, values whole, or cancel. Without run: your latest.",
         _closed(
             {
                 "run": _TEXT,
-                "paths": {
-                    "type": "array",
-                    "items": _TEXT,
-                    "maxItems": 100,
-                    "description": "References: †state.log, †results.0, †output.",
-                },
+                "paths": {**_TEXTS, "maxItems": 100, "description": "†state.log, †results.0, †output"},
                 "cancel": {"type": "boolean"},
-                "wait_s": {**_WAIT, "description": "Default 45; 0 with paths or cancel."},
+                "wait_s": _WAIT,
             },
             [],
         ),
@@ -255,10 +237,10 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "Find saved ideas, which may do your task.",
         _closed(
             {
-                "words": {"type": "string", "description": "Default: newest."},
+                "words": _text("Default: newest."),
                 "tool": _TEXT,
                 "module": _TEXT,
-                "since": {"type": "string", "description": "A date or age: 3d, 12h."},
+                "since": _text("A date or age: 3d, 12h."),
                 "until": _TEXT,
                 "outcome": _choice(["done", "open", "failed", "stalled", "limit", "cancelled"]),
                 "mind": _TEXT,
@@ -271,22 +253,19 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run, an idea or your direct calls (idea: session), with constants as parameters.",
+        "Make a tool of a run or an idea; constants become parameters.",
         _closed(
             {
-                "idea": {"type": "string", "description": "Name or id of an idea or run."},
-                "calls": {"type": "array", "items": {"type": "integer"}, "description": "[first, last]"},
-                "name": {"type": "string", "description": "a-z, 0-9, _."},
+                "idea": _text("Run, idea, or session: your direct calls."),
+                "name": _text("a-z, 0-9, _"),
                 "description": _TEXT,
-                "answer": _choice(
-                    ["auto", "recorded", "plan", "program", "solve"],
-                    "recorded: stored output; plan, program: run; solve: ask a model.",
-                ),
-                "program": {"type": "string", "description": "Python that does it; ?: what to write."},
-                "inputs": {"type": "array", "items": _OPEN},
-                "to": {"type": "string", "description": "me, all or ann,bob"},
+                "answer": _choice(["auto", "recorded", "plan", "program", "solve"]),
+                "program": _text("Python that does it; ?: what to write."),
                 "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),
-                "choices": _open("{take: {calls.0.repo: †input.repo}, runs: [other runs]}"),
+                "choices": _open("{take: {calls.0.repo: †input.repo}, runs: [more runs]}"),
+                "calls": {"type": "array", "items": {"type": "integer"}, "description": "[first, last]"},
+                "inputs": _OBJECTS,
+                "to": _text("me, all or ann,bob"),
                 "strict": {"type": "boolean", "description": "Ask before assumed values."},
             },
             ["idea", "name"],
@@ -296,10 +275,43 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 )
 """The definitions, in their wire form."""
 
+_RARE: Final[dict[str, frozenset[str]]] = {
+    "search_tools": frozenset(),
+    "run_plan": frozenset({"instances", "output_schema"}),
+    "solve": frozenset({"idea", "planning", "limits", "wait_s"}),
+    "check_run": frozenset(),
+    "decide_approval": frozenset({"wait_s"}),
+    "publish_idea": frozenset({"calls", "inputs", "to", "strict"}),
+}
+"""The tools that are listed by default, each with those of its parameters that are not."""
 
-def own_tools(*, programs: bool) -> tuple[dict[str, Any], ...]:
-    """The definitions; without `programs`, `run_plan` does not offer them."""
-    return OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
+_BOUNDS: Final = ("minimum", "maximum", "minLength", "maxItems")
+
+
+def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
+    """The definitions that are listed.
+
+    Args:
+        programs: false: `run_plan` does not offer them.
+        every: list all tools with all parameters, not only those that most tasks need.
+    """
+    tools = OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
+    if every:
+        return tools
+    return tuple(_without(tool, _RARE[tool["name"]]) for tool in tools if tool["name"] in _RARE)
+
+
+def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """A tool without some parameters, and without bounds. A host that checks calls against the list must let these
+    parameters pass. The bounds hold: an error states them.
+    """
+    schema = tool["inputSchema"]
+    properties = {
+        name: {key: value for key, value in one.items() if key not in _BOUNDS}
+        for name, one in schema["properties"].items()
+        if name not in names
+    }
+    return {**tool, "inputSchema": {**schema, "properties": properties, "additionalProperties": bool(names)}}
 
 
 def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
@@ -307,19 +319,18 @@ def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
         return tool
     schema = tool["inputSchema"]
     properties = {name: one for name, one in schema["properties"].items() if name != "program"}
-    description = tool["description"].replace(f",{_PROGRAM_STEP}", "")
+    description = tool["description"].replace(_PROGRAM_STEP, "")
     return {**tool, "description": description, "inputSchema": {**schema, "properties": properties}}
 
 
 OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
-"""Names that no idea and no module's tool may have."""
+"""Names that no idea and no module's tool may have. All of them answer, listed or not."""
+
+LISTED: Final = frozenset(_RARE)
+"""The names that are listed by default."""
 
 _ASKS: Final = "?"
 """Stands for a program that is still to be written: the answer says what it must do."""
-
-STARTING_RUNS: Final = frozenset({"run_plan", "solve"})
-"""The tools that start a run."""
-
 
 # -- arguments -------------------------------------------------------------------------------------------------------
 
@@ -398,6 +409,11 @@ class OwnHandlers:
             "publish_idea": self._publish_idea,
         }
 
+    @staticmethod
+    def starts_run(name: str, arguments: JSONObject) -> bool:
+        """Return whether a call of an own tool starts a run."""
+        return name == "run_plan" or (name == "solve" and "run" not in arguments)
+
     async def call(self, name: str, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
         """Answer a call of an own tool.
 
@@ -432,6 +448,13 @@ class OwnHandlers:
     # -- turns -------------------------------------------------------------------------------------------------
 
     async def _solve(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+        if "task" not in arguments and not {"run", "turn", "solution"} & arguments.keys():
+            raise ArgumentError("solve: expected a task; or run, turn and solution")
+        if "task" not in arguments:
+            return await self._submit_solution(read_arguments("submit_solution", arguments), request)
+        turn = next((key for key in ("run", "turn", "solution") if key in arguments), None)
+        if turn is not None:
+            raise ArgumentError(f"solve: task starts a run, and {turn} continues one; give either")
         if request.resumed is not None:
             return await self._answered(request.resumed, arguments, request)
         mind = choose(arguments.get("mind", AUTO), self._bridge.mind, samples=request.samples)

@@ -25,7 +25,7 @@ from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
-from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS, OwnHandlers
+from ideabridge.server.own_tools import OWN_NAMES, OwnHandlers
 from ideabridge.server.resources import IdeaPrompts, IdeaResources
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
@@ -37,9 +37,8 @@ logger: Final = logging.getLogger(__name__)
 
 NAME: Final = "ideabridge"
 INSTRUCTIONS: Final = (
-    "Behind this server stand all configured MCP servers and tools. For more than one call, use run_plan: calls wired"
-    " by references run concurrently and large results stay out of your context. search_tools finds tools; saved ideas"
-    " appear as tools of their own."
+    "All MCP servers and tools of the user are behind this one. For more than one call use run_plan: calls run"
+    " concurrently by data flow, and large results stay out of your context."
 )
 _FRESH_MS: Final = 1000
 
@@ -197,7 +196,7 @@ class Front:
             await self.running.take_up(request, params.request_state, params.input_responses)
         with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
             if name in OWN_NAMES:
-                if name in STARTING_RUNS:
+                if self._own.starts_run(name, arguments):
                     self._expect_place(request)
                 return await self._own.call(name, arguments, request)
             tool = await self.catalogue.find(name, request.caller)

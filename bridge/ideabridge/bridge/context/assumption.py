@@ -145,22 +145,19 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON]) -> str:
-    """How many runs a plan rests on, and which of its values they leave open, for the description of a tool: at most
-    `SENTENCE` characters. Empty for a plan without explained values.
+    """Which values of a plan its runs leave open, for the description of a tool: at most `SENTENCE` characters. Empty
+    for a plan without such values.
 
     Args:
         explained: the form of `Explained.to_json`, per literal.
     """
     literals = [one for one in explained if isinstance(one, dict)]
-    if not literals:
-        return ""
-    runs = max(_runs(one) for one in literals)
-    told = f"Made from {runs} {'run' if runs == 1 else 'runs'}"
     places = [_place(one.get("at")) for one in literals if _is_open(one)]
     if not places:
-        return f"{told}, which determine{'s' if runs == 1 else ''} every value."
-    told += ". Its answers name what they assume. Not certain yet: "
-    left = SENTENCE - len(told) - len(" and 9,999 more.")
+        return ""
+    runs = max(_runs(one) for one in literals)
+    made = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
+    left = SENTENCE - len(f"May assume  and 9,999 more{made}")
     shown: list[str] = []
     for place in places:
         left -= len(place) + 2
@@ -169,7 +166,7 @@ def evidence_sentence(explained: Iterable[JSON]) -> str:
         shown.append(place)
     more = len(places) - len(shown)
     named = ", ".join(shown) or "some values"
-    return f"{told}{named}{f' and {more:,} more' if more and shown else ''}."
+    return f"May assume {named}{f' and {more:,} more' if more and shown else ''}{made}"
 
 
 def _runs(explained: JSONObject) -> int:

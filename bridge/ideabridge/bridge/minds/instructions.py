@@ -3,7 +3,7 @@
 `brief` describes the schema of a Solution in few words, with tools as signatures and types as in TypeScript: JSON
 Schema takes many times the tokens, and small models copy a schema instead of following it. `instructions` are for a
 model endpoint, which gets them with `EXAMPLES`. `turns_instructions` are for the model of a host, which answers with
-the tool `submit_solution`.
+the tool `solve`.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ _PROGRAMS: Final = (
 
 _TURNS: Final = (
     'Write the next solution: one JSON object {"calls": [...], "output": ...} that satisfies `schema`, and hand it in'
-    " with submit_solution (same run and turn)."
+    " with solve (same run and turn)."
 )
 
 

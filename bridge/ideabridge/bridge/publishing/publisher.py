@@ -345,7 +345,7 @@ class Publisher:
                 return self.store.publications.publish(
                     name,
                     function.stored.id,
-                    description=f"{text} {made.sentences}",
+                    description=f"{text} {made.sentences}".rstrip(),
                     answer=made.answer,
                     input_schema=made.input_schema,
                     output_schema=function.output_schema,
@@ -415,7 +415,7 @@ class Publisher:
         lifting |= {"checked": "confirmed" if runs else "self-consistent", "confirmed_by": list[JSON](runs)}
         called = [tool for call in calls if isinstance(call, dict) and (tool := here.look_up(call)) is not None]
         asked = ", ".join(_tool(calls[place]) for place in asking_calls(self.store, here, calls))
-        sentences = _answers("Runs a saved program", f"a model is asked by {asked}" if asked else "", runs)
+        sentences = f"A model is asked by {asked}." if asked else ""
         hints = hints_of(tool for tool in called if tool.key not in here.latent)
         report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": list[JSON](copied)}
         plan["lifting"] = lifting
@@ -660,7 +660,7 @@ def _plan_of(publication: Publication, given: JSON) -> Plan:
     return Plan(calls=calls_in((publication.guide or {}).get("plan")))
 
 
-_RECORDED: Final = "Gives the answer recorded for its one input; nothing runs."
+_RECORDED: Final = "The recorded answer, for its one input."
 
 
 @dataclass(frozen=True, slots=True)
@@ -701,7 +701,8 @@ class _Lifted:
 def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters: JSONObject) -> _Made:
     draft, catalogue = found.draft, found.catalogue
     confirmed, _ = draft.confirmations()
-    asking = asking_calls(store, catalogue, draft.calls)
+    places = asking_calls(store, catalogue, draft.calls)
+    asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in places)
     lifted = draft.lifted
     lifting: JSONObject = {
         "run": lifted.function.run.id,
@@ -724,7 +725,7 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters:
     called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
     return _Made(
         "auto" if answer == "auto" else "plan",
-        _sentences(draft, confirmed, asking),
+        f"A model is asked for {asked} alone." if asked else "",
         hints_of(called),
         draft.inputs.schema,
         draft.arguments(lifted.aligned),
@@ -742,9 +743,7 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     names = [one.name for one in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {_first(names)}{reads}" if names else ""
-    count = len(calls_in(guide.get("plan")))
-    guided = f", guided by a saved plan of {count} call{'' if count == 1 else 's'}" if count else ""
-    told = f"A model is asked to solve it anew with your input{guided}{may}."
+    told = f"A model solves it anew{may}."
     way: Answer = "auto" if answer == "auto" else "solve"
     return _Made(way, told, hints, function.input_schema, function.input or {}, guide=guide)
 
@@ -757,7 +756,7 @@ def _with_guide(made: _Made, guided: _Made) -> _Made:
         key: all(one is True for one in pair) if key in every else any(one is not False for one in pair)
         for key, pair in both.items()
     }
-    sentences = f"{made.sentences} Where the plan cannot go on, a model does."
+    sentences = f"{made.sentences} Where the plan cannot go on, a model does.".lstrip()
     return dataclasses.replace(made, annotations=hints, sentences=sentences, guide=guided.guide)
 
 
@@ -788,21 +787,6 @@ def _shape(function: Function, store: Store, caller: str) -> JSONObject | None:
     except PublicationError:
         return None
     return {"calls": lifted.calls, "output": lifted.output}
-
-
-def _sentences(draft: PlanDraft, confirmed: list[str], asking: list[int]) -> str:
-    """Describe how the plan answers, for the description of the tool."""
-    asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in asking)
-    model = f"a model is asked for {asked} alone" if asked else ""
-    return _answers("Replays a saved plan", model, confirmed)
-
-
-def _answers(what: str, model: str, confirmed: list[str]) -> str:
-    told = f"{what} with your input; {model or 'no model is asked'}."
-    if confirmed:
-        runs = "another run" if len(confirmed) == 1 else f"{len(confirmed)} other runs"
-        return f"{told} Confirmed: it does and gives what {runs} with other input did and gave."
-    return f"{told} Self-consistent: the recorded results give the recorded output."
 
 
 def _tool(call: JSON) -> str:

@@ -103,7 +103,7 @@ _NOTES: Final = 20
 
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
-    " hand the solution in with submit_solution, run {run}, turn {turn}."
+    " hand the solution in with solve, run {run}, turn {turn}."
 )
 
 

@@ -246,7 +246,7 @@ MALFORMED: Final = 3
 """Malformed answers to one Request after which the caller must write the solution."""
 
 _AT_ONCE: Final = 8
-_HAND_IN: Final = "hand the solution in with submit_solution"
+_HAND_IN: Final = "hand the solution in with solve"
 _Key: TypeAlias = tuple[str, int]
 """The id of a run and its turn."""
 _Sent: TypeAlias = tuple[Sample, str]
