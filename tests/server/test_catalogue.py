@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
 
-from .serving import ERAS, all_tools, call, refused, structured
+from .serving import ERAS, all_tools, call, refused, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -92,21 +93,26 @@ async def test_long_lists_come_in_pages(mode: str) -> None:
             assert "output of idea_000" in await refused(client, "idea_000")
 
 
-async def test_a_schema_too_large_for_one_answer_is_refused_with_advice() -> None:
+async def test_a_task_with_many_tools_shows_signatures_of_those_that_fit_it() -> None:
     properties: JSONObject = {
-        f"parameter_{number}": {"type": "string", "description": "x" * 500} for number in range(40)
+        f"parameter_{number}": {"type": "string", "description": "x" * 500} for number in range(4)
     }
     parameters: JSONObject = {"type": "object", "properties": properties}
     toolbox = Toolbox(
         *(
-            Tool(f"large_{number}", "Large.", parameters, annotations=Annotations(read_only=True))
-            for number in range(60)
+            Tool(f"large_{number}", f"Large {number}.", parameters, annotations=Annotations(read_only=True))
+            for number in range(600)
         )
     )
     async with fronted(toolbox) as front, Client(front.server) as client:
-        result = await client.call_tool("solve", {"task": "Do it."})
-        assert result.is_error
-        assert "`tools`" in str(result.content)
-        assert (await call(client, "check_run", run=structured(result)["run"]))["status"] == "cancelled"
-        told = await call(client, "solve", task="Do it.", tools=["large_1"])
-        assert told["status"] == "needs_solution"
+        result = await client.call_tool("solve", {"task": "Make large 417."})
+        [asked] = structured(result)["requests"]
+        assert "tools.large_417(" in asked["instructions"]
+        assert "tools.pick(" in asked["instructions"]
+        assert "more, which search_tools finds" in asked["instructions"]
+        # At most about 5,000 tokens.
+        assert len(json.dumps(asked)) < 20_000
+        assert len(text(result)) < 20_000
+        run = structured(result)["run"]
+        done = await call(client, "solve", run=run, turn=0, solution={"calls": [], "output": "done"})
+        assert done["output"] == "done"

@@ -162,7 +162,7 @@ async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path
             )
             assert await run.wait(20) == "done"
             assert run.given() == OUTPUT == done["output"]
-            assert run.idea == done["idea"]
+            assert str(run.idea).startswith(done["idea"])
 
 
 # -- any worker --------------------------------------------------------------------------------------------------

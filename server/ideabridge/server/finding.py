@@ -3,139 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
-from collections import Counter
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line
-from ideabridge.bridge.runs.offer import look_alikes
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import did_you_mean, visible
-from ideabridge.tools.tool import IDEA, Tool, ToolKey
-
-_WORD: Final = re.compile(r"[^\W_]+")
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_MOST_WORDS: Final = 32
-_MOST_CHARACTERS: Final = 10_000
-"""Characters of the searched words: splitting 4 MB takes a second."""
-
-_WEIGHTS: Final = {"name": 6.0, "module": 3.0, "parameter": 2.0, "description": 1.0}
-_SUFFIXES: Final = ("ing", "es", "ed", "s")
-
-
-class ToolSearch:
-    """An index of a list of tools. It is rebuilt when it is used with another list.
-
-    Attributes:
-        look_alikes: the function of this name, applied to the list.
-        names: what programs call the tools.
-    """
-
-    def __init__(self) -> None:
-        self._tools: list[Tool] = []
-        self._indexed: list[dict[str, float]] = []
-        self._frequency: Counter[str] = Counter()
-        self.look_alikes: dict[ToolKey, str] = {}
-        self.names = ProgramNames(())
-
-    def find(self, tools: list[Tool], words: str, limit: int, module: str | None = None) -> tuple[list[Tool], int]:
-        """At most `limit` best matches in a module (None: in all), best first, and the number of all matches.
-
-        `words` is any text; empty text matches every tool, in the order of the list.
-        """
-        if tools is not self._tools:
-            self._index(tools)
-        words = words[:_MOST_CHARACTERS]
-        wanted = list(dict.fromkeys(_words(words)))[:_MOST_WORDS]
-        whole = words.strip().lower()
-        scored: list[tuple[float, int]] = []
-        for number, tool in enumerate(tools):
-            if module is not None and tool.module != module:
-                continue
-            score = self._score(number, wanted) + (100.0 if tool.name.lower() == whole else 0.0)
-            if tool.origin in self.look_alikes:
-                # After the tool that it looks like.
-                score /= 2
-            if score or not wanted:
-                scored.append((-score, number))
-        scored.sort()
-        return [tools[number] for _, number in scored[:limit]], len(scored)
-
-    def fits(self, tools: list[Tool], words: str) -> bool:
-        """Return whether some tool matches every word; false without words."""
-        if tools is not self._tools:
-            self._index(tools)
-        wanted = set(_words(words[:_MOST_CHARACTERS]))
-        return bool(wanted) and any(
-            all(word in terms or any(term.startswith(word) for term in terms) for word in wanted)
-            for terms in self._indexed
-        )
-
-    def _score(self, number: int, wanted: list[str]) -> float:
-        terms = self._indexed[number]
-        score = 0.0
-        hit = 0
-        for word in wanted:
-            weight = terms.get(word, 0.0)
-            if not weight and len(word) > 2:
-                # Part of a word: `repo` finds `repository`.
-                weight = max((0.5 * value for term, value in terms.items() if term.startswith(word)), default=0.0)
-            if weight:
-                hit += 1
-                score += weight * math.log(1 + len(self._indexed) / (1 + self._frequency[word]))
-        # A tool that fits every word beats one that fits a single word well.
-        return score * (hit / len(wanted)) if wanted else 0.0
-
-    def _index(self, tools: list[Tool]) -> None:
-        self._tools = tools
-        self.look_alikes = look_alikes(tools)
-        self.names = ProgramNames(tools)
-        self._indexed = [_terms(tool) for tool in tools]
-        self._frequency = Counter(term for terms in self._indexed for term in terms)
-
-
-def _terms(tool: Tool) -> dict[str, float]:
-    terms: dict[str, float] = {}
-    texts: list[tuple[str, str]] = [
-        ("name", tool.name),
-        ("module", tool.module or ""),
-        ("description", tool.description[:4000]),
-    ]
-    properties = tool.parameters.get("properties")
-    if isinstance(properties, dict):
-        for name, schema in list(properties.items())[:100]:
-            texts.append(("parameter", name))
-            description = schema.get("description") if isinstance(schema, dict) else None
-            if isinstance(description, str):
-                texts.append(("description", description[:500]))
-    for kind, text in texts:
-        for word in _words(text):
-            terms[word] = max(terms.get(word, 0.0), _WEIGHTS[kind])
-    return terms
-
-
-def _words(text: str) -> list[str]:
-    return [_stem(word) for word in _WORD.findall(_CAMEL.sub(" ", text).lower())]
-
-
-def _stem(word: str) -> str:
-    for suffix in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= 3 and not word.endswith("ss"):
-            return word[: -len(suffix)]
-    return word
-
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import IDEA, Tool
 
 # -- finding ---------------------------------------------------------------------------------------------------------
 
@@ -150,21 +35,17 @@ _ROOM: Final = MAX_RESULT // 3
 """Bytes of JSON of the tools in one answer."""
 
 
-_NOTES: Final = 12
-_NOTED: Final = 600
-
-
 class UnknownFilterError(IdeabridgeError):
     """A search names a module that is not configured."""
 
 
 class Finding:
-    """Searches of one bridge."""
+    """Searches of one bridge, with an index of its tools."""
 
-    def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
+    def __init__(self, bridge: Bridge, record: DirectCalls, search: ToolSearch) -> None:
         self._bridge = bridge
         self._record = record
-        self._search = ToolSearch()
+        self._search = search
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
         """Tools by words, best first: a signature and a line of each, and all of a tool that is named exactly.
@@ -211,8 +92,6 @@ class Finding:
             result["note"] = untrusted.told_to_hosts()
             lines.append(untrusted.told_to_hosts())
         lines += shown
-        if any("parameters" not in tool for tool in tools):
-            lines.append("The exact name of a tool as words gives its JSON Schemas and its whole description.")
         if any("module" not in tool for tool in tools):
             lines.append("tools.NAME: a tool without _module")
         if any("observed" in tool or str(tool["signature"]).endswith(OBSERVED) for tool in tools):
@@ -231,32 +110,22 @@ class Finding:
         """What an answer tells of a tool or a published idea: as JSON, and as text."""
         if isinstance(found, Tool):
             tool, names = found, self._search.names
-            hints = tool.annotations.to_json()
         else:
             tool = _idea_tool(found)
-            names, hints = ProgramNames([tool]), self._bridge.hints(found, caller=caller)
+            names = ProgramNames([tool])
         observed = self._bridge.observed(tool, caller=caller) if isinstance(found, Tool) else None
         place = names.place(tool)
         called = tool.label if place is None else ".".join(place)
         entry: JSONObject = {"name": tool.name}
         if tool.module is not None:
             entry["module"] = tool.module
-        # Those that programs cannot call have no signature.
-        line = called if place is None else names.signature(tool, observed)
-        entry["signature"] = line
-        notes = _notes(tool, place, names)
-        if notes:
-            line += f"{', ' if line.endswith(OBSERVED) else ' # '}{notes}"
+        line = entry["signature"] = tool_line(tool, names, observed)
         is_named = words in (tool.name, tool.label, called)
         entry["description"] = tool.description if is_named else first_line(tool.description)
-        if hints:
-            entry["annotations"] = hints
         looks_like = self._search.look_alikes.get(tool.origin) if isinstance(found, Tool) else None
         if looks_like is not None:
             entry["looks_like"] = looks_like
-        marks = ["read-only"] if hints.get("readOnlyHint") is True else []
-        marks += [f"looks_like: {looks_like}"] if looks_like is not None else []
-        told = f"[{'; '.join(marks)}] " if marks else ""
+        told = f"[looks_like: {looks_like}] " if looks_like is not None else ""
         text = f"{line}\n  {told}{entry['description']}".rstrip()
         if is_named:
             schemas: JSONObject = {"parameters": tool.parameters}
@@ -389,18 +258,3 @@ def _idea_tool(publication: Publication) -> Tool:
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"
     return Tool(publication.name, described(publication), parameters, publication.output_schema, module=module)
-
-
-def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
-    """The names in plans where they are not those in the signature."""
-    changed: list[str] = []
-    if place is None or place[1] != tool.name:
-        changed.append(f"_tool: {encode_text(tool.name)}")
-    if tool.module is not None and (place is None or place[0] != tool.module):
-        changed.append(f"_module: {encode_text(tool.module)}")
-    if place is not None:
-        parameters = names.parameters(tool).items()
-        changed += [f"{python}: {encode_text(real)}" for python, real in parameters if python != real]
-    if len(changed) > _NOTES:
-        changed[_NOTES:] = ["..."]
-    return visible(", ".join(changed)[:_NOTED])

@@ -397,7 +397,7 @@ class OwnHandlers:
         self._bridge = running.bridge
         self._is_exposed = is_exposed
         self._running = running
-        self._finding = Finding(self._bridge, record)
+        self._finding = Finding(self._bridge, record, running.search)
         self._handlers: dict[str, Callable[[Arguments, ToolRequest], Awaitable[ToolAnswer]]] = {
             "search_tools": self._finding.search_tools,
             "run_plan": self._run_plan,

@@ -49,7 +49,9 @@ from ideabridge.server.asking.elicitation import (
 from ideabridge.server.asking.forms import Commands
 from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
 from ideabridge.server.asking.sampling import Sampler
+from ideabridge.server.brief import brief_requests, preview_approvals, shorten_answer
 from ideabridge.server.callers import Context, session_id
+from ideabridge.server.search import ToolSearch
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -212,7 +214,6 @@ class _Counter:
 WAIT_S: Final = 45.0
 """Default of `wait_s`: many hosts end a call after 60 s."""
 
-_SCHEMA_BYTES: Final = 250_000
 
 _APPROVALS_BYTES: Final = 250_000
 """Bytes of JSON of the approvals in one answer; its text repeats them."""
@@ -234,6 +235,7 @@ class Running:
     """Runs on behalf of requests. The task group must live as long as the server.
 
     Attributes:
+        search: an index of the tools of the bridge.
         published: called after an idea is published, to announce it at once.
         closing: whether the server is ending. A request that is cancelled then was not cancelled by a client.
     """
@@ -242,6 +244,7 @@ class Running:
         self.bridge = bridge
         self._group = group
         self.sampler = Sampler(bridge)
+        self.search = ToolSearch()
         self.cancellations = Cancellations()
         self.deciding = Deciding(bridge, commands)
         self.published: Callable[[], None] = lambda: None
@@ -374,19 +377,18 @@ class Running:
             result["notes"] = [*notes, *request.notes, *result.get("notes", [])]
         approvals = result.get("approvals")
         if approvals:
-            result["approvals"] = shown = fitting_list(approvals, _APPROVALS_BYTES)
+            result["approvals"] = shown = fitting_list(preview_approvals(run, approvals), _APPROVALS_BYTES)
             if len(shown) < len(approvals):
                 result["more_approvals"] = len(approvals) - len(shown)
             result["decides"] = self.deciding.who_decides(run, request)
         requests = result.get("requests")
-        if requests is not None and seen is not None:
-            result["requests"] = [_changed(one, run.id, *seen) for one in requests]
+        if requests is not None:
+            result["requests"] = brief_requests(run, requests, self.bridge.offer.known, self.search, seen)
+        shorten_answer(run, result, is_next_turn=seen is not None)
         size = len(encode(result))
-        if size > MAX_RESULT or (requests is not None and size > _SCHEMA_BYTES * 2):
+        if size > MAX_RESULT:
             return refusal(
-                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit into one."
-                " With many tools the schema is large: cancel the run (check_run) and start it again with"
-                " `tools`: names or patterns of those it needs.",
+                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit.",
                 {"run": run.id, "status": run.status, "errors": []},
             )
         return answer(result, run_text(result))
@@ -498,18 +500,3 @@ class Running:
 
     def _keep(self, run: str, value: JSONObject) -> None:
         self.bridge.store.settings.set(_SAVE_AS + run, encode(value))
-
-
-def _changed(request: dict[str, Any], root: str, answered: str, before: Request) -> dict[str, Any]:
-    """A Request without the parts that the host knows from the turn before; the idea contains the whole Request."""
-    if request.get("run", root) != answered or request["schema"] != before.schema:
-        return request
-    context = [message for message in request["context"] if message not in before.texts]
-    instructions = "Write the next solution for the schema of the turn before; check_run shows it again."
-    known = len(request["context"]) - len(context)
-    if known:
-        instructions += f" {known} messages of the context are those of the turn before, and left out here."
-    if "run" in request:
-        instructions += f" It is answered to run {answered}, turn {request['turn']}."
-    changed = {key: value for key, value in request.items() if key != "schema"}
-    return {**changed, "instructions": instructions, "context": context}

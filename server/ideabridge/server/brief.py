@@ -1,0 +1,253 @@
+"""Answers about runs as a model reads them: without what it knows already, and with previews of what is long.
+
+Each token of an answer costs the host's model context. The journal has everything, and `check_run` with paths returns
+it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ideabridge.bridge.context.preview import reference_to
+from ideabridge.bridge.context.references import Path, is_reference
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.stubs import first_line
+from ideabridge.bridge.runs.run import Run
+from ideabridge.server.search import ToolSearch, tool_line
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.keywords import references_in
+from ideabridge.tools.tool import Tool
+
+_ID: Final = 16
+"""Characters of an idea's id: `publish_idea` takes a beginning of it, or the id of the run."""
+
+_SMALL: Final = 400
+"""Bytes of JSON of a value that is shown as it is."""
+
+_NAMED: Final = 20
+"""The most places that are only named."""
+
+
+def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = False) -> None:
+    """Leave out of `Run.answer` what its reader does not need.
+
+    Args:
+        run: the run.
+        result: its answer, which is changed.
+        is_next_turn: the reader has had the answer about the turn before.
+    """
+    usage = result.get("usage", {})
+    if not usage.get("tokens"):
+        # By turns the host's own model answers, whose tokens nobody counts.
+        result.pop("usage", None)
+    if "idea" in result:
+        result["idea"] = result["idea"][:_ID]
+    if is_next_turn:
+        result.pop("mind", None)
+    if "output" in result or result["status"] == "needs_approval":
+        for key in ("state", "results"):
+            result.pop(key, None)
+    elif result["status"] == "done" and run.machine.mode == "plan" and not run.machine.instances:
+        _keep_last_values(run, result)
+
+
+# -- plans without an output -----------------------------------------------------------------------------------------
+
+
+def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
+    """Of a plan without an output, keep the values that no call reads, and name the others."""
+    values = {key: result[key] for key in ("state", "results") if result.get(key)}
+    if not values or len(encode(values)) <= _SMALL:
+        return
+    done = [one for one in run.machine.history if one.status is CallStatus.DONE and one.wrote]
+    read = {found for one in run.machine.history for found in _reads(one)}
+    kept = [one.wrote[0] for one in done if not _overlaps(one.wrote[0], read)]
+    gone = [path for path in dict.fromkeys(one.wrote[0] for one in done) if not _overlaps(path, kept)]
+    removed = [path for path in gone if _remove(values, path)]
+    if not removed:
+        return
+    for key in values:
+        result[key] = values[key]
+        if not values[key]:
+            del result[key]
+    places = ", ".join("†" + ".".join(str(key) for key in path) for path in removed[:_NAMED])
+    more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
+    note = (
+        "the plan has no output, so this is what none of its calls reads; check_run with paths gives the rest:"
+        f" {places}{more}"
+    )
+    result["notes"] = [*result.get("notes", []), note]
+
+
+def _overlaps(path: Path, others: Iterable[Path]) -> bool:
+    return any(path[: len(other)] == other[: len(path)] for other in others)
+
+
+def _reads(progress: Progress) -> Iterator[Path]:
+    for read in progress.call.reads:
+        for operand in read.expression.operands():
+            yield operand.full
+
+
+def _remove(values: JSONObject, path: Path) -> bool:
+    """Remove the value at a path, and the objects that hold nothing else; false if there is none."""
+    *above, last = path
+    held: JSON = values
+    for key in above:
+        held = held.get(str(key)) if isinstance(held, dict) else None
+    if not isinstance(held, dict) or str(last) not in held:
+        return False
+    del held[str(last)]
+    if len(above) > 1 and not held:
+        _remove(values, tuple(above))
+    return True
+
+
+# -- approvals -------------------------------------------------------------------------------------------------------
+
+
+def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
+    """Approvals with previews of long parameters: a person sees all of them in a form and at a terminal.
+
+    Args:
+        run: the run.
+        approvals: in the form of `Run.answer`.
+    """
+    written = {one.approval: one.call for one in run.questions()}
+    return [_preview(one, run, written.get(str(one["approval"]))) for one in approvals]
+
+
+def _preview(approval: JSONObject, run: Run, place: int | None) -> JSONObject:
+    call = approval.get("call")
+    if not isinstance(call, dict) or len(encode(call)) <= _SMALL * 2:
+        return approval
+    raw = run.machine.history[place].call.raw if place is not None else {}
+    return {**approval, "call": {key: _shown(value, raw.get(key)) for key, value in call.items()}}
+
+
+def _shown(value: JSON, written: JSON) -> JSON:
+    if len(encode(value)) <= _SMALL:
+        return value
+    shown = reference_to(value, ("state",))
+    del shown["reference"]
+    if isinstance(written, str) and is_reference(written):
+        return {"reference": written, **shown}
+    return shown
+
+
+# -- Requests --------------------------------------------------------------------------------------------------------
+
+_TOOLS: Final = 30
+"""The most tools of a Request that are described; search_tools finds the others."""
+
+_LINES: Final = 14_000
+"""Characters of the descriptions of tools."""
+
+_TASK: Final = 2_000
+_BUILT_IN: Final = frozenset(tool.name for tool in builtin_toolbox())
+
+_CALLS: Final[JSONObject] = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"_tool": {"type": "string"}}, "required": ["_tool"]},
+}
+_HOW: Final = (
+    'A call: {"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}; where needed with _each (array or reference:'
+    ' one call per "†item"), _outputMethod (set, merge, push), _module, _id, _after ([_ids]). Tools:'
+)
+
+
+def brief_requests(
+    run: Run, entries: list[JSONObject], known: list[Tool], search: ToolSearch, seen: tuple[str, Request] | None
+) -> list[JSONObject]:
+    """The Requests of an answer with signatures of the tools in place of the whole schema, which grows with each tool.
+
+    Args:
+        run: the run.
+        entries: its Requests, in the form of `Run.answer`.
+        known: every tool of the bridge.
+        search: an index of these.
+        seen: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
+    """
+    asking = {one.runner.request.id: one for one in run.open_requests() if one.runner.request is not None}
+    shown: list[JSONObject] = []
+    for entry in entries:
+        changed = None if seen is None else _changed(entry, run.id, *seen)
+        found = changed or _brief(entry, asking.get(str(entry["id"])), known, search)
+        shown.append({key: value for key, value in found.items() if key != "id"})
+    return shown
+
+
+def _changed(entry: JSONObject, root: str, answered: str, before: Request) -> JSONObject | None:
+    """A Request without what the host knows from the turn before; None if that was another kind of Request."""
+    messages = entry["context"]
+    if entry.get("run", root) != answered or entry["schema"] != before.schema or not isinstance(messages, list):
+        return None
+    context = [message for message in messages if message not in before.texts]
+    instructions = "Write the next solution, as in the turn before; check_run shows its schema and tools again."
+    known = len(messages) - len(context)
+    if known:
+        instructions += f" {known} messages of the context are those of the turn before, and left out here."
+    if "run" in entry:
+        instructions += f" It is answered to run {answered}, turn {entry['turn']}."
+    changed = {key: value for key, value in entry.items() if key != "schema"}
+    return {**changed, "instructions": instructions, "context": list[JSON](context)}
+
+
+def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSearch) -> JSONObject:
+    schema = entry["schema"]
+    if run is None or not isinstance(schema, dict):
+        return entry
+    lines = _lines(run, known, search)
+    instructions = "\n".join([f"{entry['instructions']} {_HOW}", *lines]) if lines else entry["instructions"]
+    return {**entry, "instructions": instructions, "schema": _without_tools(schema)}
+
+
+def _lines(run: Run, known: list[Tool], search: ToolSearch) -> list[str]:
+    """The tools of a run, one line each; of many, those that fit its task."""
+    tools = run.machine.offer.current.tools
+    shown = tools
+    if len(tools) > _TOOLS:
+        keys = {tool.key for tool in tools}
+        task = " ".join(str(message.value) for message in run.machine.messages if message.type == "text")
+        always = [tool for tool in tools if tool.module is None and tool.name in _BUILT_IN]
+        best, _ = search.find(known, task[:_TASK], _TOOLS)
+        shown = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][:_TOOLS]
+    names = ProgramNames(tools)
+    lines: list[str] = []
+    room = _LINES
+    for tool in shown:
+        line = f"{tool_line(tool, names)}: {first_line(tool.description)}".removesuffix(": ")
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    more = len(tools) - len(lines)
+    return [*lines, f"and {more} more, which search_tools finds"] if more else lines
+
+
+def _without_tools(schema: JSONObject) -> JSONObject:
+    """The schema of a Solution whose calls are of any tool."""
+    properties, definitions = schema.get("properties"), schema.get("$defs")
+    if not isinstance(properties, dict):
+        return schema
+    members: JSONObject = {**properties, "calls": _CALLS}
+    program = members.get("program")
+    if isinstance(program, dict):
+        # Its signatures are those of the lines above.
+        members["program"] = {**program, "description": str(program.get("description")).partition(" Tools:\n")[0]}
+    result: JSONObject = {**schema, "properties": members}
+    result.pop("$defs", None)
+    needed: JSONObject = {}
+    if isinstance(definitions, dict):
+        left = [result]
+        while left:
+            for name in [one.rpartition("/")[2] for one in references_in(left.pop())]:
+                found = definitions.get(name)
+                if name not in needed and isinstance(found, dict):
+                    needed[name] = found
+                    left.append(found)
+    return {**result, "$defs": needed} if needed else result
