@@ -237,6 +237,12 @@ class _NotJSONError(Exception):
         self.path: list[str] = []
 
 
+_DIGITS: Final = 4_300
+"""The most digits of an integer that Python reads and writes."""
+
+_TOO_LARGE: Final = 10**_DIGITS
+
+
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
     """Return a new JSON value equal to `value`. Tuples become arrays; nothing else is converted, because a silent
     conversion (of models, dates, sets) would make two different values equal.
@@ -267,12 +273,14 @@ def _copy(value: Any, depth: int) -> JSON:
     kind = cast("type[Any]", type(value))
     if kind is str and value.isascii():
         return value
-    if value is None or kind is int or kind is bool:
+    if value is None or kind is bool:
         return value
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, int):
-        return int(value)
+        if not -_TOO_LARGE < value < _TOO_LARGE:
+            raise _NotJSONError(InvalidJSONError, f"is an integer of more than {_DIGITS:,} digits")
+        return value if kind is int else int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise _NotJSONError(InvalidJSONError, f"is {value}, which JSON does not have")

@@ -17,6 +17,7 @@ of its own results.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -26,6 +27,7 @@ from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, normalise
+from ideabridge.tools.keywords import values_in
 
 LARGE: Final = 1_000_000
 """The most bytes of JSON of a result that a program gets as a value."""
@@ -141,14 +143,35 @@ def _keys(path: object) -> tuple[str, ...]:
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
     """Return a value of a program as calls have it: texts are escaped, and `refer` replaces each handle.
 
-    `refer` None: there are no handles. Raises what `normalise` raises; `what` names the value.
+    `refer` None: there are no handles; `what` names the value. Raises what `normalise` raises, and ProgramError for an
+    object of Python that the interpreter has made a text of.
     """
     if refer is None:
-        return escaped(normalise(raw, what=what))
+        return escaped(_without_objects(normalise(raw, what=what), what))
     found: list[tuple[tuple[object, ...], Handle]] = []
-    value = escaped(normalise(_without(raw, found, ()), what=what))
+    value = escaped(_without_objects(normalise(_without(raw, found, ()), what=what), what))
     for path, handle in found:
         value = _put(value, path, refer(handle))
+    return value
+
+
+_OBJECT: Final = re.compile(
+    r"<(coroutine|function|generator|\w+_iterator) [^<>]{0,300}(<lambda>)?[^<>]{0,300}>|dict_(keys|values|items)\(.*\)",
+    re.DOTALL,
+)
+"""The text that the interpreter makes of an object that is not JSON."""
+
+
+def _without_objects(value: JSON, what: str) -> JSON:
+    """Return the value.
+
+    Raises:
+        ProgramError: a text within it stands for a call that was not awaited, a function, or a view of a dict.
+    """
+    for one in values_in(value):
+        if isinstance(one, str) and one[:1] in ("<", "d") and _OBJECT.fullmatch(one):
+            fix = "; write await" if one.startswith("<cor") else "; write list(...)" if one[0] == "d" else ""
+            raise ProgramError(f"{what} contains {one[:80]}, which is not JSON{fix}")
     return value
 
 

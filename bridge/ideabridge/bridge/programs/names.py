@@ -65,11 +65,11 @@ def identifier(name: str) -> str:
     """Return the Python identifier for a name, of ASCII characters: letters of other scripts can look like these."""
     # Python reads identifiers in this form.
     text = _OTHER.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
-    if not text or text[0].isdecimal():
-        text = f"_{text}"
-    if keyword.iskeyword(text) or (text.startswith("__") and text.endswith("__")):
-        text = f"{text.strip('_') or 'name'}_"
-    return text
+    # The interpreter hides members of modules whose names begin with an underscore.
+    text = text.lstrip("_") or "name"
+    if text[0].isdecimal():
+        text = f"n{text}"
+    return f"{text}_" if keyword.iskeyword(text) else text
 
 
 def _mapped(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:

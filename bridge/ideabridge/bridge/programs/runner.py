@@ -79,7 +79,9 @@ def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -
             return names.call(module, function, arguments)
         if function == ASK:
             return ask_call(arguments)
-        return names.call("tools", function, arguments)
+        if function == "sleep":
+            return names.call(TOOLS, function, arguments)
+        raise ProgramError(f"{function}() is not available")
 
     def module_of(name: str) -> ImportedModule:
         functions = list(names.tools[name])

@@ -66,6 +66,9 @@ RECURSION: Final = 500
 READS: Final = 20_000
 """The most parts of results that a program reads."""
 
+_CHECK_SECONDS: Final = 2.0
+"""The time for checking a program, which includes what it computes before its first call."""
+
 _WORKERS: Final = 16
 _SESSIONS: Final = 12
 """The most sessions that have a worker; the other workers check programs."""
@@ -333,7 +336,7 @@ def _checkout(pool: Monty, setting: Setting, *, check: bool, suspensions: int = 
         script_name="program.py",
         limits={
             "max_suspensions": suspensions,
-            "max_turn_duration_secs": TURN_SECONDS,
+            "max_turn_duration_secs": _CHECK_SECONDS if check else TURN_SECONDS,
             "max_memory": MEMORY,
             "max_recursion_depth": RECURSION,
         },

@@ -1,0 +1,251 @@
+"""Programs that are hostile or wrong: each ends with an error that says what is wrong, and the bridge goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.errors import ProgramError
+from ideabridge.bridge.programs import sandbox
+from ideabridge.bridge.programs.names import TOOLS, ProgramNames
+from ideabridge.bridge.runs.run import Run
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Activity, ActivityContext, Annotations, Tool
+from ideabridge.tools.toolbox import Toolbox
+
+pytestmark = pytest.mark.anyio
+
+CALLS = 50
+
+
+@tool(read_only=True)
+async def size(of: str) -> int:
+    """The length of a text."""
+    return len(of)
+
+
+@tool(read_only=True)
+async def echo(x: JSON = None) -> JSON:
+    """Return what it gets."""
+    return x
+
+
+@tool
+async def send(to: str) -> str:
+    """Send something."""
+    return f"sent to {to}"
+
+
+def named(name: str) -> tuple[Tool, Activity]:
+    """A tool with a name that programs cannot use as it is."""
+
+    async def run(parameters: JSONObject, _: ActivityContext) -> JSON:
+        return [name, parameters]
+
+    schema: JSONObject = {"type": "object", "properties": {"class": {"type": "string"}, "self": {"type": "string"}}}
+    return Tool(name, "A tool.", schema, annotations=Annotations(read_only=True)), Activity(name, run)
+
+
+@pytest.fixture
+async def bridge() -> AsyncIterator[Bridge]:
+    configuration = parse_configuration({"limits": {"calls": CALLS}})
+    async with Bridge(configuration, toolbox=Toolbox(size, echo, send)) as opened:
+        yield opened
+        # Whatever came before: it goes on.
+        run = await opened.run_plan({"program": "import tools\nawait tools.size(of='abc')"})
+        assert await run.result() == 3
+
+
+async def ended(bridge: Bridge, program: str) -> Run:
+    run = await bridge.run_plan({"program": program})
+    with anyio.fail_after(60):
+        await run.wait()
+    return run
+
+
+CATCHING = "while True:\n    try:\n        {}\n    except{}:\n        pass"
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("x = []\nwhile True:\n    x.append('a' * 1_000_000)", "line 3: MemoryError: memory limit"),
+        ("x = []\n" + CATCHING.format("x.append('a' * 1_000_000)", " MemoryError"), "memory limit"),
+        ("9 ** 9 ** 9", "memory limit"),
+        ("'a' * 10 ** 12", "memory limit"),
+        ("'%1000000000d' % 1", "memory limit"),
+        ("def f(n):\n    return f(n + 1)\nf(0)", "line 2: RecursionError"),
+        ("import json\njson.loads('[' * 100_000)", "JSONDecodeError: recursion limit"),
+        ("import tools\nwhile True:\n    await tools.size(of='a')", f"at most {CALLS} calls"),
+        ("import tools\n" + CATCHING.format("await tools.size(of='a')", " Exception"), f"at most {CALLS} calls"),
+        ("import tools\n" + CATCHING.format("await tools.size(of='a')", ""), f"at most {CALLS} calls"),
+        ("import tools\ncalls = [tools.size(of='a') for _ in range(10_000)]", f"at most {CALLS} calls"),
+        ("raise ValueError('no')", "line 1: ValueError: no"),
+        ("raise KeyboardInterrupt()", "line 1: KeyboardInterrupt"),
+        ("raise SystemExit(3)", "RuntimeError"),
+        ("exit()", "line 1: TypeError: exit() is not available"),
+        ("().__class__.__bases__[0].__subclasses__()", "no attribute '__class__'"),
+        ("import pathlib\npathlib.Path('/etc/passwd').read_text()", "PermissionError"),
+    ],
+)
+async def test_a_program_that_goes_wrong_ends_with_a_reason(bridge: Bridge, program: str, error: str) -> None:
+    run = await ended(bridge, program)
+    assert run.status == "failed"
+    assert error in str(run.errors())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("caught", ["", " Exception", " TimeoutError"])
+async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
+    endless = "while True:\n            pass"
+    run = await ended(bridge, CATCHING.format(endless, caught))
+    assert run.status == "failed"
+    assert "turn time limit exceeded" in str(run.errors())
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ("{1, 2}", "is a set, which is not JSON"),
+        ("[b'x']", "at 0 is a bytes, which is not JSON"),
+        ("[float('nan')]", "at 0 is nan, which JSON does not have"),
+        ("{'a': float('inf')}", "at a is inf, which JSON does not have"),
+        ("{1: 2}", "at 1 is a key that is not text"),
+        ("{None: 2}", "at None is a key that is not text"),
+        ("10 ** 5000", "is an integer of more than 4,300 digits"),
+        ("1j", "is a complex, which is not JSON"),
+        ("ValueError('x')", "is a ValueError, which is not JSON"),
+        ("[lambda: 1]", "<function '<lambda>'"),
+        ("size_of", "<function 'size_of'"),
+        ("tools.size(of='a')", "which is not JSON; write await"),
+        ("[tools.size(of=one) for one in 'ab']", "which is not JSON; write await"),
+        ("size_of(1)", "<coroutine object size_of>, which is not JSON; write await"),
+        ("{'a': 1}.keys()", "dict_keys(['a']), which is not JSON; write list(...)"),
+        ("iter([1])", "<list_iterator object>, which is not JSON"),
+        ("deep", "nests deeper than the limit"),
+        ("tools", "which is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("passed", [False, True], ids=["output", "argument"])
+async def test_what_is_no_json_is_refused(bridge: Bridge, value: str, error: str, passed: bool) -> None:
+    last = f"await tools.echo(x={value})" if passed else value
+    error = error.replace("at ", "at x.", 1) if passed and error.startswith("at ") else error
+    lines = ["import tools", "deep = []", "for _ in range(5_000):", "    deep = [deep]"]
+    run = await ended(bridge, "\n".join([*lines, "async def size_of(n):", "    return n", last]))
+    assert run.status == "failed"
+    assert error in str(run.errors())
+    # The whole of it is stored.
+    assert (await bridge.run(run.id)).errors() == run.errors()
+
+
+async def test_a_text_that_looks_like_an_object_is_a_text(bridge: Bridge) -> None:
+    texts = ["<coroutine>", "a <function 'f' at 0x1> b", "<b>bold</b>", "dict", "dictionary(1)", "[...]"]
+    assert (await ended(bridge, repr(texts))).given() == texts
+
+
+async def test_a_call_is_awaited_twice_once_or_never(bridge: Bridge) -> None:
+    program = """
+import asyncio, tools
+tools.size(of="never")
+twice = tools.size(of="a")
+both = tools.size(of="bb")
+[await twice, await twice, await asyncio.gather(both, both)]
+"""
+    run = await ended(bridge, program)
+    assert run.given() == [1, 1, [2, 2]]
+    assert len(run.calls()) == 3
+
+
+async def test_what_is_printed_is_bounded(bridge: Bridge) -> None:
+    run = await ended(bridge, "for _ in range(1_000):\n    print('x' * 100_000)\n1")
+    assert run.given() == 1
+    assert 10_000 < len(str(run.answer(whole=True)["printed"])) < 1_000_000
+
+
+async def test_cancelling_ends_a_program_that_catches_everything(bridge: Bridge) -> None:
+    program = "import asyncio, tools\n" + CATCHING.format("await asyncio.sleep(60)", "")
+    run = await bridge.run_plan({"program": program})
+    while not run.calls():
+        await anyio.lowlevel.checkpoint()
+    run.cancel("enough")
+    with anyio.fail_after(20):
+        assert await run.wait() == "cancelled"
+
+
+async def test_a_denial_can_be_caught_and_is_not_asked_twice(bridge: Bridge) -> None:
+    program = """
+import tools
+try:
+    await tools.send(to="a")
+except PermissionError as error:
+    said = str(error)
+said
+"""
+    run = await bridge.run_plan({"program": program})
+    assert await run.wait() == "needs_approval"
+    [question] = run.questions()
+    run.decide(question.approval, "deny", by="me", reason="not today")
+    assert await run.wait() == "done"
+    assert "not today" in str(run.given())
+
+
+NAMES = ("__class__", "class", "print", "a.b", "import", "tools", "sleep", "a-b", "ask", "Handle", "None", "é", "1st")
+
+
+async def test_tools_of_any_name_can_be_called() -> None:
+    toolbox = Toolbox()
+    for name in NAMES:
+        toolbox.add(*named(name))
+    async with Bridge(toolbox=toolbox) as bridge:
+        names = ProgramNames(bridge.tools())
+        functions = {str(names.call(TOOLS, one, {})["_tool"]): one for one in names.tools[TOOLS]}
+        for name in NAMES:
+            run = await ended(bridge, f"import tools\nawait tools.{functions[name]}(class_='x', self='y')")
+            assert run.given() == [name, {"class": "x", "self": "y"}], name
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+async def test_a_worker_that_is_killed_from_outside_is_replaced(bridge: Bridge) -> None:
+    program = "import tools\nfirst = await tools.send(to='a')\nsecond = await tools.send(to='b')\n[first, second]"
+    run = await bridge.run_plan({"program": program})
+    for _ in range(2):
+        assert await run.wait() == "needs_approval"
+        kill_workers()
+        [question] = run.questions()
+        run.decide(question.approval, "approve", by="me")
+    with anyio.fail_after(20):
+        assert await run.wait() == "done"
+    assert run.given() == ["sent to a", "sent to b"]
+    assert len(run.calls()) == 2
+
+
+def kill_workers() -> None:
+    """Kill the interpreters that are children of this process."""
+    killed = 0
+    for folder in Path("/proc").iterdir():
+        try:
+            head, _, rest = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+        except OSError:
+            continue
+        if "monty" in head and int(rest.split()[1]) == os.getpid():
+            os.kill(int(folder.name), signal.SIGKILL)
+            killed += 1
+    assert killed
+
+
+async def test_without_the_interpreter_a_program_is_refused(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        sandbox.monty.cache_clear()
+        patch.setitem(sys.modules, "pydantic_monty", None)
+        with pytest.raises(ProgramError, match="programs need pydantic-monty, which cannot be imported"):
+            await bridge.run_plan({"program": "1"})
+    assert bridge.runs() == []
