@@ -640,3 +640,10 @@ def test_where_programs_are_off_a_program_is_refused(ideabridge: Run, project: P
         done = ideabridge("run", "one.py", *more)
         assert done.returncode == 2
         assert "programs are turned off here (programs: false in the configuration); write calls" in done.stderr
+
+
+def test_what_a_program_prints_is_for_the_person(ideabridge: Run, project: Path) -> None:
+    (project / "one.py").write_text("print('looking')\nprint('found', 2)\n[1, 2]")
+    done = ideabridge("run", "one.py")
+    assert json.loads(done.stdout) == [1, 2]
+    assert done.stderr.splitlines()[:2] == ["looking", "found 2"]

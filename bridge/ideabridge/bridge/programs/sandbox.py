@@ -692,7 +692,7 @@ class ProgramSession:
         try:
             return Ended(written(snapshot.output, self._handles, what="the value of the last expression"))
         except IdeabridgeError as error:
-            return Failed("exception", f"{error}; the output must be JSON")
+            return Failed("exception", str(error))
 
     def _call(self, snapshot: Any) -> Any:
         path, _, function = str(snapshot.function_name).rpartition(".")

@@ -436,6 +436,8 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
         print_json(result_json(followed, extra))
     else:
         answer = run.answer(whole=True)
+        for line in str(answer.get("printed", "")).splitlines():
+            say(line)
         if "output" in answer:
             print_value(answer["output"])
             if answer.get("state"):
