@@ -18,14 +18,20 @@ from typing import Any, Final, Protocol
 import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 Context = ServerRequestContext[Any, Any]
@@ -445,6 +451,15 @@ async def trigger_prompt_change(ctx: Context, _params: Params) -> Result:
     return text("The prompts have changed.")
 
 
+@tool("Tells the subscribers of a resource that it has changed.", texts("uri"))
+async def touch(ctx: Context, params: Params) -> Result:
+    uri = str((params.arguments or {}).get("uri"))
+    await BUS.publish(ResourceUpdated(uri))
+    if uri in SUBSCRIBED:
+        await ctx.session.send_resource_updated(uri)
+    return text(f"subscribed: {sorted(SUBSCRIBED)}")
+
+
 async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
     return types.ListToolsResult(tools=[*(one for one, _ in TOOLS.values()), *([EXTRA] if "tools" in CHANGED else [])])
 
@@ -632,16 +647,38 @@ SERVER: Final = ReferenceServer(
 SERVER.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
 
 
-async def handshake_only(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Middleware of a server that does not know the era of 2026-07-28."""
-    if ctx.method == "server/discover":
-        raise MCPError(types.METHOD_NOT_FOUND, "Method not found")
-    return await call_next(ctx)
-
-
 async def serve_stdio() -> None:
-    async with stdio_server() as (read, write):
-        await SERVER.run(read, write, SERVER.create_initialization_options())
+    async with stdio_server() as (read, write), anyio.create_task_group() as group:
+        send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+        async def pump() -> None:
+            async with send:
+                async for item in read:
+                    message = item.message if isinstance(item, SessionMessage) else None
+                    if LEGACY and isinstance(message, types.JSONRPCRequest) and message.method == "server/discover":
+                        # A server of the handshake era does not know it.
+                        error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
+                        answer = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+                        await write.send(SessionMessage(answer))
+                    else:
+                        await send.send(item)
+
+        group.start_soon(pump)
+        await SERVER.run(receive, write, SERVER.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+def handshake_only(app: Any) -> Any:
+    """The app of a server that does not know the era of 2026-07-28."""
+
+    async def gate(scope: Any, receive: Any, send: Any) -> None:
+        if dict(scope.get("headers", ())).get(b"mcp-method") == b"server/discover":
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await app(scope, receive, send)
+
+    return gate
 
 
 def serve_http() -> None:
@@ -653,6 +690,7 @@ def serve_http() -> None:
     listener.listen()
     print(listener.getsockname()[1], flush=True)
     app = SERVER.streamable_http_app()
+    app = handshake_only(app) if LEGACY else app
     config = uvicorn.Config(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=0)
     uvicorn.Server(config).run([listener])
 
@@ -660,8 +698,6 @@ def serve_http() -> None:
 def main() -> None:
     # A state that comes back changed is refused.
     SERVER.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
-    if LEGACY:
-        SERVER.middleware.append(handshake_only)
     if HTTP:
         serve_http()
     else:

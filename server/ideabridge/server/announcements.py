@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -31,8 +31,12 @@ from mcp.shared.exceptions import MCPError
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.catalogue import ToolCatalogue
+from ideabridge.server.offerings import Offerings
 from ideabridge.server.resources import uri_name
 from ideabridge.server.transports.quotas import Quotas
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.module import Module
 
 POLL_SECONDS: Final = 0.5
 """Seconds between two polls of the store."""
@@ -70,10 +74,14 @@ class _Listening:
 class Announcements:
     """The clients that listen, and what has changed."""
 
-    def __init__(self, catalogue: ToolCatalogue, quotas: Quotas) -> None:
+    def __init__(self, catalogue: ToolCatalogue, quotas: Quotas, offerings: Offerings) -> None:
         self._bridge = bridge = catalogue.bridge
         self._quotas = quotas
         self._catalogue = catalogue
+        self._offerings = offerings
+        # The resources of modules that clients subscribed to, and what modules reported since the last look.
+        self._watched: dict[str, Module] = {}
+        self._events: dict[ServerEvent, None] = {}
         # By caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
         # By session id; "" is the client on stdio. The SDK does not report every session that ends, so the number is
@@ -97,7 +105,8 @@ class Announcements:
 
     def disconnected(self, session_id: str) -> None:
         """A client ended its HTTP session."""
-        self._sessions.pop(session_id, None)
+        if self._sessions.pop(session_id, None) is not None:
+            self.poke()
 
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """A client of the handshake era subscribes to a resource."""
@@ -109,6 +118,11 @@ class Announcements:
         if client.caller == caller:
             client.uris.add(uri)
             self._versions.setdefault((caller, uri), self._version((caller, uri)))
+            try:
+                await self._watch(uri)
+            except MCPError:
+                client.uris.discard(uri)
+                raise
         return types.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -116,6 +130,7 @@ class Announcements:
         client = self._sessions.get(session_id(context))
         if client is not None and client.caller == caller_of(context):
             client.uris.discard(str(params.uri))
+            self.poke()
         return types.EmptyResult()
 
     async def on_listen(
@@ -131,9 +146,12 @@ class Announcements:
             listening = self._listening.setdefault(caller, _Listening())
             listening.clients.append(uris)
             try:
+                for uri in uris:
+                    await self._watch(uri)
                 return await listening.handler(context, params)
             finally:
                 listening.clients.remove(uris)
+                self.poke()
                 if not listening.clients and self._listening.get(caller) is listening:
                     del self._listening[caller]
 
@@ -141,6 +159,18 @@ class Announcements:
         """End the requests of all listeners."""
         for one in self._listening.values():
             one.handler.close()
+
+    async def _watch(self, uri: str) -> None:
+        module = await self._offerings.watch(uri)
+        if module is not None:
+            self._watched[uri] = module
+
+    def _wanted(self) -> set[_Watched]:
+        """What clients subscribed to."""
+        wanted = {(client.caller, uri) for client in self._sessions.values() for uri in client.uris}
+        return wanted | {
+            (caller, uri) for caller, one in self._listening.items() for uris in one.clients for uri in uris
+        }
 
     def _version(self, watched: _Watched) -> int:
         caller, uri = watched
@@ -161,6 +191,12 @@ class Announcements:
         """Note that the tools offered to a session have changed."""
         self._other_tools = True
         self.poke()
+
+    def heard(self, module: str, event: ServerEvent) -> None:
+        """Note that a module has reported a change."""
+        if self._offerings.is_exposed(module):
+            self._events[event] = None
+            self.poke()
 
     async def run(self) -> None:
         """Look for changes and announce them, until cancelled."""
@@ -197,10 +233,22 @@ class Announcements:
             self._exposed = exposed
             self._other_tools = False
             await self._announce(ToolsListChanged(), ServerSession.send_tool_list_changed)
-        if published:
+        events, self._events = self._events, {}
+        if published or ResourcesListChanged() in events:
             await self._announce(ResourcesListChanged(), ServerSession.send_resource_list_changed)
+        if published or PromptsListChanged() in events:
             await self._announce(PromptsListChanged(), ServerSession.send_prompt_list_changed)
+        if published:
             await self._announce_updates()
+        updated = {event.uri for event in events if isinstance(event, ResourceUpdated)}
+        if updated or self._watched:
+            wanted = self._wanted()
+            for watched in wanted:
+                if watched[1] in updated:
+                    await self._announce_update(watched)
+            uris = {uri for _, uri in wanted}
+            for uri in [uri for uri in self._watched if uri not in uris]:
+                await self._watched.pop(uri).unwatch(uri)
 
     async def _announce(self, event: ServerEvent, send: Callable[[ServerSession], Awaitable[None]]) -> None:
         for one in list(self._listening.values()):
@@ -208,8 +256,7 @@ class Announcements:
         await _send_all(self._sessions.values(), send)
 
     async def _announce_updates(self) -> None:
-        wanted = {(client.caller, uri) for client in self._sessions.values() for uri in client.uris}
-        wanted |= {(caller, uri) for caller, one in self._listening.items() for uris in one.clients for uri in uris}
+        wanted = self._wanted()
         for watched in self._versions.keys() - wanted:
             del self._versions[watched]
         for watched in wanted:
@@ -217,11 +264,14 @@ class Announcements:
             if self._versions.get(watched) == version:
                 continue
             self._versions[watched] = version
-            caller, uri = watched
-            if caller in self._listening:
-                await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
-            subscribers = [one for one in self._sessions.values() if one.caller == caller and uri in one.uris]
-            await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
+            await self._announce_update(watched)
+
+    async def _announce_update(self, watched: _Watched) -> None:
+        caller, uri = watched
+        if caller in self._listening:
+            await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
+        subscribers = [one for one in self._sessions.values() if one.caller == caller and uri in one.uris]
+        await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
 
 
 def _expect_uris(uris: list[str]) -> None:

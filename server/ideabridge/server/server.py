@@ -25,8 +25,8 @@ from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.offerings import Offerings
 from ideabridge.server.own_tools import OWN_NAMES, OwnHandlers
-from ideabridge.server.resources import IdeaPrompts, IdeaResources
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
@@ -78,14 +78,16 @@ class Front:
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(self.running, self.direct_calls)
-        self.announcements = Announcements(self.catalogue, self.quotas)
+        self.offerings = Offerings(bridge)
+        self.announcements = Announcements(self.catalogue, self.quotas, self.offerings)
+        bridge.modules.on_event = self.announcements.heard
         self.running.deciding.changed = self.announcements.tools_changed
         self.running.published = self.announcements.poke
         self._own = OwnHandlers(self.running, self.catalogue.is_exposed, self.direct_calls)
         self.server = self._served(version)
 
     def _served(self, version: str) -> FrontServer:
-        resources, prompts, announcements = IdeaResources(self._bridge), IdeaPrompts(self._bridge), self.announcements
+        offerings, announcements = self.offerings, self.announcements
         hint = CacheHint(ttl_ms=_FRESH_MS, scope="private")
         untrusted = self._bridge.configuration.untrusted
         server = FrontServer(
@@ -101,19 +103,19 @@ class Front:
                 "prompts/list": hint,
             },
             get_tool_input_schema=self.catalogue.input_schema,
-            on_list_resources=resources.list,
-            on_list_resource_templates=resources.templates,
-            on_read_resource=resources.read,
             on_subscribe_resource=announcements.subscribe,
             on_unsubscribe_resource=announcements.unsubscribe,
             on_subscriptions_listen=announcements.on_listen,
-            on_list_prompts=prompts.list,
-            on_get_prompt=prompts.get,
-            on_completion=resources.complete,
         )
         # Their results are already in wire form, which the types of the constructor do not allow.
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
+        server.add_request_handler("resources/list", types.PaginatedRequestParams, offerings.resources)
+        server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, offerings.templates)
+        server.add_request_handler("resources/read", types.ReadResourceRequestParams, offerings.read)
+        server.add_request_handler("prompts/list", types.PaginatedRequestParams, offerings.prompts)
+        server.add_request_handler("prompts/get", types.GetPromptRequestParams, offerings.prompt)
+        server.add_request_handler("completion/complete", types.CompleteRequestParams, offerings.complete)
         server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
         server.middleware.append(self._guard)
         server.middleware.append(self.running.boundary(NAME))

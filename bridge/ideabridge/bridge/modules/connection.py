@@ -14,23 +14,32 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Set
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
 import mcp_types as types
 import orjson
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskGroup, TaskStatus
 from mcp.client import Client
 from mcp.client.session import ClientRequestContext, IncomingMessage
-from mcp.client.subscriptions import SubscriptionLost
+from mcp.client.subscriptions import Subscription, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+    event_from_wire,
+)
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -46,6 +55,7 @@ from ideabridge.bridge.modules.listing import (
     repair_page,
     without_secrets,
 )
+from ideabridge.bridge.modules.offering import Kind, Offering, event_of
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport
@@ -164,7 +174,6 @@ MOST_QUESTIONS: Final = 100
 QUESTIONS_RATE: Final = 50.0
 """Requests of a module per second that are read in the long run."""
 
-_CHANGED: Final = "notifications/tools/list_changed"
 _UNSETTLED: Final = "2025-11-25"
 
 
@@ -197,7 +206,7 @@ class Tap:
     Args:
         transport: the other transport.
         backchannel: receives requests, answers and questions.
-        on_changed: called instead of passing on a notification that the tools have changed.
+        on_event: called instead of passing on a notification of a change.
 
     Attributes:
         ended: set when the other side has ended the connection.
@@ -212,11 +221,11 @@ class Tap:
         self,
         transport: AbstractAsyncContextManager[TransportStreams],
         backchannel: Backchannel,
-        on_changed: Callable[[], None],
+        on_event: Callable[[ServerEvent], None],
     ) -> None:
         self._transport = transport
         self._backchannel = backchannel
-        self._on_changed = on_changed
+        self._on_event = on_event
         self._notifications = _TokenBucket(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
         self._questions = _TokenBucket(2 * MOST_QUESTIONS, QUESTIONS_RATE)
         self._unanswered: set[str] = set()
@@ -263,8 +272,8 @@ class Tap:
             if not self._notifications.missing():
                 return True
             self.left_out += 1
-            if message.method == _CHANGED:
-                self._on_changed()
+            if event := event_from_wire(message.method, message.params):
+                self._on_event(event)
             return False
         if isinstance(message, JSONRPCRequest):
             if len(self._unanswered) >= MOST_QUESTIONS:
@@ -361,6 +370,13 @@ _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
 _NAME: Final = 200
+_OFFERED: Final[Mapping[Kind, ServerEvent]] = {"prompts": PromptsListChanged(), "resources": ResourcesListChanged()}
+
+
+class _Begun(Protocol):
+    """Called when a subscription begins, and begins again."""
+
+    def __call__(self, *, again: bool) -> None: ...
 
 
 @functools.cache
@@ -387,6 +403,7 @@ class Connection:
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
         listing: the tools, refreshed when they change.
+        offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
     """
 
@@ -401,11 +418,20 @@ class Connection:
         max_bytes: int,
         on_listing: Callable[[], None],
         on_ask: Callable[[], None],
+        on_event: Callable[[ServerEvent], None],
+        watched: Set[str],
     ) -> None:
         self._module = module
         self._configuration = configuration
         self._secrets = secrets
         self._on_listing = on_listing
+        self._on_event = on_event
+        # The resources whose changes somebody wants to hear of; the module's owner changes it.
+        self._watched = watched
+        self._watched_changed = anyio.Event()
+        # Those of them that the module tells of (version 2026-07-28).
+        self._held: frozenset[str] = frozenset()
+        self._held_changed = anyio.Event()
         self._stdio: StdioTransport | None = None
         if configuration.kind == "stdio":
             self._stdio = StdioTransport(module, launch, max_line_bytes=max_bytes)
@@ -415,7 +441,7 @@ class Connection:
             self._stdio
             or http_transport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
             self.backchannel,
-            lambda: self._changed.set(),
+            lambda event: self._heard(event),
         )
         self.client = Client(
             self._tap,
@@ -426,6 +452,7 @@ class Connection:
             client_info=types.Implementation(name="ideabridge", version=_version()),
             cache=None,
         )
+        self.offering = Offering(module, self.client, secrets)
         self._changed = anyio.Event()
         self._stop = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -516,10 +543,16 @@ class Connection:
             )
             self._scope.deadline = float("inf")
             on_up()
+            for kind, event in _OFFERED.items():
+                if self.offering.has(kind):
+                    self._on_event(event)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._refresh)
-                if era == "modern" and (tools := client.server_capabilities.tools) is not None and tools.list_changed:
+                if era == "modern":
                     group.start_soon(self._listen)
+                    group.start_soon(self._watch, group)
+                elif self._watched:
+                    group.start_soon(self._subscribe_again)
                 group.start_soon(self._wait_for_stop, group.cancel_scope)
                 await self._tap.ended.wait()
                 on_down()
@@ -558,8 +591,15 @@ class Connection:
         return await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+        if event := event_of(message):
+            self._heard(event)
+
+    def _heard(self, event: ServerEvent) -> None:
+        if isinstance(event, ToolsListChanged):
             self._changed.set()
+        elif self.peer is not None:
+            self.offering.changed(event)
+            self._on_event(event)
 
     async def _refresh(self) -> None:
         """List the tools when the module reports a change, at most four times per second."""
@@ -580,16 +620,43 @@ class Connection:
             await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
 
     async def _listen(self) -> None:
-        """Subscribe to changes (version 2026-07-28). A lost subscription is renewed after a growing pause."""
+        """Subscribe to changes of the lists (version 2026-07-28)."""
+        declared = self.client.server_capabilities
+        tools, prompts, resources = (
+            one is not None and one.list_changed is True
+            for one in (declared.tools, declared.prompts, declared.resources)
+        )
+        if not (tools or prompts or resources):
+            return
+
+        events = [*([PromptsListChanged()] if prompts else []), *([ResourcesListChanged()] if resources else [])]
+
+        def begun(*, again: bool) -> None:
+            # Changes before the subscription were not reported.
+            if tools:
+                self._changed.set()
+            for event in events:
+                (self._heard if again else self.offering.changed)(event)
+
+        await self._hold(
+            lambda: self.client.listen(
+                tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+            ),
+            begun,
+        )
+
+    async def _hold(self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun) -> None:
+        """Hold a subscription, whose events arrive as messages. A lost one is renewed after a growing pause."""
         pause = _LISTEN_AGAIN_SECONDS
+        again = False
         while True:
             try:
-                async with self.client.listen(tools_list_changed=True) as events:
+                async with listen() as events:
                     pause = _LISTEN_AGAIN_SECONDS
-                    # Changes before the subscription were not reported.
-                    self._changed.set()
+                    begun(again=again)
+                    again = True
                     async for _ in events:
-                        self._changed.set()
+                        pass  # `_on_message` hears of each
             except MCPError as error:
                 if error.code == types.METHOD_NOT_FOUND:
                     return
@@ -597,6 +664,84 @@ class Connection:
                 pass  # renewed below
             await anyio.sleep(pause)
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
+
+    # -- resources that are watched --------------------------------------------------------------------------------
+
+    async def watch(self, uri: str) -> None:
+        """Hear of changes of a resource, which the owner has put into the set of watched ones.
+
+        Raises:
+            MCPError: the module refuses.
+        """
+        if self.peer is not None and self.peer.era == "legacy":
+            await self._subscribe(uri)
+            return
+        self._watched_changed.set()
+        with anyio.move_on_after(self._configuration.connect_timeout):
+            while uri not in self._held:
+                await self._held_changed.wait()
+
+    async def unwatch(self, uri: str) -> None:
+        """Hear no more of a resource, which the owner has taken out of the set of watched ones.
+
+        Raises:
+            MCPError: the module refuses.
+        """
+        if self.peer is not None and self.peer.era == "legacy":
+            request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
+            await self.client.session.send_request(request, types.EmptyResult)
+        self._watched_changed.set()
+
+    async def _subscribe(self, uri: str) -> None:
+        request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+        await self.client.session.send_request(request, types.EmptyResult)
+
+    async def _subscribe_again(self) -> None:
+        """Subscribe to the resources that were watched before this connection (up to version 2025-11-25)."""
+        for uri in sorted(self._watched):
+            try:
+                await self._subscribe(uri)
+            except MCPError as error:
+                told = _text(error, self._secrets)
+                notes = (*self.listing.notes, f"does not tell of changes of {uri[:100]!r} any more: {told}")
+                self.listing = Listing(self.listing.tools, notes[-50:])
+            self._heard(ResourceUpdated(uri))
+
+    async def _watch(self, group: TaskGroup) -> None:
+        """Subscribe to the watched resources (version 2026-07-28). A new subscription begins before the last ends."""
+        current: anyio.CancelScope | None = None
+        known: frozenset[str] = frozenset()
+        while True:
+            uris = frozenset(self._watched)
+            if uris != known:
+                known, former, current = uris, current, None
+                if uris:
+                    current = await group.start(self._hold_watched, uris)
+                self._held = uris
+                self._held_changed.set()
+                self._held_changed = anyio.Event()
+                if former is not None:
+                    former.cancel()
+            await self._watched_changed.wait()
+            self._watched_changed = anyio.Event()
+
+    async def _hold_watched(
+        self, uris: frozenset[str], *, task_status: TaskStatus[anyio.CancelScope] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        begun_once = anyio.Event()
+
+        def begun(*, again: bool) -> None:
+            begun_once.set()
+            if again:
+                for uri in uris:
+                    self._heard(ResourceUpdated(uri))
+
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._hold, partial(self.client.listen, resource_subscriptions=sorted(uris)), begun)
+                with anyio.move_on_after(self._configuration.connect_timeout):
+                    await begun_once.wait()
+                task_status.started(scope)
 
     def _words(self) -> str:
         words = self._stdio.last_words if self._stdio is not None else []

@@ -16,11 +16,16 @@ import math
 import random
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ServerEvent
+from pydantic import ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.connection import Connection, Peer
@@ -30,11 +35,14 @@ from ideabridge.bridge.modules.errors import (
     ModuleDisabledError,
     ModuleDownError,
     ModuleError,
+    ModuleProtocolError,
     ModuleTimeoutError,
     UnknownModuleToolError,
+    shown,
 )
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
-from ideabridge.bridge.modules.remote_call import SessionLostError, remote_call
+from ideabridge.bridge.modules.offering import Kind
+from ideabridge.bridge.modules.remote_call import SessionLostError, pass_on, remote_call
 from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.secrets import Secrets
@@ -131,6 +139,7 @@ class Module:
         secrets: Secrets,
         result_bytes: int,
         on_change: Callable[[str], None],
+        on_event: Callable[[str, ServerEvent], None],
     ) -> None:
         self.name = name
         self.configuration = configuration
@@ -139,6 +148,8 @@ class Module:
         self._secrets = secrets
         self._result_bytes = result_bytes
         self._on_change = on_change
+        self._on_event = on_event
+        self._watched: set[str] = set()
         self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
         self._error: ModuleError | None = None
@@ -309,6 +320,8 @@ class Module:
             max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
             on_listing=lambda: self._take_listing(connection),
             on_ask=lambda: self._limiter.lower(1),
+            on_event=lambda event: self._on_event(self.name, event),
+            watched=self._watched,
         )
         self._connection = connection
 
@@ -476,6 +489,65 @@ class Module:
             return await self._try(tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, meant))
         finally:
             self._limiter.release()
+
+    # -- what it offers besides tools -------------------------------------------------------------------------------
+
+    async def offered(self, kind: Kind) -> list[JSONObject]:
+        """The resources, templates or prompts, in wire form; connects if the module is not up.
+
+        Raises:
+            ModuleError: it cannot be reached, or its list cannot be read.
+        """
+        connection = await self.reach()
+        try:
+            return await connection.offering.entries(kind)
+        except (MCPError, ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            told = error.message if isinstance(error, MCPError) else type(error).__name__
+            why = f"module {self.name!r} did not list its {kind}: {shown(told, self._secrets)}"
+            raise ModuleProtocolError(self.name, why) from None
+
+    async def pass_on(self, request: types.ClientRequest) -> JSONObject:
+        """Send a request of a client as it is; return the result in wire form, without secrets.
+
+        Raises:
+            MCPError: the answer of the module is this error.
+            ModuleError: the module cannot be reached or does not answer; the result is not what the protocol says.
+            ResultLimitError: the result exceeds `limits.result_bytes`.
+        """
+        connection = await self.reach()
+        return await pass_on(
+            connection,
+            self.name,
+            request,
+            seconds=self.configuration.timeout,
+            secrets=self._secrets,
+            max_bytes=self._result_bytes,
+        )
+
+    async def watch(self, uri: str) -> None:
+        """Report changes of a resource from now on (`on_event`), also after a new connection.
+
+        Raises:
+            MCPError: the module refuses.
+            ModuleError: the module cannot be reached.
+        """
+        if uri not in self._watched:
+            connection = await self.reach()
+            self._watched.add(uri)
+            try:
+                await connection.watch(uri)
+            except MCPError:
+                self._watched.discard(uri)
+                raise
+
+    async def unwatch(self, uri: str) -> None:
+        """Report changes of a resource no more."""
+        self._watched.discard(uri)
+        connection = self._connection
+        if connection is not None and connection.usable:
+            # A module that refuses goes on telling, which nobody hears.
+            with suppress(MCPError):
+                await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[JSON]]) -> JSON:
         """Send a call. Within its time, repeat a call that was not sent, or was not answered and may run twice."""

@@ -18,6 +18,8 @@ from ideabridge.tools.tool import Tool
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mcp.shared.subscriptions import ServerEvent
+
     from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.settings import ModuleConfiguration
     from ideabridge.bridge.trust import Variables
@@ -67,6 +69,9 @@ class Modules:
         configuration: contains the entries of the modules.
         secrets: registers every secret value of the entries.
         on_change: called with a module's name when its state or its tools have changed.
+
+    Attributes:
+        on_event: called with a module's name when its resources or prompts, or a watched resource, have changed.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Modules:
         secrets: Secrets | None = None,
         on_change: Callable[[str], None] | None = None,
     ) -> None:
+        self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
         if configuration.modules:
@@ -91,6 +97,7 @@ class Modules:
                     secrets=self.secrets,
                     result_bytes=configuration.limits.result_bytes,
                     on_change=on_change or (lambda _name: None),
+                    on_event=lambda module, event: self.on_event(module, event),
                 )
                 for name, entry in configuration.modules.items()
             }

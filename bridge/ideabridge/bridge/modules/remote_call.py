@@ -1,15 +1,18 @@
-"""One `tools/call` to a module: its time-out, progress, questions and result, and the error for each failure."""
+"""Requests to a module, with the error for each failure.
+
+They are `tools/call`, with its time-out, progress, questions and result, and requests of clients that are passed on.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking
@@ -25,6 +28,7 @@ from ideabridge.bridge.modules.errors import (
     shown,
 )
 from ideabridge.bridge.modules.http import UNANSWERED, UNSENT
+from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.stdio import OVERSIZED, UNREADABLE
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
@@ -131,6 +135,72 @@ async def remote_call(
         return await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except ModuleToolError as error:
         raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
+
+
+_PASSED_ON: Final[Mapping[str, type[BaseModel]]] = {
+    "resources/read": types.ReadResourceResult,
+    "prompts/get": types.GetPromptResult,
+    "completion/complete": types.CompleteResult,
+}
+
+
+async def pass_on(
+    connection: Connection,
+    module: str,
+    request: types.ClientRequest,
+    *,
+    seconds: float,
+    secrets: Secrets,
+    max_bytes: int,
+) -> JSONObject:
+    """Send a request for a resource, a prompt or a completion; return the result in wire form, without secrets.
+
+    Raises:
+        MCPError: the answer of the module is this error.
+        ModuleError: the module does not answer, or its answer is not what the protocol says.
+        ResultLimitError: the result is too large.
+    """
+    name, method = f"module {module!r}", request.method
+    session = connection.client.session
+    try:
+        result = await session.send_request(
+            _without_envelope(request), _PASSED_ON[method], request_read_timeout_seconds=seconds
+        )
+    except MCPError as error:
+        if error.code == types.REQUEST_TIMEOUT:
+            raise ModuleTimeoutError(module, f"{name} did not answer {method} within {seconds:g} s") from None
+        failure = _failure(connection, module, method, error, secrets)
+        if not isinstance(failure, ModuleProtocolError) or failure.code is None:
+            raise failure from None
+        data = error.data if error.data is None else secrets.redact(normalise(error.data, what="the data of an error"))
+        raise MCPError(error.code, shown(error.message, secrets), data) from None
+    except ValidationError:
+        raise ModuleProtocolError(module, f"{name} answered {method} with something that is not its result") from None
+    except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        # The connection was closed after it was found usable.
+        if connection.usable:
+            raise
+        raise ModuleDownError(module, f"{name} {connection.end(f' before {method} was sent')}") from None
+    value = secrets.redact(normalise(wire(result), what="the result"))
+    size = len(encode(value))
+    if size > max_bytes:
+        raise ResultLimitError(
+            f"{name} answered {method} with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+        )
+    return cast("JSONObject", value)
+
+
+def _without_envelope(request: types.ClientRequest) -> types.ClientRequest:
+    """The request without what its `_meta` says about the connection of the client, such as its protocol version."""
+    params: types.RequestParams | None = request.params
+    if params is None or params.meta is None:
+        return request
+    meta = {
+        key: value
+        for key, value in params.meta.items()
+        if key != "progress_token" and not key.startswith("io.modelcontextprotocol/")
+    }
+    return request.model_copy(update={"params": params.model_copy(update={"meta": meta or None})})
 
 
 def _failure(

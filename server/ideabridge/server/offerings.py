@@ -1,0 +1,279 @@
+"""What exposed modules offer besides tools (`expose: modules`): their resources, templates, prompts and completions.
+
+They are passed on as the modules give them. URIs stay as they are: if two modules list the same one, the module that
+stands first in the configuration is read. A prompt keeps its name unless another module or an idea has the same one;
+then it is MODULE_NAME. Ideas come first in each list.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.modules.errors import ModuleError
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.server.answers import MAX_DIRECT
+from ideabridge.server.callers import Context, caller_of
+from ideabridge.server.finding import LIST_SECONDS
+from ideabridge.server.resources import PAGE, PAGE_BYTES, IdeaPrompts, IdeaResources, uri_name
+from ideabridge.tools.encoding import JSONObject, encode
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.module import Module
+    from ideabridge.bridge.modules.offering import Kind
+
+logger = logging.getLogger(__name__)
+
+Wire = dict[str, Any]
+
+_LISTED: Final[dict[Kind, str]] = {"resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
+"""The key of each list in its result."""
+
+_CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
+"""A cursor within the entries of modules: the number of entries before it. Cursors of ideas are names."""
+
+_PART: Final = re.compile(r"\{[^{}]*\}")
+
+
+class Offerings:
+    """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._ideas = IdeaResources(bridge)
+        self._idea_prompts = IdeaPrompts(bridge)
+        self._patience = anyio.current_time() + LIST_SECONDS
+        configuration = bridge.configuration
+        self._names: list[str] = []
+        if "modules" in configuration.expose:
+            self._names = [name for name in bridge.modules.names if name not in configuration.unexposed]
+        # As each list was read last, because a module that is away may be back for the next request.
+        self._last: dict[tuple[str, Kind], list[JSONObject]] = {}
+
+    # -- lists -------------------------------------------------------------------------------------------------
+
+    async def resources(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
+        """One page of resources."""
+        return await self._page("resources", params, lambda: self._ideas.list(context, params), self._resources)
+
+    async def templates(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
+        """One page of templates."""
+        return await self._page("templates", params, lambda: self._ideas.templates(context, params), self._templates)
+
+    async def prompts(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
+        """One page of prompts."""
+
+        async def theirs() -> list[JSONObject]:
+            return [{**entry, "name": name} for name, (_, entry) in (await self._prompts(caller_of(context))).items()]
+
+        return await self._page("prompts", params, lambda: self._idea_prompts.list(context, params), theirs)
+
+    async def _page(
+        self,
+        kind: Kind,
+        params: types.PaginatedRequestParams | None,
+        ideas: Callable[[], Awaitable[types.PaginatedResult]],
+        theirs: Callable[[], Awaitable[list[JSONObject]]],
+    ) -> Wire:
+        cursor = None if params is None else params.cursor
+        within = None if cursor is None else _CURSOR.match(cursor)
+        result: Wire = {_LISTED[kind]: [], "resultType": "complete"}
+        if within is None:
+            page = await ideas()
+            result[_LISTED[kind]] = page.model_dump(mode="json", by_alias=True, exclude_none=True)[_LISTED[kind]]
+            if page.next_cursor is not None:
+                return {**result, "nextCursor": page.next_cursor}
+        entries: list[Any] = result[_LISTED[kind]]
+        room = PAGE_BYTES - sum(len(encode(entry)) for entry in entries)
+        begin = int(within[1]) if within is not None else 0
+        found = await theirs()
+        for place, entry in enumerate(found[begin:], begin):
+            room -= len(encode(entry))
+            if entries and (room < 0 or len(entries) >= PAGE):
+                result["nextCursor"] = f"+{place}"
+                break
+            entries.append(entry)
+        return result
+
+    async def _resources(self) -> list[JSONObject]:
+        found: dict[str, JSONObject] = {}
+        for _, entry in await self._all("resources"):
+            found.setdefault(str(entry["uri"]), entry)
+        return list(found.values())
+
+    async def _templates(self) -> list[JSONObject]:
+        found: dict[str, JSONObject] = {}
+        for _, entry in await self._all("templates"):
+            found.setdefault(str(entry["uriTemplate"]), entry)
+        return list(found.values())
+
+    async def _prompts(self, caller: str) -> dict[str, tuple[str, JSONObject]]:
+        """The module and the prompt behind each name."""
+        listed = await self._all("prompts")
+        count = Counter(str(entry["name"]) for _, entry in listed)
+        found: dict[str, tuple[str, JSONObject]] = {}
+        for module, entry in listed:
+            own = str(entry["name"])
+            name = own if count[own] == 1 and not self._is_idea(own, caller) else f"{module}_{own}"
+            found.setdefault(name, (module, entry))
+        return found
+
+    def _is_idea(self, name: str, caller: str) -> bool:
+        try:
+            self._bridge.store.publications.get(name, caller=caller)
+        except UnknownPublicationError:
+            return False
+        return True
+
+    async def _all(self, kind: Kind) -> list[tuple[str, JSONObject]]:
+        """(module, entry) of every exposed module, in the order of the configuration."""
+        modules = self._bridge.modules
+        await modules.settled(max(0.0, self._patience - anyio.current_time()), self._names)
+
+        async def read(name: str) -> None:
+            module = modules[name]
+            if module.state not in ("up", "down"):
+                return
+            try:
+                self._last[name, kind] = await module.offered(kind)
+            except ModuleError as error:
+                # The others are listed. The module's status says the same.
+                module.note([str(error)])
+
+        async with anyio.create_task_group() as group:
+            for name in self._names:
+                group.start_soon(read, name)
+        return [(name, entry) for name in self._names for entry in self._last.get((name, kind), [])]
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    async def watch(self, uri: str) -> Module | None:
+        """Hear of changes of a resource; return its module, or None if no module has it.
+
+        Raises:
+            MCPError: the module refuses, or cannot be reached.
+        """
+        module = await self.module_of(uri) if self._names and uri_name(uri) is None else None
+        if module is not None:
+            try:
+                await module.watch(uri)
+            except IdeabridgeError as error:
+                raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+        return module
+
+    def is_exposed(self, module: str) -> bool:
+        """Return whether the offerings of a module are passed on."""
+        return module in self._names
+
+    # -- one of them -------------------------------------------------------------------------------------------
+
+    async def read(self, context: Context, params: types.ReadResourceRequestParams) -> Wire | types.ReadResourceResult:
+        """An idea as its exported document, or a resource of a module.
+
+        Raises:
+            MCPError: there is no such resource, or its module refuses it.
+        """
+        uri = str(params.uri)
+        if not self._names or uri_name(uri) is not None:
+            return await self._ideas.read(context, params)
+        module = await self.module_of(uri)
+        if module is None:
+            why = f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name (idea://NAME)"
+            raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
+        return await self._passed_on(module, types.ReadResourceRequest(params=params))
+
+    async def module_of(self, uri: str) -> Module | None:
+        """The module that lists a resource, or a template for it, or else the only one with resources of its scheme."""
+        for known in (True, False):
+            lists = {
+                kind: [(name, entry) for name in self._names for entry in self._last.get((name, kind), [])]
+                if known
+                else await self._all(kind)
+                for kind in ("resources", "templates")
+            }
+            for name, entry in lists["resources"]:
+                if entry["uri"] == uri:
+                    return self._bridge.modules[name]
+            for name, entry in lists["templates"]:
+                if fits(str(entry["uriTemplate"]), uri):
+                    return self._bridge.modules[name]
+        scheme = uri.partition(":")[0]
+        same = {name for name, entry in lists["resources"] if str(entry["uri"]).partition(":")[0] == scheme}
+        same |= {name for name, entry in lists["templates"] if str(entry["uriTemplate"]).partition(":")[0] == scheme}
+        return self._bridge.modules[same.pop()] if len(same) == 1 else None
+
+    async def prompt(self, context: Context, params: types.GetPromptRequestParams) -> Wire | types.GetPromptResult:
+        """An idea's context, or a prompt of a module.
+
+        Raises:
+            MCPError: there is no such prompt, or its module refuses it.
+        """
+        caller = caller_of(context)
+        if not self._names or self._is_idea(params.name, caller):
+            return await self._idea_prompts.get(context, params)
+        found = (await self._prompts(caller)).get(params.name)
+        if found is None:
+            return await self._idea_prompts.get(context, params)
+        module, entry = found
+        theirs = params.model_copy(update={"name": str(entry["name"])})
+        return await self._passed_on(self._bridge.modules[module], types.GetPromptRequest(params=theirs))
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> Wire | types.CompleteResult:
+        """Names and versions of ideas, or what the module of a prompt or template gives.
+
+        Raises:
+            MCPError: the module refuses.
+        """
+        reference = params.ref
+        if not self._names:
+            return await self._ideas.complete(context, params)
+        if isinstance(reference, types.PromptReference):
+            found = (await self._prompts(caller_of(context))).get(reference.name)
+            if found is None:
+                return await self._ideas.complete(context, params)
+            module, entry = found
+            reference = reference.model_copy(update={"name": str(entry["name"])})
+        else:
+            owners = [name for name, entry in await self._all("templates") if entry["uriTemplate"] == reference.uri]
+            if not owners:
+                return await self._ideas.complete(context, params)
+            module = owners[0]
+        theirs = params.model_copy(update={"ref": reference})
+        return await self._passed_on(self._bridge.modules[module], types.CompleteRequest(params=theirs))
+
+    async def _passed_on(self, module: Module, request: types.ClientRequest) -> Wire:
+        try:
+            result = await module.pass_on(request)
+        except IdeabridgeError as error:
+            raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+        size = len(encode(result))
+        if size > MAX_DIRECT:
+            what = f"{request.method}: the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer"
+            raise MCPError(types.INTERNAL_ERROR, what)
+        return {"resultType": "complete", **cast("Wire", result)}
+
+
+def fits(template: str, uri: str) -> bool:
+    """Return whether a URI may come from a template (RFC 6570): its literal parts occur in this order."""
+    first, *others = _PART.split(template)
+    if not others:
+        return uri == template
+    *between, last = others
+    if not uri.startswith(first) or not uri.endswith(last) or len(uri) < len(first) + len(last):
+        return False
+    place, end = len(first), len(uri) - len(last)
+    for literal in between:
+        place = uri.find(literal, place, end)
+        if place < 0:
+            return False
+        place += len(literal)
+    return True
