@@ -148,4 +148,5 @@ async def test_a_tool_called_by_the_host_itself_has_nobody_to_ask_and_says_so(tm
         with anyio.fail_after(20):
             while "book" not in [one.name for one in (await client.list_tools(cache_mode="bypass")).tools]:
                 continue
-        assert "nobody can be asked by this call; call it within a run" in await refused(client, "book", who="ann")
+        said = await refused(client, "book", who="ann")
+        assert "nobody was asked for elicitation: the client does not declare elicitation; within a run" in said

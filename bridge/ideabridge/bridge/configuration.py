@@ -341,6 +341,10 @@ class Configuration(BaseModel):
         """The layer that a module's entry came from, or None if it was not read from a file."""
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
+    def exposes(self, module: str) -> bool:
+        """Return whether clients may call the tools of a module directly (`expose: modules`)."""
+        return "modules" in self.expose and module not in self.unexposed
+
     def folder_of(self, module: str) -> Path:
         """The absolute folder that relative paths in a module's entry are relative to."""
         layer = self.layer_of(module)

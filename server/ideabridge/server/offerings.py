@@ -21,6 +21,8 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleError
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.server.answers import MAX_DIRECT
+from ideabridge.server.asking.relaying import Relaying
+from ideabridge.server.asking.rounds import InputRequired, read_state
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.finding import LIST_SECONDS
 from ideabridge.server.resources import PAGE, PAGE_BYTES, IdeaPrompts, IdeaResources, uri_name
@@ -30,6 +32,7 @@ from ideabridge.tools.errors import IdeabridgeError
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.offering import Kind
+    from ideabridge.bridge.modules.remote_call import PassedOn
 
 logger = logging.getLogger(__name__)
 
@@ -47,15 +50,13 @@ _PART: Final = re.compile(r"\{[^{}]*\}")
 class Offerings:
     """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, relaying: Relaying) -> None:
         self._bridge = bridge
+        self._relaying = relaying
         self._ideas = IdeaResources(bridge)
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
-        configuration = bridge.configuration
-        self._names: list[str] = []
-        if "modules" in configuration.expose:
-            self._names = [name for name in bridge.modules.names if name not in configuration.unexposed]
+        self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
         # As each list was read last, because a module that is away may be back for the next request.
         self._last: dict[tuple[str, Kind], list[JSONObject]] = {}
 
@@ -189,7 +190,7 @@ class Offerings:
         if module is None:
             why = f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name (idea://NAME)"
             raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
-        return await self._passed_on(module, types.ReadResourceRequest(params=params))
+        return await self._passed_on(context, module, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str) -> Module | None:
         """The module that lists a resource, or a template for it, or else the only one with resources of its scheme."""
@@ -225,7 +226,7 @@ class Offerings:
             return await self._idea_prompts.get(context, params)
         module, entry = found
         theirs = params.model_copy(update={"name": str(entry["name"])})
-        return await self._passed_on(self._bridge.modules[module], types.GetPromptRequest(params=theirs))
+        return await self._passed_on(context, self._bridge.modules[module], types.GetPromptRequest(params=theirs))
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> Wire | types.CompleteResult:
         """Names and versions of ideas, or what the module of a prompt or template gives.
@@ -248,11 +249,19 @@ class Offerings:
                 return await self._ideas.complete(context, params)
             module = owners[0]
         theirs = params.model_copy(update={"ref": reference})
-        return await self._passed_on(self._bridge.modules[module], types.CompleteRequest(params=theirs))
+        return await self._passed_on(context, self._bridge.modules[module], types.CompleteRequest(params=theirs))
 
-    async def _passed_on(self, module: Module, request: types.ClientRequest) -> Wire:
+    async def _passed_on(self, context: Context, module: Module, request: PassedOn) -> Wire:
+        last = responses = None
+        if not isinstance(request, types.CompleteRequest):
+            responses, state = request.params.input_responses, request.params.request_state
+            last = None if state is None else read_state(state)
         try:
-            result = await module.pass_on(request)
+            result = await self._relaying.answered(
+                context, last, responses, module, lambda client: module.pass_on(request, client)
+            )
+        except InputRequired as asking:
+            return asking.result
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
         size = len(encode(result))

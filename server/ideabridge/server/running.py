@@ -47,6 +47,7 @@ from ideabridge.server.asking.elicitation import (
     wait_with_forms,
 )
 from ideabridge.server.asking.forms import Commands
+from ideabridge.server.asking.relaying import Relaying
 from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
 from ideabridge.server.asking.sampling import Sampler
 from ideabridge.server.brief import brief_requests, preview_approvals, shorten_answer
@@ -247,6 +248,7 @@ class Running:
         self.search = ToolSearch()
         self.cancellations = Cancellations()
         self.deciding = Deciding(bridge, commands)
+        self.relaying = Relaying(group)
         self.published: Callable[[], None] = lambda: None
         # By run: the attempts to publish it, and why it is not published yet.
         self._saving: dict[str, anyio.Event] = {}
@@ -324,6 +326,9 @@ class Running:
             SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late or a repetition.
         """
         last = read_state(state)
+        if last.state is not None or last.parked:
+            request.relayed = last
+            return
         request.key = last.key
         if not last.run:
             request.form_answer = answer_once(last, responses or {})

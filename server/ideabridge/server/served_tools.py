@@ -186,8 +186,15 @@ class ExposedTool:
         await parameters.check_apart(arguments)
         if self._activity is None:
             progress = request.context.session.report_progress if request.wants_progress else None
-            value = await self._bridge.modules[tool.module or ""].call(
-                tool.remote_name or tool.name, arguments, progress=progress, run=request.client
+            module = self._bridge.modules[tool.module or ""]
+            value = await self._running.relaying.answered(
+                request.context,
+                request.relayed,
+                request.responses,
+                module,
+                lambda client: module.call(
+                    tool.remote_name or tool.name, arguments, progress=progress, run=request.client, client=client
+                ),
             )
             entry.give(tool, value)
             return self._answer(tool, value)

@@ -78,7 +78,7 @@ class Front:
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(self.running, self.direct_calls)
-        self.offerings = Offerings(bridge)
+        self.offerings = Offerings(bridge, self.running.relaying)
         self.announcements = Announcements(self.catalogue, self.quotas, self.offerings)
         bridge.modules.on_event = self.announcements.heard
         self.running.deciding.changed = self.announcements.tools_changed
@@ -193,7 +193,7 @@ class Front:
         size = len(encode(arguments))
         if size > MAX_BYTES:
             raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
-        request = ToolRequest(caller_of(context), context)
+        request = ToolRequest(caller_of(context), context, responses=params.input_responses)
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
         with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):

@@ -1,21 +1,25 @@
 """Asking: the questions that a module asks during one call, passed to the caller.
 
-A question is a form (MCP elicitation, form mode) with plain values. It is checked and bounded before a person sees it.
-A form with anything else is refused as a whole.
+A run is asked forms (MCP elicitation, form mode) with plain values. A form is checked and bounded before a person sees
+it; a form with anything else is refused as a whole. The client of a direct call is asked whatever it declares that it
+answers: it shows the questions to its user, as if the module were connected to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, cast
 
 import anyio
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
 
 from ideabridge.bridge.context.inquiry import Asker, FormAnswer, Inquiry
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
+from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -182,6 +186,69 @@ QUESTIONS: Final = 20
 
 _MESSAGE: Final = 300
 
+QUESTION_BYTES: Final = 256 * 1024
+"""Bytes of JSON of a question that the client of a direct call is asked."""
+
+FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
+"""What a call within a run declares that it answers, in wire form."""
+
+NOBODY: Final = "nobody was asked"
+"""Begins each error about a question of a direct call that did not reach the client."""
+
+_QUESTION: Final[TypeAdapter[types.InputRequest]] = TypeAdapter(types.InputRequest)
+_KINDS: Final[Mapping[str, str]] = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+"""The capability of a client that answers each kind of question."""
+
+
+class DirectClient(Protocol):
+    """The client of a direct call."""
+
+    @property
+    def capabilities(self) -> JSONObject:
+        """What it declares that it answers, in wire form: `elicitation`, `sampling`, `roots`."""
+        ...
+
+    @property
+    def takes_rounds(self) -> bool:
+        """Whether it takes questions in place of a result, and comes again with the answers (2026-07-28)."""
+        ...
+
+    @property
+    def responses(self) -> Mapping[str, types.InputResponse] | None:
+        """The answers with which it came again."""
+        ...
+
+    @property
+    def state(self) -> str | None:
+        """The module's state with which it came again."""
+        ...
+
+    async def ask(self, question: types.InputRequest) -> types.InputResponse:
+        """Ask a question while the call waits.
+
+        Raises:
+            MCPError: the client cannot be asked now, or answered with this error.
+        """
+        ...
+
+
+class ModuleAsks(Exception):  # noqa: N818 - not an error
+    """A module answered a direct call with questions, which the client takes in place of a result.
+
+    Attributes:
+        questions: by name, in wire form.
+        state: the module's state.
+    """
+
+    def __init__(self, questions: JSONObject, state: str | None) -> None:
+        super().__init__("the module asks")
+        self.questions = questions
+        self.state = state
+
 
 class Asking:
     """The questions of one call.
@@ -192,13 +259,23 @@ class Asking:
         seconds: the time-out of the call, which is paused while a person is asked.
         asker: passes questions to the caller; None if nobody can be asked.
         secrets: values that are hidden.
+        client: the client of a direct call, which is asked in place of `asker`.
 
     Attributes:
         scope: ends the call after its time-out.
         refused: messages to the caller about questions that nobody was asked.
     """
 
-    def __init__(self, module: str, tool: str, seconds: float, asker: Asker | None, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        module: str,
+        tool: str,
+        seconds: float,
+        asker: Asker | None,
+        secrets: Secrets,
+        client: DirectClient | None = None,
+    ) -> None:
+        self.client = client
         self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
         self.refused: list[str] = []
         self._module = module
@@ -211,6 +288,76 @@ class Asking:
         self._one = anyio.Lock()
         self._open: set[anyio.CancelScope] = set()
         self._ended = False
+
+    @property
+    def capabilities(self) -> JSONObject:
+        """What the caller answers, as the module is told."""
+        return FORMS if self.client is None else self.client.capabilities
+
+    async def relay(self, question: types.InputRequest) -> types.InputResponse:
+        """Ask the client of a direct call while the call waits.
+
+        Raises:
+            MCPError: nobody was asked, or the client answered with this error.
+        """
+        client = self.client
+        assert client is not None
+        question = self._askable(client, question)
+        with self._stopped_clock(), anyio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                async with self._one:
+                    return await client.ask(question)
+            finally:
+                self._open.discard(scope)
+        raise MCPError(types.INVALID_REQUEST, f"{NOBODY}: the call has ended")
+
+    def _askable(self, client: DirectClient, question: types.InputRequest) -> types.InputRequest:
+        """The question without secrets; an error if the client does not answer such questions."""
+        kind = _KINDS[question.method]
+        declared = client.capabilities.get(kind)
+        mode = "url" if isinstance(question.params, types.ElicitRequestURLParams) else "form"
+        self._asked += 1
+        if not isinstance(declared, dict):
+            instead = "; within a run (run_plan) it waits for a person" if kind == "elicitation" else ""
+            raise self._nobody(question, f"the client does not declare {kind}{instead}")
+        if kind == "elicitation" and mode not in declared and (mode == "url" or "url" in declared):
+            raise self._nobody(question, f"the client does not declare {kind} of {mode}s")
+        if self._asked > QUESTIONS:
+            raise self._nobody(question, f"one call may ask {QUESTIONS} questions, and this is one more")
+        try:
+            told = normalise(wire(question), what="the question")
+            size = len(encode(told))
+        except IdeabridgeError as error:
+            raise self._nobody(question, str(error)[:500]) from None
+        if size > QUESTION_BYTES:
+            raise self._nobody(question, f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on")
+        masked = self._secrets.redact(told)
+        return question if masked is told else _QUESTION.validate_python(masked, by_name=False)
+
+    def _nobody(self, question: types.InputRequest, why: str) -> MCPError:
+        reason = f"{NOBODY} for {_KINDS[question.method]}: {why}"
+        report = f"module {self._module!r}: {reason}"
+        if report not in self.refused and len(self.refused) < QUESTIONS:
+            self.refused.append(report)
+        return MCPError(types.INVALID_REQUEST, reason)
+
+    def asked_by(self, required: types.InputRequiredResult) -> ModuleAsks:
+        """The questions in a result, for a client that takes them in place of a result.
+
+        Raises:
+            ModuleInputRequiredError: the client does not answer one of them.
+        """
+        client = self.client
+        assert client is not None
+        try:
+            questions = {
+                name: cast("JSONObject", normalise(wire(self._askable(client, question)), what="the question"))
+                for name, question in (required.input_requests or {}).items()
+            }
+        except MCPError as error:
+            raise ModuleInputRequiredError(self._module, f"{self._tool} asks the client: {error.message}") from None
+        return ModuleAsks({**questions}, required.request_state)
 
     async def put(self, params: types.ElicitRequestParams, *, apart: bool = False) -> types.ElicitResult:
         """Ask a question and wait for the answer. A question that cannot be asked is declined and reported to the run.
@@ -282,6 +429,12 @@ class Asking:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.
         """
         wanted = required.input_requests or {}
+        if self.client is not None:
+            try:
+                return {name: await self.relay(question) for name, question in wanted.items()}
+            except MCPError as error:
+                said = shown(error.message, self._secrets, _MESSAGE)
+                raise ModuleInputRequiredError(self._module, f"{self._tool} asks the client: {said}") from None
         other = next((one for one in wanted.values() if not isinstance(one, types.ElicitRequest)), None)
         if other is not None:
             raise ModuleInputRequiredError(self._module, f"{self._tool} asks for {refusal_of(other)}")

@@ -44,7 +44,7 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from ideabridge.bridge.modules.asking import Asking
+from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, refusal_of
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError, shown
 from ideabridge.bridge.modules.http import REFUSED, http_transport
 from ideabridge.bridge.modules.listing import (
@@ -60,9 +60,15 @@ from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStr
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.encoding import JSONObject
 
 _CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
-_META = "io.modelcontextprotocol/clientCapabilities"
+_EVERYTHING: Final[JSONObject] = {**FORMS, "sampling": {}, "roots": {}}
+"""What is declared to an exposed module whose calls do not say what they answer: questions of direct calls go to
+clients, which may answer any of these."""
+
+_MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+_QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 
 
 class Backchannel:
@@ -74,11 +80,13 @@ class Backchannel:
 
     Args:
         on_ask: called for each question; after the first, the calls of the module run one at a time.
+        exposed: whether the module may ask the clients of direct calls.
     """
 
-    def __init__(self, on_ask: Callable[[], None]) -> None:
+    def __init__(self, on_ask: Callable[[], None], *, exposed: bool) -> None:
         self._asked = False
         self._on_ask = on_ask
+        self._declared = _EVERYTHING if exposed else FORMS
         # The unanswered requests by id; None: the call was cancelled.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
@@ -108,9 +116,10 @@ class Backchannel:
 
     def sent(self, message: JSONRPCRequest) -> None:
         """Note a request that was sent."""
-        if message.method == "tools/call":
-            self._unanswered[message.id] = _CALLING.get()
-        _without_addresses(message)
+        asking = _CALLING.get()
+        if message.method in _MAY_ASK:
+            self._unanswered[message.id] = asking
+        _declare(message, self._declared if asking is None else asking.capabilities)
 
     def answered(self, request: str | int) -> None:
         """Note that the module has answered a request, so that no further question belongs to it."""
@@ -120,28 +129,63 @@ class Backchannel:
         """Note a question of the module. The unanswered calls are noted here, where messages arrive in order, because
         `elicit` runs in another task, and the call may have been answered before it starts.
         """
-        if request.method == "elicitation/create":
+        if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def settled(self, request: str) -> None:
         """Note that a question was answered, or that the module cancelled it."""
         self._asking.pop(request, None)
 
-    async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
         """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
+        answer = await self._answer(context, types.ElicitRequest(params=params))
+        return answer if isinstance(answer, types.ElicitResult | types.ErrorData) else _wrong(answer)
+
+    async def sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+        """Pass the module's question to a model on to the client of the direct call it belongs to, or refuse it."""
+        answer = await self._answer(context, types.CreateMessageRequest(params=params))
+        if isinstance(answer, types.ElicitResult | types.ListRootsResult):
+            return _wrong(answer)
+        return answer
+
+    async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
+        """Pass the module's question for folders on to the client of the direct call it belongs to, or refuse it."""
+        answer = await self._answer(context, types.ListRootsRequest())
+        return answer if isinstance(answer, types.ListRootsResult | types.ErrorData) else _wrong(answer)
+
+    async def _answer(
+        self, context: ClientRequestContext, question: types.InputRequest
+    ) -> types.InputResponse | types.ErrorData:
+        unanswered = self._asking.get(str(context.request_id), [])
+        if not unanswered and not isinstance(question, types.ElicitRequest):
+            return _refusal("the module asks outside of a call")
         self._asked = True
         self._on_ask()
-        unanswered = self._asking.get(str(context.request_id), [])
-        if len(unanswered) == 1 and unanswered[0] is not None and unanswered[0] in self._live:
-            return await unanswered[0].put(params, apart=True)
+        owner = unanswered[0] if len(unanswered) == 1 else None
+        if owner is not None and owner in self._live:
+            if owner.client is not None:
+                try:
+                    return await owner.relay(question)
+                except MCPError as error:
+                    return error.error
+            if isinstance(question, types.ElicitRequest):
+                return await owner.put(question.params, apart=True)
+            return _refusal(refusal_of(question))
         live = [asking for asking in self._live if asking in unanswered]
         mixed = any(one not in live for one in unanswered)
         why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
         if mixed:
             why = "an earlier call of it was given up, and may be the one that asks"
         for asking in live:
-            asking.refuse(params.message, f"{why}. Its calls go one at a time from now on: run the call again")
-        return types.ElicitResult(action="cancel")
+            message = question.params.message if isinstance(question, types.ElicitRequest) else question.method
+            asking.refuse(message, f"{why}. Its calls go one at a time from now on: run the call again")
+        if isinstance(question, types.ElicitRequest) and not any(asking.client for asking in live):
+            return types.ElicitResult(action="cancel")
+        return _refusal(why)
 
     @property
     def is_spent(self) -> bool:
@@ -149,16 +193,22 @@ class Backchannel:
         return self._asked and not self._live and bool(self._unanswered)
 
 
-def _without_addresses(message: JSONRPCRequest) -> None:
-    """Declare support for forms only: the SDK always declares URL mode too."""
+def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
+    """Declare these capabilities; the SDK declares all that it has a function for."""
     params: dict[str, Any] = message.params or {}
-    for capabilities in (_object(params, "capabilities"), _object(_object(params, "_meta"), _META)):
-        _object(capabilities, "elicitation").pop("url", None)
+    meta = params.get("_meta")
+    if message.method == "initialize":
+        params["capabilities"] = {**capabilities}
+    elif isinstance(meta, dict) and types.CLIENT_CAPABILITIES_META_KEY in meta:
+        params["_meta"] = {**meta, types.CLIENT_CAPABILITIES_META_KEY: {**capabilities}}
 
 
-def _object(value: dict[str, Any], key: str) -> dict[str, Any]:
-    found = value.get(key)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+def _refusal(why: str) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=f"{NOBODY}: {why}")
+
+
+def _wrong(answer: types.InputResponse | types.ErrorData) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=f"the client answered with {type(answer).__name__}")
 
 
 MOST_NOTIFICATIONS: Final = 1000
@@ -420,6 +470,7 @@ class Connection:
         on_ask: Callable[[], None],
         on_event: Callable[[ServerEvent], None],
         watched: Set[str],
+        exposed: bool,
     ) -> None:
         self._module = module
         self._configuration = configuration
@@ -436,7 +487,7 @@ class Connection:
         if configuration.kind == "stdio":
             self._stdio = StdioTransport(module, launch, max_line_bytes=max_bytes)
         connect_timeout = configuration.connect_timeout
-        self.backchannel = Backchannel(on_ask)
+        self.backchannel = Backchannel(on_ask, exposed=exposed)
         self._tap = Tap(
             self._stdio
             or http_transport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
@@ -449,6 +500,8 @@ class Connection:
             read_timeout_seconds=connect_timeout,
             message_handler=self._on_message,
             elicitation_callback=self.backchannel.elicit,
+            sampling_callback=self.backchannel.sample,
+            list_roots_callback=self.backchannel.list_roots,
             client_info=types.Implementation(name="ideabridge", version=_version()),
             cache=None,
         )

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ServerEvent
 from pydantic import ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
+from ideabridge.bridge.modules.asking import DirectClient
 from ideabridge.bridge.modules.connection import Connection, Peer
 from ideabridge.bridge.modules.errors import (
     ModuleConfigurationError,
@@ -42,8 +42,8 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
 from ideabridge.bridge.modules.offering import Kind
-from ideabridge.bridge.modules.remote_call import SessionLostError, pass_on, remote_call
-from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
+from ideabridge.bridge.modules.remote_call import PassedOn, SessionLostError, pass_on, remote_call
+from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import Variables
@@ -138,6 +138,7 @@ class Module:
         variables: Variables | None,
         secrets: Secrets,
         result_bytes: int,
+        exposed: bool,
         on_change: Callable[[str], None],
         on_event: Callable[[str, ServerEvent], None],
     ) -> None:
@@ -150,6 +151,7 @@ class Module:
         self._on_change = on_change
         self._on_event = on_event
         self._watched: set[str] = set()
+        self._exposed = exposed
         self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
         self._error: ModuleError | None = None
@@ -185,6 +187,11 @@ class Module:
     def tools(self) -> list[Tool]:
         """The tools in the order of the module; while it is down, those of the last connection."""
         return list(self._tools.values())
+
+    @property
+    def era(self) -> Era | None:
+        """The era in which the module is spoken to; None until it was up."""
+        return None if self._peer is None else self._peer.era
 
     @property
     def listed(self) -> bool:
@@ -322,6 +329,7 @@ class Module:
             on_ask=lambda: self._limiter.lower(1),
             on_event=lambda event: self._on_event(self.name, event),
             watched=self._watched,
+            exposed=self._exposed,
         )
         self._connection = connection
 
@@ -455,6 +463,7 @@ class Module:
         progress: Progress | None = None,
         run: Hashable = None,
         asker: Asker | None = None,
+        client: DirectClient | None = None,
         meant: Tool | None = None,
         patience: float | None = None,
     ) -> JSON:
@@ -468,6 +477,7 @@ class Module:
             progress: called with the module's progress notifications.
             run: the caller, a run or a client that calls directly; see `FairLimiter`.
             asker: answers the module's questions during the call; this time is not counted. None if nobody can.
+            client: the client of a direct call, which answers them instead.
             meant: the definition that was seen and approved; None means the present one.
             patience: see `reach`.
 
@@ -476,6 +486,7 @@ class Module:
             ToolChangedError: the present definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
+            ModuleAsks: the module asks first, and `client` takes questions in place of a result.
         """
         seconds = self.configuration.timeout if timeout is None else timeout
         theirs = normalise(arguments, what="the arguments")
@@ -486,7 +497,9 @@ class Module:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._limiter.acquire(run)
         try:
-            return await self._try(tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, meant))
+            return await self._try(
+                tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, client, meant)
+            )
         finally:
             self._limiter.release()
 
@@ -506,19 +519,21 @@ class Module:
             why = f"module {self.name!r} did not list its {kind}: {shown(told, self._secrets)}"
             raise ModuleProtocolError(self.name, why) from None
 
-    async def pass_on(self, request: types.ClientRequest) -> JSONObject:
+    async def pass_on(self, request: PassedOn, client: DirectClient) -> JSONObject:
         """Send a request of a client as it is; return the result in wire form, without secrets.
 
         Raises:
             MCPError: the answer of the module is this error.
             ModuleError: the module cannot be reached or does not answer; the result is not what the protocol says.
             ResultLimitError: the result exceeds `limits.result_bytes`.
+            ModuleAsks: the module asks first, and the client takes questions in place of a result.
         """
         connection = await self.reach()
         return await pass_on(
             connection,
             self.name,
             request,
+            client=client,
             seconds=self.configuration.timeout,
             secrets=self._secrets,
             max_bytes=self._result_bytes,
@@ -595,6 +610,7 @@ class Module:
         seconds: float,
         progress: Progress | None,
         asker: Asker | None,
+        client: DirectClient | None,
         meant: Tool | None,
     ) -> JSON:
         """Send a call once; if the server has lost the HTTP session, once more over a new connection."""
@@ -617,6 +633,7 @@ class Module:
                     seconds=seconds,
                     on_progress=progress,
                     asker=asker,
+                    client=client,
                     secrets=self._secrets,
                     max_bytes=self._result_bytes,
                     validator=self._validator(tool),

@@ -54,6 +54,10 @@ class ModuleSource(Protocol):
         """The absolute folder for relative paths in the entry of a module."""
         ...
 
+    def exposes(self, module: str) -> bool:
+        """Return whether clients may call the tools of a module directly."""
+        ...
+
     def variables_of(self, module: str) -> Variables | None:
         """The variables that the entry of a module may use; None: all."""
         ...
@@ -96,6 +100,7 @@ class Modules:
                     variables=configuration.variables_of(name),
                     secrets=self.secrets,
                     result_bytes=configuration.limits.result_bytes,
+                    exposed=configuration.exposes(name),
                     on_change=on_change or (lambda _name: None),
                     on_event=lambda module, event: self.on_event(module, event),
                 )

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import mcp_types as types
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
-from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking
+from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking, DirectClient
 from ideabridge.bridge.modules.connection import Connection
 from ideabridge.bridge.modules.errors import (
     ModuleDownError,
@@ -35,6 +36,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_t
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ResultLimitError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
+
+ResultT = TypeVar("ResultT", bound=BaseModel)
+PassedOn = types.ReadResourceRequest | types.GetPromptRequest | types.CompleteRequest
+"""The requests of clients that are passed on."""
 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -68,6 +73,7 @@ async def remote_call(
     seconds: float,
     on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None,
     asker: Asker | None,
+    client: DirectClient | None,
     secrets: Secrets,
     max_bytes: int,
     validator: Validator | None,
@@ -75,16 +81,17 @@ async def remote_call(
     """Call a tool over a usable connection. Cancelling this cancels the remote call, as does the time-out.
 
     `arguments` have the module's own parameter names. `seconds` bounds the answer, without the time in which a person
-    is asked; without an `asker`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and `validator`
-    checks it if the tool has an output schema.
+    is asked; without an `asker` or a `client`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and
+    `validator` checks it if the tool has an output schema.
 
     Raises:
         SessionLostError: the call must be sent again over a new connection.
         ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
         ResultLimitError: the result is too large.
+        ModuleAsks: the module asks first, and `client` takes questions in place of a result.
     """
     name = f"module {module!r}"
-    asking = Asking(module, name, seconds, asker, secrets)
+    asking = Asking(module, name, seconds, asker, secrets, client)
     # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
     params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
 
@@ -92,30 +99,17 @@ async def remote_call(
         if on_progress is not None:
             await on_progress(progress, total, None if message is None else shown(message, secrets))
 
-    async def send(params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
-        # Without the SDK's time-out, which also counts the time in which a person is asked.
-        return await connection.client.session.send_request(
-            types.CallToolRequest(params=params),
-            _RESULT,
-            request_read_timeout_seconds=math.inf,
-            progress_callback=report if on_progress is not None else None,
-        )
-
     answered: types.CallToolResult | None = None
     try:
         with asking.scope, connection.backchannel.calling(asking):
-            result = await send(params)
-            for _ in range(MAX_QUESTION_ROUNDS):
-                if not isinstance(result, types.InputRequiredResult):
-                    break
-                answers = await asking.answers(result)
-                again = {"input_responses": answers or None, "request_state": result.request_state}
-                result = await send(params.model_copy(update=again))
-            if isinstance(result, types.InputRequiredResult):
-                raise ModuleInputRequiredError(
-                    module, f"{name} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
-                )
-            answered = result
+            answered = await _in_rounds(
+                connection,
+                asking,
+                module,
+                types.CallToolRequest(params=params),
+                _RESULT,
+                report if on_progress else None,
+            )
     except MCPError as error:
         raise _failure(connection, module, tool.name, error, secrets) from None
     except ValidationError:
@@ -137,19 +131,60 @@ async def remote_call(
         raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
 
 
-_PASSED_ON: Final[Mapping[str, type[BaseModel]]] = {
-    "resources/read": types.ReadResourceResult,
-    "prompts/get": types.GetPromptResult,
-    "completion/complete": types.CompleteResult,
+async def _in_rounds(
+    connection: Connection,
+    asking: Asking,
+    module: str,
+    request: types.CallToolRequest | PassedOn,
+    adapter: TypeAdapter[ResultT | types.InputRequiredResult],
+    on_progress: ProgressFnT | None = None,
+) -> ResultT:
+    """Send a request, and again with the answers as often as the module asks in place of a result (2026-07-28)."""
+    client = asking.client
+    if client is not None and connection.peer is not None and connection.peer.era == "modern":
+        request = _again(request, client.responses, client.state)
+    for number in range(MAX_QUESTION_ROUNDS + 1):
+        result = await connection.client.session.send_request(
+            request,
+            adapter,
+            # Without the SDK's time-out, which also counts the time in which a person is asked.
+            request_read_timeout_seconds=math.inf,
+            progress_callback=on_progress,
+        )
+        if not isinstance(result, types.InputRequiredResult):
+            return result
+        if client is not None and client.takes_rounds:
+            raise asking.asked_by(result)
+        if number == MAX_QUESTION_ROUNDS:
+            break
+        request = _again(request, await asking.answers(result) or None, result.request_state)
+    what = f"module {module!r} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
+    raise ModuleInputRequiredError(module, what)
+
+
+def _again(
+    request: types.CallToolRequest | PassedOn, responses: Mapping[str, types.InputResponse] | None, state: str | None
+) -> types.CallToolRequest | PassedOn:
+    if isinstance(request, types.CompleteRequest) or (responses is None and state is None):
+        return request
+    update = {"input_responses": responses, "request_state": state}
+    return request.model_copy(update={"params": request.params.model_copy(update=update)})
+
+
+_PASSED_ON: Final[Mapping[str, TypeAdapter[Any]]] = {
+    "resources/read": TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
+    "prompts/get": TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
+    "completion/complete": TypeAdapter(types.CompleteResult),
 }
 
 
 async def pass_on(
     connection: Connection,
     module: str,
-    request: types.ClientRequest,
+    request: PassedOn,
     *,
     seconds: float,
+    client: DirectClient,
     secrets: Secrets,
     max_bytes: int,
 ) -> JSONObject:
@@ -161,14 +196,12 @@ async def pass_on(
         ResultLimitError: the result is too large.
     """
     name, method = f"module {module!r}", request.method
-    session = connection.client.session
+    asking = Asking(module, name, seconds, None, secrets, client)
+    result: BaseModel | None = None
     try:
-        result = await session.send_request(
-            _without_envelope(request), _PASSED_ON[method], request_read_timeout_seconds=seconds
-        )
+        with asking.scope, connection.backchannel.calling(asking):
+            result = await _in_rounds(connection, asking, module, _without_envelope(request), _PASSED_ON[method])
     except MCPError as error:
-        if error.code == types.REQUEST_TIMEOUT:
-            raise ModuleTimeoutError(module, f"{name} did not answer {method} within {seconds:g} s") from None
         failure = _failure(connection, module, method, error, secrets)
         if not isinstance(failure, ModuleProtocolError) or failure.code is None:
             raise failure from None
@@ -181,6 +214,8 @@ async def pass_on(
         if connection.usable:
             raise
         raise ModuleDownError(module, f"{name} {connection.end(f' before {method} was sent')}") from None
+    if result is None:
+        raise ModuleTimeoutError(module, f"{name} did not answer {method} within {seconds:g} s and was told to stop")
     value = secrets.redact(normalise(wire(result), what="the result"))
     size = len(encode(value))
     if size > max_bytes:
@@ -190,17 +225,19 @@ async def pass_on(
     return cast("JSONObject", value)
 
 
-def _without_envelope(request: types.ClientRequest) -> types.ClientRequest:
-    """The request without what its `_meta` says about the connection of the client, such as its protocol version."""
-    params: types.RequestParams | None = request.params
-    if params is None or params.meta is None:
-        return request
+def _without_envelope(request: PassedOn) -> PassedOn:
+    """The request without what its `_meta` says about the connection of the client, such as its protocol version, and
+    without answers and state, which belong to the rounds with the client.
+    """
     meta = {
         key: value
-        for key, value in params.meta.items()
+        for key, value in (request.params.meta or {}).items()
         if key != "progress_token" and not key.startswith("io.modelcontextprotocol/")
     }
-    return request.model_copy(update={"params": params.model_copy(update={"meta": meta or None})})
+    update: dict[str, Any] = {"meta": meta or None}
+    if not isinstance(request, types.CompleteRequest):
+        update |= {"input_responses": None, "request_state": None}
+    return request.model_copy(update={"params": request.params.model_copy(update=update)})
 
 
 def _failure(

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
-    from mcp_types import ElicitResult
+    from mcp_types import ElicitResult, InputResponse
 
     from ideabridge.bridge.runs.run import Run
 
@@ -40,6 +40,8 @@ class ToolRequest:
         key: identifies a client without a session; kept in the rounds of the request.
         form_answer: the answer to a form that belongs to no run, and the seconds since the form was sent.
         notes: notes for the caller, such as why it is asked for a solution.
+        relayed: the round of a direct call whose module asked, if the request comes again.
+        responses: the answers with which the request comes, by the names of the questions.
     """
 
     caller: str
@@ -51,6 +53,8 @@ class ToolRequest:
     key: str = ""
     form_answer: tuple[ElicitResult, float] | None = None
     notes: list[str] = field(default_factory=list[str])
+    relayed: Round | None = None
+    responses: Mapping[str, InputResponse] | None = None
 
     @property
     def wants_progress(self) -> bool:
@@ -129,6 +133,8 @@ class Round:
         faults: the approvals that are asked about again: the number of refused answers, and the last reason.
         at: the time of the forms in seconds since 1970.
         key: see `ToolRequest.key`.
+        state: the state of the module that asks the client of a direct call; see `relaying`.
+        parked: the id of a parked call, or "".
     """
 
     run: str
@@ -139,6 +145,8 @@ class Round:
     faults: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     at: float = 0.0
     key: str = ""
+    state: str | None = None
+    parked: str = ""
 
 
 _STATE: Final = TypeAdapter(Round)
@@ -155,12 +163,16 @@ def sample_key(number: int) -> str:
 
 
 class InputRequired(Exception):  # noqa: N818 - not an error
-    """Answers the request with questions; `result` is an `InputRequiredResult` in its wire form."""
+    """Answers the request with questions; `result` is an `InputRequiredResult` in its wire form.
 
-    def __init__(self, questions: JSONObject, following: Round) -> None:
+    Without a following round the request comes again with the answers alone.
+    """
+
+    def __init__(self, questions: JSONObject, following: Round | None) -> None:
         super().__init__("input required")
         self.result: dict[str, Any] = {
             "resultType": "input_required",
             "inputRequests": questions,
-            "requestState": _STATE.dump_json(following).decode(),
         }
+        if following is not None:
+            self.result["requestState"] = _STATE.dump_json(following).decode()

@@ -1,0 +1,261 @@
+"""Relaying: the questions that modules ask the clients of direct calls (forms, sampling, roots).
+
+Each side speaks its own era:
+
+    client      module      a question reaches the client
+    2025-11-25  either      as a request during the call
+    2026-07-28  2026-07-28  in place of the result; the module gets its own state back, and holds nothing
+    2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
+
+A parked call lives in this process, for at most `PARKED_SECONDS` after a question.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
+from ideabridge.bridge.modules.module import Module
+from ideabridge.bridge.modules.offering import wire
+from ideabridge.server.asking.rounds import InputRequired, Round
+from ideabridge.server.callers import Context, caller_of
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+PARKED_SECONDS: Final = 600.0
+"""The time that a client has for the answer to a question of a parked call."""
+
+MOST_PARKED: Final = 50
+"""Parked calls of one caller."""
+
+_KINDS: Final = ("elicitation", "sampling", "roots")
+
+
+class ParkedCallError(IdeabridgeError):
+    """A call cannot be parked, or is not parked any more."""
+
+
+class RelayedClient:
+    """The client of a direct call, as the module's `DirectClient`.
+
+    Args:
+        context: the request.
+        last: the round with which the client comes again.
+        responses: the answers with which it comes again.
+    """
+
+    def __init__(
+        self, context: Context, last: Round | None = None, responses: Mapping[str, types.InputResponse] | None = None
+    ) -> None:
+        self._context = context
+        self._capabilities: JSONObject | None = None
+        self.state = None if last is None else last.state
+        self.responses = responses
+
+    @property
+    def takes_rounds(self) -> bool:
+        """Whether it takes questions in place of a result."""
+        return self._context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def capabilities(self) -> JSONObject:
+        """What it declares that it answers, in wire form; nothing if it cannot be asked."""
+        if self._capabilities is None:
+            session = self._context.session
+            declared = session.client_capabilities if self.takes_rounds or session.can_send_request else None
+            told = {} if declared is None else wire(declared)
+            self._capabilities = {kind: cast("JSON", told[kind]) for kind in _KINDS if kind in told}
+        return self._capabilities
+
+    async def ask(self, question: types.InputRequest) -> types.InputResponse:
+        """Ask by a request of the client's era up to 2025-11-25.
+
+        Raises:
+            MCPError: the client answered with this error, or with something else than an answer.
+        """
+        session = self._context.session
+        metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
+        kind: type[Any] = types.ElicitResult
+        if isinstance(question, types.CreateMessageRequest):
+            kind = types.CreateMessageResult if question.params.tools is None else types.CreateMessageResultWithTools
+        elif isinstance(question, types.ListRootsRequest):
+            kind = types.ListRootsResult
+        try:
+            return await session.send_request(question, kind, metadata=metadata)
+        except ValidationError:
+            raise MCPError(types.INVALID_REQUEST, f"the client's answer to {question.method} is not one") from None
+
+
+class _ParkedCall:
+    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. It is the module's
+    `DirectClient`.
+    """
+
+    takes_rounds = False
+    responses = None
+    state = None
+
+    def __init__(self, key: str, caller: str, capabilities: JSONObject) -> None:
+        self.key = key
+        self.caller = caller
+        self.capabilities = capabilities
+        self.scope = anyio.CancelScope()
+        self.is_parked = False
+        self.taken = anyio.Event()
+        self._questions: dict[str, JSONObject] = {}
+        self._answers: dict[str, types.InputResponse] = {}
+        self._asked = 0
+        self._result: JSON = None
+        self._error: BaseException | None = None
+        self._ended = False
+        self._moved = anyio.Event()
+        self._answered = anyio.Event()
+
+    async def run(self, call: Callable[[DirectClient], Awaitable[JSON]]) -> None:
+        """Await the call, and keep its result."""
+        with self.scope:
+            try:
+                self._result = await call(self)
+            except Exception as error:  # noqa: BLE001 - the request that waits raises it
+                self._error = error
+        if self.scope.cancelled_caught:
+            self._error = ParkedCallError("the call was given up")
+        self._ended = True
+        self._moved.set()
+
+    async def ask(self, question: types.InputRequest) -> types.InputResponse:
+        """Ask, and wait for the client to come again with the answer."""
+        self._asked += 1
+        name = f"question-{self._asked}"
+        self._questions[name] = wire(question)
+        self._moved.set()
+        try:
+            with anyio.fail_after(PARKED_SECONDS):
+                while name not in self._answers:
+                    await self._answered.wait()
+                    self._answered = anyio.Event()
+        except TimeoutError:
+            why = f"{NOBODY} any more: the client did not come again within {PARKED_SECONDS:g} s"
+            raise MCPError(types.INVALID_REQUEST, why) from None
+        finally:
+            self._questions.pop(name, None)
+        return self._answers.pop(name)
+
+    def give(self, responses: Mapping[str, types.InputResponse]) -> None:
+        """Give the answers of the client. Others than those that it was asked for are ignored."""
+        given = {name: one for name, one in responses.items() if name in self._questions}
+        self._answers.update(given)
+        for name in given:
+            del self._questions[name]
+        if given:
+            self._answered.set()
+
+    async def next(self) -> JSON:
+        """The result of the call.
+
+        Raises:
+            InputRequired: the module asks first.
+        """
+        while not self._ended and not self._questions:
+            await self._moved.wait()
+            if not self._ended:
+                self._moved = anyio.Event()
+        if self._questions and not self._ended:
+            self.is_parked = True
+            raise InputRequired({**self._questions}, Round("", parked=self.key))
+        self.is_parked = False
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Relaying:
+    """Calls at modules for clients, with their questions. The task group must live as long as the server."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._parked: dict[str, _ParkedCall] = {}
+
+    async def answered(
+        self,
+        context: Context,
+        last: Round | None,
+        responses: Mapping[str, types.InputResponse] | None,
+        module: Module,
+        call: Callable[[DirectClient], Awaitable[JSON]],
+    ) -> JSON:
+        """The result of a call at a module.
+
+        Args:
+            context: the request of the client.
+            last: the round with which the client comes again.
+            responses: the answers with which it comes again.
+            module: the module.
+            call: calls the module for a client.
+
+        Raises:
+            InputRequired: the module asks first, and the client takes questions in place of a result.
+            ParkedCallError: too many calls are parked, or this one is not parked any more.
+        """
+        client = RelayedClient(context, last, responses)
+        if last is not None and last.parked:
+            return await self._resumed(last.parked, caller_of(context), responses or {})
+        if client.takes_rounds and client.capabilities and module.era == "legacy":
+            return await self._begun(client, caller_of(context), call)
+        try:
+            return await call(client)
+        except ModuleAsks as asks:
+            following = None if asks.state is None else Round("", state=asks.state)
+            raise InputRequired(asks.questions, following) from None
+
+    async def _begun(self, client: RelayedClient, caller: str, call: Callable[[DirectClient], Awaitable[JSON]]) -> JSON:
+        count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
+        if count >= MOST_PARKED:
+            raise ParkedCallError(f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time")
+        parked = _ParkedCall(secrets.token_hex(16), caller, client.capabilities)
+        self._parked[parked.key] = parked
+        self._group.start_soon(self._run, parked, call)
+        return await self._next(parked)
+
+    async def _resumed(self, key: str, caller: str, responses: Mapping[str, types.InputResponse]) -> JSON:
+        parked = self._parked.get(key)
+        if parked is None or parked.caller != caller:
+            raise ParkedCallError(
+                "the call that asked this has ended: nobody answered in time, or the server was started anew. It may"
+                " have taken effect: look before you call it again"
+            )
+        parked.give(responses)
+        return await self._next(parked)
+
+    async def _run(self, parked: _ParkedCall, call: Callable[[DirectClient], Awaitable[JSON]]) -> None:
+        try:
+            await parked.run(call)
+        finally:
+            if parked.is_parked and not parked.taken.is_set():
+                # Its result waits for the client to come again.
+                with anyio.move_on_after(PARKED_SECONDS):
+                    await parked.taken.wait()
+            self._parked.pop(parked.key, None)
+
+    async def _next(self, parked: _ParkedCall) -> JSON:
+        try:
+            result = await parked.next()
+        except InputRequired:
+            raise
+        except BaseException:
+            # The request was cancelled, or the call has failed.
+            parked.scope.cancel()
+            parked.taken.set()
+            raise
+        parked.taken.set()
+        return result

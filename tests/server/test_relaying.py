@@ -1,0 +1,116 @@
+"""Questions of modules to the clients of direct calls: forms, sampling and roots, between both eras."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from pydantic import FileUrl
+
+from .serving import configured, over_stdio, text
+from .test_offerings import CLIENTS, MODULES, reference
+
+pytestmark = pytest.mark.anyio
+
+THREE = "test_input_required_result_multiple_inputs"
+
+
+async def fill_in(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    if params.message == "Leave me alone":
+        return types.ElicitResult(action="decline")
+    if params.message == "Fail":
+        raise MCPError(types.INVALID_PARAMS, "the screen is broken")
+    return types.ElicitResult(action="accept", content={"name": "Ada", "color": "blue"})
+
+
+async def answer(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    message = params.messages[0].content
+    assert isinstance(message, types.TextContent)
+    return types.CreateMessageResult(
+        role="assistant", content=types.TextContent(text=f"re: {message.text}"), model="tiny"
+    )
+
+
+async def folders(_context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///home/ada"))])
+
+
+def asked(folder: Path, module: tuple[str, ...], mode: str, **callbacks: Any) -> Any:
+    configuration = configured(folder, mcpServers={"one": reference(*module)}, expose=["modules"])
+    return over_stdio(configuration, mode, **callbacks)
+
+
+@MODULES
+@CLIENTS
+async def test_each_side_speaks_its_own_era(tmp_path: Path, module: tuple[str, ...], mode: str) -> None:
+    client: Client
+    async with asked(
+        tmp_path, module, mode, elicitation_callback=fill_in, sampling_callback=answer, list_roots_callback=folders
+    ) as client:
+        assert text(await client.call_tool("test_sampling", {"prompt": "Who?"})) == "LLM response: re: Who?"
+        assert text(await client.call_tool(THREE, {})) == "re: Generate a greeting, Ada! You have 1 roots."
+        assert text(await client.call_tool("test_input_required_result_list_roots", {})) == "Roots: file:///home/ada"
+        # One question after the other.
+        assert text(await client.call_tool("test_input_required_result_multi_round", {})) == "Ada likes blue"
+        said = text(await client.call_tool("test_elicitation", {"message": "Leave me alone"}))
+        assert said == "User response: action=decline, content=null"
+        prompt = await client.get_prompt("test_input_required_result_prompt")
+        assert prompt.messages[0].content == types.TextContent(text="Context: None")
+
+
+@MODULES
+@CLIENTS
+async def test_what_a_client_does_not_declare_is_not_asked(tmp_path: Path, module: tuple[str, ...], mode: str) -> None:
+    client: Client
+    async with asked(tmp_path, module, mode, elicitation_callback=fill_in) as client:
+        refused = await client.call_tool("test_sampling", {"prompt": "Who?"})
+        assert refused.is_error
+        assert "nobody was asked for sampling: the client does not declare sampling" in text(refused)
+        # The forms of the same client are still asked.
+        assert "action=decline" in text(await client.call_tool("test_elicitation", {"message": "Leave me alone"}))
+    async with asked(tmp_path, module, mode) as client:
+        refused = await client.call_tool("test_elicitation", {"message": "Name?"})
+        assert refused.is_error
+        assert "nobody was asked" in text(refused)
+        assert "decline" not in text(refused)
+
+
+@pytest.mark.parametrize("module", [("--legacy",)], ids=["legacy module"])
+async def test_a_parked_call_answers_once_and_to_its_client_alone(tmp_path: Path, module: tuple[str, ...]) -> None:
+    client: Client
+    async with asked(tmp_path, module, "auto", elicitation_callback=fill_in) as client:
+
+        async def send(**more: Any) -> types.CallToolResult | types.InputRequiredResult:
+            params = types.CallToolRequestParams(name="test_elicitation", arguments={"message": "Name?"}, **more)
+            return await client.session.call_tool(
+                params.name,
+                params.arguments,
+                input_responses=params.input_responses,
+                request_state=params.request_state,
+                allow_input_required=True,
+            )
+
+        asking = await send()
+        assert isinstance(asking, types.InputRequiredResult)
+        ((name, question),) = (asking.input_requests or {}).items()
+        assert isinstance(question, types.ElicitRequest)
+        assert question.params.message == "Name?"
+        # Other answers than the one that it waits for change nothing.
+        again = await send(
+            input_responses={"other": types.ElicitResult(action="cancel")}, request_state=asking.request_state
+        )
+        assert isinstance(again, types.InputRequiredResult)
+        assert list(again.input_requests or {}) == [name]
+        given = {name: types.ElicitResult(action="accept", content={"username": "ada"})}
+        done = await send(input_responses=given, request_state=again.request_state)
+        assert isinstance(done, types.CallToolResult)
+        assert text(done) == f"User response: action=accept, content={json.dumps({'username': 'ada'})}"
+        late = await send(input_responses=given, request_state=again.request_state)
+        assert isinstance(late, types.CallToolResult)
+        assert late.is_error
+        assert "the call that asked this has ended" in text(late)
