@@ -69,7 +69,8 @@ class Finding:
             ideas = self._bridge.store.publications.search(words, limit // 2, caller=caller)
         if not await modules.known(0, module) and (module or not self._search.fits(self._bridge.offer.known, words)):
             await modules.known(LIST_SECONDS, module)
-        best, count = self._search.find(self._bridge.offer.known, words, limit - len(ideas), module)
+        known = self._bridge.offer.known
+        best, count = self._search.find(known, words, limit - len(ideas), module, weak="limit" in arguments)
         tools: list[JSONObject] = []
         shown: list[str] = []
         left = _ROOM

@@ -20,6 +20,9 @@ _MOST_WORDS: Final = 32
 _MOST_CHARACTERS: Final = 10_000
 """Characters of the searched words: splitting 4 MB takes a second."""
 
+_WEAK: Final = 0.3
+"""A match with less than this share of the best score is weak."""
+
 _WEIGHTS: Final = {"name": 6.0, "module": 3.0, "parameter": 2.0, "description": 1.0}
 _SUFFIXES: Final = ("ing", "es", "ed", "s")
 
@@ -39,10 +42,17 @@ class ToolSearch:
         self.look_alikes: dict[ToolKey, str] = {}
         self.names = ProgramNames(())
 
-    def find(self, tools: list[Tool], words: str, limit: int, module: str | None = None) -> tuple[list[Tool], int]:
-        """At most `limit` best matches in a module (None: in all), best first, and the number of all matches.
+    def find(
+        self, tools: list[Tool], words: str, limit: int, module: str | None = None, *, weak: bool = True
+    ) -> tuple[list[Tool], int]:
+        """The best matches, best first, and the number of all matches.
 
-        `words` is any text; empty text matches every tool, in the order of the list.
+        Args:
+            tools: what is searched.
+            words: any text; empty text matches every tool, in the order of the list.
+            limit: the most matches.
+            module: only tools of this module.
+            weak: also those that fit much worse than the best.
         """
         if tools is not self._tools:
             self._index(tools)
@@ -60,6 +70,9 @@ class ToolSearch:
             if score or not wanted:
                 scored.append((-score, number))
         scored.sort()
+        if scored and wanted and not weak:
+            least = scored[0][0] * _WEAK
+            limit = min(limit, sum(score <= least for score, _ in scored))
         return [tools[number] for _, number in scored[:limit]], len(scored)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
