@@ -65,7 +65,7 @@ async def test_the_first_list_search_and_call_wait_for_a_module(tmp_path: Path, 
         for one in (listed, searched, called):
             group.start_soon(one)
         # The server answers meanwhile; what it was asked before waits.
-        await client.list_prompts()
+        await call(client, "check_run")
         assert got == {}
         gate.open()
     assert "climb" in got["list"]
