@@ -80,6 +80,30 @@ async def test_what_a_client_does_not_declare_is_not_asked(tmp_path: Path, modul
         assert "decline" not in text(refused)
 
 
+@MODULES
+async def test_log_messages_reach_the_client_at_its_level(tmp_path: Path, module: tuple[str, ...]) -> None:
+    logged: list[Any] = []
+
+    async def note(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append((params.level, params.data))
+
+    client: Client
+    async with asked(tmp_path, module, "legacy", logging_callback=note) as client:
+        # The messages stand before the result on the wire, and each is handled in a task of its own.
+        await client.call_tool("test_tool_with_logging", {})
+        await client.call_tool("test_simple_text", {})
+        assert logged == [
+            ("info", "Tool execution started"),
+            ("info", "Tool processing data"),
+            ("info", "Tool execution completed"),
+        ]
+        level = types.SetLevelRequest(params=types.SetLevelRequestParams(level="warning"))
+        await client.session.send_request(level, types.EmptyResult)
+        await client.call_tool("test_tool_with_logging", {})
+        await client.call_tool("test_simple_text", {})
+        assert len(logged) == 3
+
+
 @pytest.mark.parametrize("module", [("--legacy",)], ids=["legacy module"])
 async def test_a_parked_call_answers_once_and_to_its_client_alone(tmp_path: Path, module: tuple[str, ...]) -> None:
     client: Client

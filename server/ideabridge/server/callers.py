@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -54,6 +54,16 @@ def session_id(context: Context) -> str:
     """The id of an HTTP session of the handshake era; empty on stdio, and for requests without a session."""
     request = context.request
     return request.headers.get("mcp-session-id", "") if isinstance(request, Request) else ""
+
+
+def client_key(context: Context) -> Hashable:
+    """A key for a client: its session, or over HTTP without a session its connection. User and address are the same for
+    all assistants on one machine.
+    """
+    http = context.request
+    if not isinstance(http, Request):
+        return "stdio"
+    return ("client", caller_of(context), http.headers.get("mcp-session-id") or http.client)
 
 
 def token_caller(token: str) -> str:

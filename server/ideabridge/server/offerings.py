@@ -23,7 +23,7 @@ from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.server.answers import MAX_DIRECT
 from ideabridge.server.asking.relaying import Relaying
 from ideabridge.server.asking.rounds import InputRequired, read_state
-from ideabridge.server.callers import Context, caller_of
+from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.finding import LIST_SECONDS
 from ideabridge.server.resources import PAGE, PAGE_BYTES, IdeaPrompts, IdeaResources, uri_name
 from ideabridge.tools.encoding import JSONObject, encode
@@ -154,6 +154,19 @@ class Offerings:
             for name in self._names:
                 group.start_soon(read, name)
         return [(name, entry) for name in self._names for entry in self._last.get((name, kind), [])]
+
+    async def set_log_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        """A client of the handshake era says which log messages of modules it wants."""
+        lowest = self._relaying.set_level(session_id(context), params.level)
+        async with anyio.create_task_group() as group:
+            for name in self._names:
+                group.start_soon(self._bridge.modules[name].set_log_level, lowest)
+        return types.EmptyResult()
+
+    @property
+    def has_modules(self) -> bool:
+        """Return whether there are exposed modules."""
+        return bool(self._names)
 
     # -- changes -----------------------------------------------------------------------------------------------
 

@@ -116,6 +116,9 @@ class Front:
         server.add_request_handler("prompts/list", types.PaginatedRequestParams, offerings.prompts)
         server.add_request_handler("prompts/get", types.GetPromptRequestParams, offerings.prompt)
         server.add_request_handler("completion/complete", types.CompleteRequestParams, offerings.complete)
+        if offerings.has_modules:
+            # ideabridge itself logs nothing to clients.
+            server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level)
         server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
         server.middleware.append(self._guard)
         server.middleware.append(self.running.boundary(NAME))

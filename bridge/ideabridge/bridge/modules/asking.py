@@ -7,10 +7,12 @@ answers: it shows the questions to its user, as if the module were connected to 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast, get_args
 
 import anyio
 import mcp_types as types
@@ -25,6 +27,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 from ideabridge.tools.schema import check_schema
+
+logger = logging.getLogger(__name__)
 
 MESSAGE_CHARACTERS: Final = 4000
 SCHEMA_BYTES: Final = 16_000
@@ -192,6 +196,18 @@ QUESTION_BYTES: Final = 256 * 1024
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """What a call within a run declares that it answers, in wire form."""
 
+LOG_MESSAGES: Final = 1000
+"""Log messages of a call that wait for a slow client; older ones are dropped."""
+
+_LOG_SECONDS: Final = 1.0
+"""Seconds that the result of a call waits for its log messages."""
+
+Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task."""
+
+_LEVELS: Final = get_args(types.LoggingLevel)
+_LOG_MESSAGE: Final = TypeAdapter(types.LoggingMessageNotificationParams)
+
 NOBODY: Final = "nobody was asked"
 """Begins each error about a question of a direct call that did not reach the client."""
 
@@ -227,12 +243,26 @@ class DirectClient(Protocol):
         """The module's state with which it came again."""
         ...
 
+    @property
+    def session(self) -> Hashable:
+        """Equal for the calls of one client. Log messages of a module reach no other client."""
+        ...
+
+    @property
+    def log_level(self) -> types.LoggingLevel | None:
+        """The lowest level of log messages that it wants; None: it wants none."""
+        ...
+
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
         """Ask a question while the call waits.
 
         Raises:
             MCPError: the client cannot be asked now, or answered with this error.
         """
+        ...
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Pass a log message on."""
         ...
 
 
@@ -288,11 +318,50 @@ class Asking:
         self._one = anyio.Lock()
         self._open: set[anyio.CancelScope] = set()
         self._ended = False
+        self._logs: deque[dict[str, Any]] = deque(maxlen=LOG_MESSAGES)
+        self._passing: anyio.Event | None = None
 
     @property
     def capabilities(self) -> JSONObject:
         """What the caller answers, as the module is told."""
         return FORMS if self.client is None else self.client.capabilities
+
+    def logged(self, message: dict[str, Any], start: Start) -> None:
+        """Pass a log message of the module on to the client of a direct call.
+
+        Args:
+            message: the parameters of the notification.
+            start: starts a task of the connection.
+        """
+        level = None if self.client is None else self.client.log_level
+        if level is None or message.get("level") not in _LEVELS[_LEVELS.index(level) :]:
+            return
+        self._logs.append(message)
+        if self._passing is None:
+            self._passing = anyio.Event()
+            start(self._pass_logs)
+
+    async def _pass_logs(self) -> None:
+        assert self.client is not None
+        assert self._passing is not None
+        try:
+            while self._logs:
+                told = self._logs.popleft()
+                data = self._secrets.redact(normalise(told.get("data"), what="a log message"))
+                if len(encode(data)) <= QUESTION_BYTES:
+                    await self.client.log(_LOG_MESSAGE.validate_python({**told, "data": data}, by_name=False))
+        except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
+            logger.warning("a log message of module %r was not passed on: %s", self._module, type(error).__name__)
+            self._logs.clear()
+        finally:
+            self._passing.set()
+            self._passing = None
+
+    async def logs_passed_on(self) -> None:
+        """Wait until the log messages so far have reached the client, for a second at most."""
+        if self._passing is not None:
+            with anyio.move_on_after(_LOG_SECONDS):
+                await self._passing.wait()
 
     async def relay(self, question: types.InputRequest) -> types.InputResponse:
         """Ask the client of a direct call while the call waits.

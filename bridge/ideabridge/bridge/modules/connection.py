@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Callable, Generator, Iterator, Mapping, Set
-from contextlib import AbstractAsyncContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -28,7 +27,7 @@ import mcp_types as types
 import orjson
 from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskGroup, TaskStatus
 from mcp.client import Client
-from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import Subscription, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
@@ -44,7 +43,7 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, refusal_of
+from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError, shown
 from ideabridge.bridge.modules.http import REFUSED, http_transport
 from ideabridge.bridge.modules.listing import (
@@ -60,156 +59,6 @@ from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStr
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSONObject
-
-_CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
-_EVERYTHING: Final[JSONObject] = {**FORMS, "sampling": {}, "roots": {}}
-"""What is declared to an exposed module whose calls do not say what they answer: questions of direct calls go to
-clients, which may answer any of these."""
-
-_MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
-_QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
-
-
-class Backchannel:
-    """The unanswered calls of one connection, and the questions that the module asks during them.
-
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must never reach a
-    person other than the one whose call it belongs to. So a question is passed on only if exactly one call is
-    unanswered. Otherwise it is cancelled, and every call in flight gets an error.
-
-    Args:
-        on_ask: called for each question; after the first, the calls of the module run one at a time.
-        exposed: whether the module may ask the clients of direct calls.
-    """
-
-    def __init__(self, on_ask: Callable[[], None], *, exposed: bool) -> None:
-        self._asked = False
-        self._on_ask = on_ask
-        self._declared = _EVERYTHING if exposed else FORMS
-        # The unanswered requests by id; None: the call was cancelled.
-        self._unanswered: dict[str | int, Asking | None] = {}
-        self._live: list[Asking] = []
-        # By the id of a question, as text: the calls that were unanswered when it arrived.
-        self._asking: dict[str, list[Asking | None]] = {}
-
-    @contextmanager
-    def calling(self, asking: Asking) -> Generator[None]:
-        """Attribute the requests that this task sends to a call. If the call is cancelled, the module may still ask."""
-        self._live.append(asking)
-        token = _CALLING.set(asking)
-        given_up = False
-        try:
-            yield
-        except anyio.get_cancelled_exc_class():
-            given_up = True
-            raise
-        finally:
-            _CALLING.reset(token)
-            self._live.remove(asking)
-            asking.end()
-            for request in [key for key, one in self._unanswered.items() if one is asking]:
-                if given_up:
-                    self._unanswered[request] = None
-                else:
-                    del self._unanswered[request]
-
-    def sent(self, message: JSONRPCRequest) -> None:
-        """Note a request that was sent."""
-        asking = _CALLING.get()
-        if message.method in _MAY_ASK:
-            self._unanswered[message.id] = asking
-        _declare(message, self._declared if asking is None else asking.capabilities)
-
-    def answered(self, request: str | int) -> None:
-        """Note that the module has answered a request, so that no further question belongs to it."""
-        self._unanswered.pop(request, None)
-
-    def asked(self, request: JSONRPCRequest) -> None:
-        """Note a question of the module. The unanswered calls are noted here, where messages arrive in order, because
-        `elicit` runs in another task, and the call may have been answered before it starts.
-        """
-        if request.method in _QUESTIONS:
-            self._asking[str(request.id)] = list(self._unanswered.values())
-
-    def settled(self, request: str) -> None:
-        """Note that a question was answered, or that the module cancelled it."""
-        self._asking.pop(request, None)
-
-    async def elicit(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
-        answer = await self._answer(context, types.ElicitRequest(params=params))
-        return answer if isinstance(answer, types.ElicitResult | types.ErrorData) else _wrong(answer)
-
-    async def sample(
-        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        """Pass the module's question to a model on to the client of the direct call it belongs to, or refuse it."""
-        answer = await self._answer(context, types.CreateMessageRequest(params=params))
-        if isinstance(answer, types.ElicitResult | types.ListRootsResult):
-            return _wrong(answer)
-        return answer
-
-    async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        """Pass the module's question for folders on to the client of the direct call it belongs to, or refuse it."""
-        answer = await self._answer(context, types.ListRootsRequest())
-        return answer if isinstance(answer, types.ListRootsResult | types.ErrorData) else _wrong(answer)
-
-    async def _answer(
-        self, context: ClientRequestContext, question: types.InputRequest
-    ) -> types.InputResponse | types.ErrorData:
-        unanswered = self._asking.get(str(context.request_id), [])
-        if not unanswered and not isinstance(question, types.ElicitRequest):
-            return _refusal("the module asks outside of a call")
-        self._asked = True
-        self._on_ask()
-        owner = unanswered[0] if len(unanswered) == 1 else None
-        if owner is not None and owner in self._live:
-            if owner.client is not None:
-                try:
-                    return await owner.relay(question)
-                except MCPError as error:
-                    return error.error
-            if isinstance(question, types.ElicitRequest):
-                return await owner.put(question.params, apart=True)
-            return _refusal(refusal_of(question))
-        live = [asking for asking in self._live if asking in unanswered]
-        mixed = any(one not in live for one in unanswered)
-        why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
-        if mixed:
-            why = "an earlier call of it was given up, and may be the one that asks"
-        for asking in live:
-            message = question.params.message if isinstance(question, types.ElicitRequest) else question.method
-            asking.refuse(message, f"{why}. Its calls go one at a time from now on: run the call again")
-        if isinstance(question, types.ElicitRequest) and not any(asking.client for asking in live):
-            return types.ElicitResult(action="cancel")
-        return _refusal(why)
-
-    @property
-    def is_spent(self) -> bool:
-        """True if a question of a cancelled call could be mistaken for one of a later call, and no call is running."""
-        return self._asked and not self._live and bool(self._unanswered)
-
-
-def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
-    """Declare these capabilities; the SDK declares all that it has a function for."""
-    params: dict[str, Any] = message.params or {}
-    meta = params.get("_meta")
-    if message.method == "initialize":
-        params["capabilities"] = {**capabilities}
-    elif isinstance(meta, dict) and types.CLIENT_CAPABILITIES_META_KEY in meta:
-        params["_meta"] = {**meta, types.CLIENT_CAPABILITIES_META_KEY: {**capabilities}}
-
-
-def _refusal(why: str) -> types.ErrorData:
-    return types.ErrorData(code=types.INVALID_REQUEST, message=f"{NOBODY}: {why}")
-
-
-def _wrong(answer: types.InputResponse | types.ErrorData) -> types.ErrorData:
-    return types.ErrorData(code=types.INVALID_REQUEST, message=f"the client answered with {type(answer).__name__}")
-
 
 MOST_NOTIFICATIONS: Final = 1000
 """Notifications of a module that are passed on in one burst. Those beyond `NOTIFICATIONS_RATE` are dropped: each costs
@@ -350,7 +199,13 @@ class Tap:
         return known
 
     def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Note an answered request, and repair a page of tools."""
+        """Note an answered request and a log message, and repair a page of tools."""
+        if (
+            isinstance(item, SessionMessage)
+            and isinstance(item.message, JSONRPCNotification)
+            and item.message.method == "notifications/message"
+        ):
+            self._backchannel.logged(item.message.params or {})
         if (
             isinstance(item, SessionMessage)
             and isinstance(item.message, JSONRPCResponse | JSONRPCError)
@@ -470,6 +325,7 @@ class Connection:
         on_ask: Callable[[], None],
         on_event: Callable[[ServerEvent], None],
         watched: Set[str],
+        log_level: types.LoggingLevel | None,
         exposed: bool,
     ) -> None:
         self._module = module
@@ -479,6 +335,7 @@ class Connection:
         self._on_event = on_event
         # The resources whose changes somebody wants to hear of; the module's owner changes it.
         self._watched = watched
+        self._log_level: types.LoggingLevel | None = log_level
         self._watched_changed = anyio.Event()
         # Those of them that the module tells of (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
@@ -600,12 +457,13 @@ class Connection:
                 if self.offering.has(kind):
                     self._on_event(event)
             async with anyio.create_task_group() as group:
+                self.backchannel.start = group.start_soon
                 group.start_soon(self._refresh)
                 if era == "modern":
                     group.start_soon(self._listen)
                     group.start_soon(self._watch, group)
-                elif self._watched:
-                    group.start_soon(self._subscribe_again)
+                else:
+                    group.start_soon(self._tell_again)
                 group.start_soon(self._wait_for_stop, group.cancel_scope)
                 await self._tap.ended.wait()
                 on_down()
@@ -718,6 +576,16 @@ class Connection:
             await anyio.sleep(pause)
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
 
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Tell a module of the handshake era which log messages are wanted.
+
+        Raises:
+            MCPError: the module refuses.
+        """
+        if self.peer is not None and self.peer.era == "legacy" and self.client.server_capabilities.logging is not None:
+            request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+            await self.client.session.send_request(request, types.EmptyResult)
+
     # -- resources that are watched --------------------------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
@@ -749,8 +617,13 @@ class Connection:
         request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
         await self.client.session.send_request(request, types.EmptyResult)
 
-    async def _subscribe_again(self) -> None:
-        """Subscribe to the resources that were watched before this connection (up to version 2025-11-25)."""
+    async def _tell_again(self) -> None:
+        """Tell the module what it was told over an earlier connection (up to version 2025-11-25): the level of log
+        messages, and the resources that are watched.
+        """
+        if self._log_level is not None:
+            with suppress(MCPError):
+                await self.set_log_level(self._log_level)
         for uri in sorted(self._watched):
             try:
                 await self._subscribe(uri)

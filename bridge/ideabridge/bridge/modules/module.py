@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ServerEvent
 from pydantic import ValidationError
@@ -151,6 +152,7 @@ class Module:
         self._on_change = on_change
         self._on_event = on_event
         self._watched: set[str] = set()
+        self._log_level: types.LoggingLevel | None = None
         self._exposed = exposed
         self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
@@ -329,6 +331,7 @@ class Module:
             on_ask=lambda: self._limiter.lower(1),
             on_event=lambda event: self._on_event(self.name, event),
             watched=self._watched,
+            log_level=self._log_level,
             exposed=self._exposed,
         )
         self._connection = connection
@@ -538,6 +541,15 @@ class Module:
             secrets=self._secrets,
             max_bytes=self._result_bytes,
         )
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28 each call tells."""
+        self._log_level = level
+        connection = self._connection
+        if connection is not None and connection.usable:
+            # A module that refuses goes on as before.
+            with suppress(MCPError):
+                await connection.set_log_level(level)
 
     async def watch(self, uri: str) -> None:
         """Report changes of a resource from now on (`on_event`), also after a new connection.

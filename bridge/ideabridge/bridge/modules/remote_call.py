@@ -152,6 +152,7 @@ async def _in_rounds(
             progress_callback=on_progress,
         )
         if not isinstance(result, types.InputRequiredResult):
+            await asking.logs_passed_on()
             return result
         if client is not None and client.takes_rounds:
             raise asking.asked_by(result)

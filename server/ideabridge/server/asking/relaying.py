@@ -13,8 +13,9 @@ A parked call lives in this process, for at most `PARKED_SECONDS` after a questi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Any, Final, cast, get_args
 
 import anyio
 import mcp_types as types
@@ -28,7 +29,7 @@ from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.server.asking.rounds import InputRequired, Round
-from ideabridge.server.callers import Context, caller_of
+from ideabridge.server.callers import Context, caller_of, client_key, session_id
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -38,6 +39,8 @@ PARKED_SECONDS: Final = 600.0
 MOST_PARKED: Final = 50
 """Parked calls of one caller."""
 
+_MOST_LEVELS: Final = 4000
+_LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
 _KINDS: Final = ("elicitation", "sampling", "roots")
 
 
@@ -52,12 +55,18 @@ class RelayedClient:
         context: the request.
         last: the round with which the client comes again.
         responses: the answers with which it comes again.
+        log_level: the lowest level of log messages that it wants; None: it wants none.
     """
 
     def __init__(
-        self, context: Context, last: Round | None = None, responses: Mapping[str, types.InputResponse] | None = None
+        self,
+        context: Context,
+        last: Round | None,
+        responses: Mapping[str, types.InputResponse] | None,
+        log_level: types.LoggingLevel | None,
     ) -> None:
         self._context = context
+        self.log_level: types.LoggingLevel | None = log_level
         self._capabilities: JSONObject | None = None
         self.state = None if last is None else last.state
         self.responses = responses
@@ -76,6 +85,16 @@ class RelayedClient:
             told = {} if declared is None else wire(declared)
             self._capabilities = {kind: cast("JSON", told[kind]) for kind in _KINDS if kind in told}
         return self._capabilities
+
+    @property
+    def session(self) -> Hashable:
+        """Its session, or over HTTP without a session its connection."""
+        return client_key(self._context)
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Pass a log message on with the stream of the request."""
+        notification = types.LoggingMessageNotification(params=message)
+        await self._context.session.send_notification(notification, self._context.request_id)
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
         """Ask by a request of the client's era up to 2025-11-25.
@@ -105,10 +124,14 @@ class _ParkedCall:
     responses = None
     state = None
 
-    def __init__(self, key: str, caller: str, capabilities: JSONObject) -> None:
+    def __init__(self, key: str, caller: str, client: RelayedClient) -> None:
         self.key = key
         self.caller = caller
-        self.capabilities = capabilities
+        self.capabilities = client.capabilities
+        self.session = client.session
+        self.log_level: types.LoggingLevel | None = client.log_level
+        # The client as it was when the call began: a stream that has ended takes no log messages.
+        self.log = client.log
         self.scope = anyio.CancelScope()
         self.is_parked = False
         self.taken = anyio.Event()
@@ -185,6 +208,22 @@ class Relaying:
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
         self._parked: dict[str, _ParkedCall] = {}
+        # By session, of clients of the handshake era. The SDK does not report every session that ends.
+        self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
+
+    def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
+        """Note which log messages a session wants; return the lowest level that any session wants."""
+        self._levels[session] = level
+        if len(self._levels) > _MOST_LEVELS:
+            self._levels.popitem(last=False)
+        return min(self._levels.values(), key=_LEVELS.index)
+
+    def _level_of(self, context: Context) -> types.LoggingLevel | None:
+        if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            # A client that has set no level gets every message.
+            return self._levels.get(session_id(context), _LEVELS[0])
+        wanted = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
+        return wanted if wanted in _LEVELS else None
 
     async def answered(
         self,
@@ -207,10 +246,10 @@ class Relaying:
             InputRequired: the module asks first, and the client takes questions in place of a result.
             ParkedCallError: too many calls are parked, or this one is not parked any more.
         """
-        client = RelayedClient(context, last, responses)
+        client = RelayedClient(context, last, responses, self._level_of(context))
         if last is not None and last.parked:
             return await self._resumed(last.parked, caller_of(context), responses or {})
-        if client.takes_rounds and client.capabilities and module.era == "legacy":
+        if module.era == "legacy" and client.takes_rounds and client.capabilities:
             return await self._begun(client, caller_of(context), call)
         try:
             return await call(client)
@@ -222,7 +261,7 @@ class Relaying:
         count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time")
-        parked = _ParkedCall(secrets.token_hex(16), caller, client.capabilities)
+        parked = _ParkedCall(secrets.token_hex(16), caller, client)
         self._parked[parked.key] = parked
         self._group.start_soon(self._run, parked, call)
         return await self._next(parked)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
-from starlette.requests import Request
 
+from ideabridge.server.callers import client_key
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
@@ -64,13 +64,8 @@ class ToolRequest:
 
     @property
     def client(self) -> Hashable:
-        """The key of the queue of its direct calls: its session, or over HTTP without a session its connection. User
-        and address are the same for all assistants on one machine.
-        """
-        http = self.context.request
-        if not isinstance(http, Request):
-            return "stdio"
-        return ("client", self.caller, http.headers.get("mcp-session-id") or http.client)
+        """The key of the queue of its direct calls; see `client_key`."""
+        return client_key(self.context)
 
     @property
     def has_back_channel(self) -> bool:

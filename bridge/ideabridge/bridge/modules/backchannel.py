@@ -1,0 +1,188 @@
+"""Backchannel: finds the call that a question or a log message of a module belongs to, and declares who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import JSONRPCRequest
+
+from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, Start, refusal_of
+from ideabridge.tools.encoding import JSONObject
+
+_CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
+_EVERYTHING: Final[JSONObject] = {**FORMS, "sampling": {}, "roots": {}}
+"""What is declared to an exposed module whose calls do not say what they answer: questions of direct calls go to
+clients, which may answer any of these."""
+
+_MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+_QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+
+
+class Backchannel:
+    """The unanswered calls of one connection, and the questions that the module asks during them.
+
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must never reach a
+    person other than the one whose call it belongs to. So a question is passed on only if exactly one call is
+    unanswered. Otherwise it is cancelled, and every call in flight gets an error.
+
+    Args:
+        on_ask: called for each question; after the first, the calls of the module run one at a time.
+        exposed: whether the module may ask the clients of direct calls.
+
+    Attributes:
+        start: starts a task of the connection; None until it is up.
+    """
+
+    def __init__(self, on_ask: Callable[[], None], *, exposed: bool) -> None:
+        self._asked = False
+        self._on_ask = on_ask
+        self._declared = _EVERYTHING if exposed else FORMS
+        self.start: Start | None = None
+        # The unanswered requests by id; None: the call was cancelled.
+        self._unanswered: dict[str | int, Asking | None] = {}
+        self._live: list[Asking] = []
+        # By the id of a question, as text: the calls that were unanswered when it arrived.
+        self._asking: dict[str, list[Asking | None]] = {}
+
+    @contextmanager
+    def calling(self, asking: Asking) -> Generator[None]:
+        """Attribute the requests that this task sends to a call. If the call is cancelled, the module may still ask."""
+        self._live.append(asking)
+        token = _CALLING.set(asking)
+        given_up = False
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            given_up = True
+            raise
+        finally:
+            _CALLING.reset(token)
+            self._live.remove(asking)
+            asking.end()
+            for request in [key for key, one in self._unanswered.items() if one is asking]:
+                if given_up:
+                    self._unanswered[request] = None
+                else:
+                    del self._unanswered[request]
+
+    def sent(self, message: JSONRPCRequest) -> None:
+        """Note a request that was sent."""
+        asking = _CALLING.get()
+        if message.method in _MAY_ASK:
+            self._unanswered[message.id] = asking
+        _declare(message, self._declared if asking is None else asking.capabilities)
+        client = None if asking is None else asking.client
+        if client is not None and client.log_level is not None and types.CLIENT_CAPABILITIES_META_KEY in _meta(message):
+            # From 2026-07-28 on each request says which log messages it wants.
+            _meta(message)[types.LOG_LEVEL_META_KEY] = client.log_level
+
+    def answered(self, request: str | int) -> None:
+        """Note that the module has answered a request, so that no further question belongs to it."""
+        self._unanswered.pop(request, None)
+
+    def asked(self, request: JSONRPCRequest) -> None:
+        """Note a question of the module. The unanswered calls are noted here, where messages arrive in order, because
+        `elicit` runs in another task, and the call may have been answered before it starts.
+        """
+        if request.method in _QUESTIONS:
+            self._asking[str(request.id)] = list(self._unanswered.values())
+
+    def logged(self, params: dict[str, Any]) -> None:
+        """Pass a log message on, which does not say which call it belongs to: to the client whose calls are the only
+        unanswered ones.
+        """
+        unanswered = list(self._unanswered.values())
+        clients = [asking.client for asking in unanswered if asking is not None and asking.client is not None]
+        if clients and len(clients) == len(unanswered) and len({client.session for client in clients}) == 1:
+            last = unanswered[-1]
+            if last is not None and self.start is not None:
+                last.logged(params, self.start)
+
+    def settled(self, request: str) -> None:
+        """Note that a question was answered, or that the module cancelled it."""
+        self._asking.pop(request, None)
+
+    async def elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
+        answer = await self._answer(context, types.ElicitRequest(params=params))
+        return answer if isinstance(answer, types.ElicitResult | types.ErrorData) else _wrong(answer)
+
+    async def sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+        """Pass the module's question to a model on to the client of the direct call it belongs to, or refuse it."""
+        answer = await self._answer(context, types.CreateMessageRequest(params=params))
+        if isinstance(answer, types.ElicitResult | types.ListRootsResult):
+            return _wrong(answer)
+        return answer
+
+    async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
+        """Pass the module's question for folders on to the client of the direct call it belongs to, or refuse it."""
+        answer = await self._answer(context, types.ListRootsRequest())
+        return answer if isinstance(answer, types.ListRootsResult | types.ErrorData) else _wrong(answer)
+
+    async def _answer(
+        self, context: ClientRequestContext, question: types.InputRequest
+    ) -> types.InputResponse | types.ErrorData:
+        unanswered = self._asking.get(str(context.request_id), [])
+        if not unanswered and not isinstance(question, types.ElicitRequest):
+            return _refusal("the module asks outside of a call")
+        self._asked = True
+        self._on_ask()
+        owner = unanswered[0] if len(unanswered) == 1 else None
+        if owner is not None and owner in self._live:
+            if owner.client is not None:
+                try:
+                    return await owner.relay(question)
+                except MCPError as error:
+                    return error.error
+            if isinstance(question, types.ElicitRequest):
+                return await owner.put(question.params, apart=True)
+            return _refusal(refusal_of(question))
+        live = [asking for asking in self._live if asking in unanswered]
+        mixed = any(one not in live for one in unanswered)
+        why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
+        if mixed:
+            why = "an earlier call of it was given up, and may be the one that asks"
+        for asking in live:
+            message = question.params.message if isinstance(question, types.ElicitRequest) else question.method
+            asking.refuse(message, f"{why}. Its calls go one at a time from now on: run the call again")
+        if isinstance(question, types.ElicitRequest) and not any(asking.client for asking in live):
+            return types.ElicitResult(action="cancel")
+        return _refusal(why)
+
+    @property
+    def is_spent(self) -> bool:
+        """True if a question of a cancelled call could be mistaken for one of a later call, and no call is running."""
+        return self._asked and not self._live and bool(self._unanswered)
+
+
+def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
+    """Declare these capabilities; the SDK declares all that it has a function for."""
+    params: dict[str, Any] = message.params or {}
+    if message.method == "initialize":
+        params["capabilities"] = {**capabilities}
+    elif types.CLIENT_CAPABILITIES_META_KEY in _meta(message):
+        params["_meta"] = {**_meta(message), types.CLIENT_CAPABILITIES_META_KEY: {**capabilities}}
+
+
+def _meta(message: JSONRPCRequest) -> dict[str, Any]:
+    meta = (message.params or {}).get("_meta")
+    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
+
+
+def _refusal(why: str) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=f"{NOBODY}: {why}")
+
+
+def _wrong(answer: types.InputResponse | types.ErrorData) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=f"the client answered with {type(answer).__name__}")
