@@ -80,6 +80,21 @@ async def test_what_a_client_does_not_declare_is_not_asked(tmp_path: Path, modul
         assert "decline" not in text(refused)
 
 
+@CLIENTS
+async def test_a_module_learns_what_the_client_of_each_call_declares(tmp_path: Path, mode: str) -> None:
+    client: Client
+    async with asked(tmp_path, (), mode, sampling_callback=answer) as client:
+        assert text(await client.call_tool("test_missing_capability", {})) == "The client samples."
+    async with asked(tmp_path, (), mode, elicitation_callback=fill_in) as client:
+        if mode == "legacy":
+            assert "sampling is required" in text(await client.call_tool("test_missing_capability", {}))
+            return
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("test_missing_capability", {})
+        assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+        assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
+
+
 @MODULES
 async def test_log_messages_reach_the_client_at_its_level(tmp_path: Path, module: tuple[str, ...]) -> None:
     logged: list[Any] = []

@@ -178,11 +178,17 @@ class Front:
         return result
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
-        """Answer a call. Every failure becomes a tool error with the reason."""
+        """Answer a call. Every failure becomes a tool error with the reason.
+
+        Raises:
+            MCPError: a module needs what the client does not declare.
+        """
         try:
             return await self._called(context, params)
         except InputRequired as asking:
             return asking.result
+        except MCPError:
+            raise
         except IdeabridgeError as error:
             return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without a message")
         except Exception as error:  # noqa: BLE001 - it must not end the connection, and clients must not see internals

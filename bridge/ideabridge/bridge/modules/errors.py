@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError, Outcome
 
 MAX_ERROR: Final = 4096
@@ -94,11 +95,21 @@ class ModuleProtocolError(ModuleError):
 
     Attributes:
         code: the JSON-RPC error code; None without one.
+        data: the data of the error, without secrets.
     """
 
-    def __init__(self, module: str, message: str, *, code: int | None = None, outcome: Outcome | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        message: str,
+        *,
+        code: int | None = None,
+        data: JSON = None,
+        outcome: Outcome | None = None,
+    ) -> None:
         super().__init__(module, message, outcome=outcome)
         self.code = code
+        self.data = data
 
 
 class ModuleTimeoutError(ModuleError):

@@ -54,6 +54,8 @@ _STRANGE: Final = (
     "unexpected content type",
 )
 """The beginning of the SDK's errors about an answer that is not MCP."""
+MAX_ERROR_DATA: Final = 64 * 1024
+"""Bytes of JSON of the data of an error."""
 _FAULTS: Final = 800
 """Characters of an error about a result that violates the schema."""
 
@@ -206,8 +208,7 @@ async def pass_on(
         failure = _failure(connection, module, method, error, secrets)
         if not isinstance(failure, ModuleProtocolError) or failure.code is None:
             raise failure from None
-        data = error.data if error.data is None else secrets.redact(normalise(error.data, what="the data of an error"))
-        raise MCPError(error.code, shown(error.message, secrets), data) from None
+        raise MCPError(error.code, shown(error.message, secrets), failure.data) from None
     except ValidationError:
         raise ModuleProtocolError(module, f"{name} answered {method} with something that is not its result") from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -265,7 +266,17 @@ def _failure(
         return SessionLostError(module, f"module {module!r} lost its HTTP session")
     if error.data == UNREADABLE or said.startswith(_STRANGE):
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
-    return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", code=error.code)
+    what = f"{name} answered with error {error.code}: {text}"
+    return ModuleProtocolError(module, what, code=error.code, data=_data(error, secrets))
+
+
+def _data(error: MCPError, secrets: Secrets) -> JSON:
+    """The data of an error without secrets; None if it is too large or no JSON."""
+    try:
+        data = normalise(error.data, what="the data of an error")
+        return secrets.redact(data) if len(encode(data)) <= MAX_ERROR_DATA else None
+    except IdeabridgeError:
+        return None
 
 
 async def _result_value(

@@ -26,6 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
+from ideabridge.bridge.modules.errors import ModuleProtocolError
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.server.asking.rounds import InputRequired, Round
@@ -245,6 +246,7 @@ class Relaying:
         Raises:
             InputRequired: the module asks first, and the client takes questions in place of a result.
             ParkedCallError: too many calls are parked, or this one is not parked any more.
+            MCPError: the module needs what the client does not declare.
         """
         client = RelayedClient(context, last, responses, self._level_of(context))
         if last is not None and last.parked:
@@ -256,6 +258,11 @@ class Relaying:
         except ModuleAsks as asks:
             following = None if asks.state is None else Round("", state=asks.state)
             raise InputRequired(asks.questions, following) from None
+        except ModuleProtocolError as error:
+            if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
+                raise
+            # The module was told what this client declares, and names what is missing.
+            raise MCPError(error.code, str(error), error.data) from None
 
     async def _begun(self, client: RelayedClient, caller: str, call: Callable[[DirectClient], Awaitable[JSON]]) -> JSON:
         count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
