@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
 from ideabridge.bridge import read_plan
 from ideabridge.bridge.bridge import Bridge
@@ -65,7 +65,8 @@ async def test_the_first_list_search_and_call_wait_for_a_module(tmp_path: Path, 
         for one in (listed, searched, called):
             group.start_soon(one)
         # The server answers meanwhile; what it was asked before waits.
-        await call(client, "check_run")
+        with pytest.raises(MCPError):
+            await client.read_resource("idea://none")
         assert got == {}
         gate.open()
     assert "climb" in got["list"]
