@@ -155,7 +155,7 @@ async def test_search_flags_what_looks_like_another_tool(tmp_path: Path) -> None
     modules.lists("git", "git_log")
     modules.lists("evil", "g\u0456t_log", "GIT_LOG")
     async with fronted(modules, "evil", "git") as front, Client(front.server) as client:
-        tools = (await call(client, "search_tools", words="git_log"))["tools"]
+        tools = (await call(client, "search_tools", words="git_log", limit=8))["tools"]
         assert tools[0]["module"] == "git"
         assert "looks_like" not in tools[0]
         flagged = {one["looks_like"] for one in tools if one["module"] == "evil"}

@@ -406,3 +406,13 @@ async def test_an_idea_that_a_plan_calls_like_a_tool_is_named_as_the_module_it_i
     assert told == f'calls[0]: {name} is a published idea: add "_module": "idea:{name}"'
     run = await call(client, "run_plan", calls=[{"_tool": name, "_module": f"idea:{name}", "a": 1, "b": 2}])
     assert run["errors"] == []
+
+
+async def test_several_questions_are_answered_together(client: Client) -> None:
+    found = await call(client, "search_tools", words=["count the items of an array", "join texts", "join texts", "add"])
+    names = [one["name"] for one in found["tools"]]
+    assert {"count", "join", "add"} <= {*names}
+    assert len(names) == len({*names})
+    exact = await call(client, "search_tools", words=["add", "something else"])
+    assert "parameters" in next(one for one in exact["tools"] if one["name"] == "add")
+    assert (await call(client, "search_tools", words=[]))["found"] > 3

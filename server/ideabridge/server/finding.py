@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
@@ -20,7 +20,7 @@ from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import IDEA, Tool
+from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 # -- finding ---------------------------------------------------------------------------------------------------------
 
@@ -29,6 +29,9 @@ LIST_SECONDS: Final = 8.0
 seconds for the start and the first list."""
 
 _TOOLS: Final = 8
+_QUESTIONS: Final = 20
+"""The most questions of one search."""
+
 _IDEAS: Final = 10
 _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
 _ROOM: Final = MAX_RESULT // 3
@@ -62,27 +65,44 @@ class Finding:
             raise UnknownFilterError(
                 f"module: unknown module {module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
             )
-        words, limit, caller = arguments["words"], int(arguments.get("limit", _TOOLS)), request.caller
+        asked = cast("str | list[str]", arguments["words"])
+        questions = [asked] if isinstance(asked, str) else asked[:_QUESTIONS] or [""]
+        limit, caller = int(arguments.get("limit", _TOOLS)), request.caller
+        # Each question has its share of the places, and at least two.
+        share = max(limit // len(questions), min(limit, 2))
         # A published idea is a tool, too, even if the host does not list it. Up to half of the places are for ideas.
-        ideas: list[Publication] = []
-        if module is None and limit > 1:
-            ideas = self._bridge.store.publications.search(words, limit // 2, caller=caller)
-        if not await modules.known(0, module) and (module or not self._search.fits(self._bridge.offer.known, words)):
+        ideas: dict[str, Publication] = {}
+        if module is None and share > 1:
+            for words in questions:
+                for one in self._bridge.store.publications.search(words, share // 2, caller=caller):
+                    ideas[one.name] = one
+        tools_now = self._bridge.offer.known
+        if not await modules.known(0, module) and (
+            module or not all(self._search.fits(tools_now, words) for words in questions)
+        ):
             await modules.known(LIST_SECONDS, module)
-        known = self._bridge.offer.known
-        best, count = self._search.find(known, words, limit - len(ideas), module, weak="limit" in arguments)
+        found: dict[ToolKey, Tool] = {}
+        count = 0
+        for words in questions:
+            known = self._bridge.offer.known
+            room = share - len(ideas) if len(questions) == 1 else share
+            best, fitting = self._search.find(known, words, room, module, weak="limit" in arguments)
+            found |= {tool.origin: tool for tool in best}
+            count = max(count, fitting)
+        count = max(count, len(found))
         tools: list[JSONObject] = []
         shown: list[str] = []
         left = _ROOM
-        for one in (*best, *ideas):
-            entry, line = self._shown(one, words.strip(), caller)
+        named = {words.strip() for words in questions}
+        for one in (*found.values(), *ideas.values()):
+            entry, line = self._shown(one, named, caller)
             left -= len(encode(entry))
             if left < 0:
                 break
             tools.append(entry)
             shown.append(line)
         # Only the ideas shown are counted: the store finds no more than asked for.
-        count += max(0, len(tools) - len(best))
+        count += max(0, len(tools) - len(found))
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
         away = self._away(module)
         if away:
@@ -107,8 +127,8 @@ class Finding:
             lines.append("Servers that are connecting may have more tools: search again in a moment.")
         return answer(result, "\n".join(lines))
 
-    def _shown(self, found: Tool | Publication, words: str, caller: str) -> tuple[JSONObject, str]:
-        """What an answer tells of a tool or a published idea: as JSON, and as text."""
+    def _shown(self, found: Tool | Publication, named: set[str], caller: str) -> tuple[JSONObject, str]:
+        """What an answer reports of a tool or a published idea, as JSON and as text; of one that is named, all."""
         if isinstance(found, Tool):
             tool, names = found, self._search.names
         else:
@@ -121,7 +141,7 @@ class Finding:
         if tool.module is not None:
             entry["module"] = tool.module
         line = entry["signature"] = tool_line(tool, names, observed)
-        is_named = words in (tool.name, tool.label, called)
+        is_named = not named.isdisjoint((tool.name, tool.label, called))
         entry["description"] = tool.description if is_named else first_line(tool.description)
         looks_like = self._search.look_alikes.get(tool.origin) if isinstance(found, Tool) else None
         if looks_like is not None:

@@ -113,11 +113,10 @@ _PROGRAM_STEP: Final = ", run_program(program, input)"
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Start here: finds tools of all servers, and ideas, which may do your task. Answers signatures; for an exact"
-        " name, schemas.",
+        "Finds tools of all servers, and ideas, which may do your task. Answers signatures; for an exact name, schemas.",
         _closed(
             {
-                "words": _text("What it should do."),
+                "words": {"anyOf": [_TEXT, _TEXTS], "description": "The task, or its steps."},
                 "module": _text("Only this server's."),
                 "limit": {"type": "integer", "minimum": 1, "maximum": 100},
             },

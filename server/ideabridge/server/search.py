@@ -1,30 +1,91 @@
-"""Search for tools by words, and the lines that describe tools to models."""
+"""Search for tools by words, and the lines that describe tools to models.
+
+The ranking is BM25 of SQLite's FTS5, over a table in memory, with stems of English words. What is searched of a tool:
+the words of its name, its module, its parameters with their descriptions, its own description, and other verbs for the
+verbs of its name. `benchmarks/lifting/finding.py` measures it with public catalogues.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from typing import Final
 
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import OBSERVED
 from ideabridge.bridge.runs.offer import look_alikes
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.encoding import JSONObject, encode_text
 from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool, ToolKey
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_MOST_WORDS: Final = 32
+_MOST_WORDS: Final = 64
 _MOST_CHARACTERS: Final = 10_000
 """Characters of the searched words: splitting 4 MB takes a second."""
+
+_PREFIX: Final = 4
+"""The fewest characters of a word that finds longer ones: `repo` finds `repository`."""
 
 _WEAK: Final = 0.3
 """A match with less than this share of the best score is weak."""
 
-_WEIGHTS: Final = {"name": 6.0, "module": 3.0, "parameter": 2.0, "description": 1.0}
-_SUFFIXES: Final = ("ing", "es", "ed", "s")
+_TABLE: Final = """
+DROP TABLE IF EXISTS words;
+CREATE VIRTUAL TABLE words USING fts5(
+    name, module, parameters, description, synonyms, details, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+INSERT INTO words (words, rank) VALUES ('rank', 'bm25(3.0, 1.0, 1.0, 1.0, 0.5, 0.3)');
+"""
+"""The weights are those of the columns. `details`: the descriptions of the parameters."""
+
+_ADD: Final = """
+INSERT INTO words (rowid, name, module, parameters, description, synonyms, details) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_MATCH: Final = "SELECT rowid, -rank FROM words WHERE words MATCH ? LIMIT ?"
+
+_ALIKE: Final = """
+get fetch read retrieve obtain load
+show display view print look
+list enumerate all
+find search query lookup locate look
+create add make new insert register
+delete remove drop erase clear cancel
+update edit change set modify adjust alter
+send post publish message email mail
+calculate compute determine count
+buy purchase order book reserve
+start run execute launch begin
+stop end halt close
+convert translate transform
+check verify validate test
+download save store
+price cost
+movie film
+picture image photo
+folder directory
+"""
+"""Words of one line are taken for each other where they are part of a name."""
+
+_WORDLESS: Final = """
+a about all also am an and any are as at be been but by can could did do does for from give had has have help here how
+i if in into is it its just like me more most my need no not of on or other out over please should so some than that the
+then there these this those to under up use using want was were what when where which who why will with would you your
+"""
+_IGNORED: Final = frozenset(_WORDLESS.split())
+"""Words that say nothing about a task."""
+
+
+def _synonyms() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for line in _ALIKE.split("\n"):
+        words = {*line.split()}
+        for word in words:
+            found.setdefault(word, set()).update(words - {word})
+    return found
+
+
+_SYNONYMS: Final = _synonyms()
 
 
 class ToolSearch:
@@ -36,16 +97,16 @@ class ToolSearch:
     """
 
     def __init__(self) -> None:
-        self._tools: list[Tool] = []
-        self._indexed: list[dict[str, float]] = []
-        self._frequency: Counter[str] = Counter()
+        self._tools: list[Tool] | None = None
+        self._table = sqlite3.connect(":memory:", check_same_thread=False)
+        self._exact: dict[str, list[int]] = {}
         self.look_alikes: dict[ToolKey, str] = {}
         self.names = ProgramNames(())
 
     def find(
         self, tools: list[Tool], words: str, limit: int, module: str | None = None, *, weak: bool = True
     ) -> tuple[list[Tool], int]:
-        """The best matches, best first, and the number of all matches.
+        """The best matches, best first, and the number of all matches. A tool with exactly this name is the first.
 
         Args:
             tools: what is searched.
@@ -57,86 +118,85 @@ class ToolSearch:
         if tools is not self._tools:
             self._index(tools)
         words = words[:_MOST_CHARACTERS]
-        wanted = list(dict.fromkeys(_words(words)))[:_MOST_WORDS]
-        whole = words.strip().lower()
-        scored: list[tuple[float, int]] = []
-        for number, tool in enumerate(tools):
-            if module is not None and tool.module != module:
-                continue
-            score = self._score(number, wanted) + (100.0 if tool.name.lower() == whole else 0.0)
-            if tool.origin in self.look_alikes:
+        named = self._exact.get(words.strip().lower(), ())
+        wanted = _words(words)
+        if not wanted:
+            everything = [number for number, tool in enumerate(tools) if module is None or tool.module == module]
+            return [tools[number] for number in everything[:limit]], len(everything)
+        scores = {number: score for number, score in self._matches(_any_of(wanted)) if self._is_of(number, module)}
+        for number in scores:
+            if tools[number].origin in self.look_alikes:
                 # After the tool that it looks like.
-                score /= 2
-            if score or not wanted:
-                scored.append((-score, number))
-        scored.sort()
-        if scored and wanted and not weak:
-            least = scored[0][0] * _WEAK
-            limit = min(limit, sum(score <= least for score, _ in scored))
-        return [tools[number] for _, number in scored[:limit]], len(scored)
+                scores[number] /= 2
+        best = max(scores.values(), default=0.0)
+        for number in named:
+            if self._is_of(number, module):
+                scores[number] = best + 1
+        ranked = sorted(scores, key=lambda number: (-scores[number], number))
+        if not weak:
+            ranked = [number for number in ranked if scores[number] >= best * _WEAK]
+        return [tools[number] for number in ranked[:limit]], len(ranked)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
         """Return whether some tool matches every word; false without words."""
         if tools is not self._tools:
             self._index(tools)
-        wanted = set(_words(words[:_MOST_CHARACTERS]))
-        return bool(wanted) and any(
-            all(word in terms or any(term.startswith(word) for term in terms) for word in wanted)
-            for terms in self._indexed
-        )
+        wanted = _words(words[:_MOST_CHARACTERS])
+        return bool(wanted) and bool(self._matches(" AND ".join(map(_one, wanted)), most=1))
 
-    def _score(self, number: int, wanted: list[str]) -> float:
-        terms = self._indexed[number]
-        score = 0.0
-        hit = 0
-        for word in wanted:
-            weight = terms.get(word, 0.0)
-            if not weight and len(word) > 2:
-                # Part of a word: `repo` finds `repository`.
-                weight = max((0.5 * value for term, value in terms.items() if term.startswith(word)), default=0.0)
-            if weight:
-                hit += 1
-                score += weight * math.log(1 + len(self._indexed) / (1 + self._frequency[word]))
-        # A tool that fits every word beats one that fits a single word well.
-        return score * (hit / len(wanted)) if wanted else 0.0
+    def _is_of(self, number: int, module: str | None) -> bool:
+        return module is None or (self._tools is not None and self._tools[number].module == module)
+
+    def _matches(self, query: str, most: int = -1) -> list[tuple[int, float]]:
+        """(place, score) of each tool that matches a query of FTS5; a higher score is better."""
+        return self._table.execute(_MATCH, (query, most)).fetchall()
 
     def _index(self, tools: list[Tool]) -> None:
         self._tools = tools
         self.look_alikes = look_alikes(tools)
         self.names = ProgramNames(tools)
-        self._indexed = [_terms(tool) for tool in tools]
-        self._frequency = Counter(term for terms in self._indexed for term in terms)
+        self._exact = {}
+        self._table.executescript(_TABLE)
+        with self._table:
+            self._table.executemany(_ADD, ((number, *_texts(tool)) for number, tool in enumerate(tools)))
+        for number, tool in enumerate(tools):
+            for name in {tool.name.lower(), tool.label.lower()}:
+                self._exact.setdefault(name, []).append(number)
 
 
-def _terms(tool: Tool) -> dict[str, float]:
-    terms: dict[str, float] = {}
-    texts: list[tuple[str, str]] = [
-        ("name", tool.name),
-        ("module", tool.module or ""),
-        ("description", tool.description[:4000]),
-    ]
+def _texts(tool: Tool) -> tuple[str, ...]:
+    """What each column has of a tool."""
+    name = _split(tool.name)
+    synonyms = sorted({other for word in name for other in _SYNONYMS.get(word, ())})
+    parameters: list[str] = []
+    details: list[str] = []
     properties = tool.parameters.get("properties")
-    if isinstance(properties, dict):
-        for name, schema in list(properties.items())[:100]:
-            texts.append(("parameter", name))
-            description = schema.get("description") if isinstance(schema, dict) else None
-            if isinstance(description, str):
-                texts.append(("description", description[:500]))
-    for kind, text in texts:
-        for word in _words(text):
-            terms[word] = max(terms.get(word, 0.0), _WEIGHTS[kind])
-    return terms
+    for key, schema in list(properties.items())[:100] if isinstance(properties, dict) else ():
+        parameters += _split(key)
+        description = schema.get("description") if isinstance(schema, dict) else None
+        if isinstance(description, str):
+            details.append(description[:300])
+    module = _split(tool.module or "")
+    parts = (name, module, parameters, _split(tool.description[:4000]), synonyms, _split(" ".join(details)))
+    return tuple(" ".join(part) for part in parts)
+
+
+def _split(text: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", text).lower())
 
 
 def _words(text: str) -> list[str]:
-    return [_stem(word) for word in _WORD.findall(_CAMEL.sub(" ", text).lower())]
+    """The words of a question, without those that say nothing, unless there are no others."""
+    words = list(dict.fromkeys(_split(text)))
+    return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]
 
 
-def _stem(word: str) -> str:
-    for suffix in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= 3 and not word.endswith("ss"):
-            return word[: -len(suffix)]
-    return word
+def _one(word: str) -> str:
+    return f'("{word}" OR "{word}"*)' if len(word) >= _PREFIX else f'"{word}"'
+
+
+def _any_of(words: list[str]) -> str:
+    return " OR ".join(map(_one, words))
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
