@@ -414,6 +414,19 @@ async def input_required_result_capabilities(ctx: Context, params: Params) -> Re
     return answers if isinstance(answers, types.InputRequiredResult) else text("Asked and answered.")
 
 
+async def pushed(ctx: Context, _params: Params) -> Result:
+    """Asks by a request in every era, as tools do that were written for 2025-11-25."""
+    answer = await ctx.session.send_request(
+        NAME_FORM, types.ElicitResult, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
+    )
+    return text(f"Hello, {filled(answer, 'name')}!")
+
+
+tool("Asks by a request.", name="test_pushed_question")(pushed)
+tool("Asks by a request, and changes nothing.", name="test_pushed_question_of_a_reader")(pushed)
+TOOLS["test_pushed_question_of_a_reader"][0].annotations = types.ToolAnnotations(read_only_hint=True)
+
+
 @tool("Needs a client that samples.")
 async def missing_capability(ctx: Context, _params: Params) -> Result:
     if not has(ctx, "sampling"):

@@ -95,6 +95,21 @@ async def test_a_module_learns_what_the_client_of_each_call_declares(tmp_path: P
         assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
 
 
+@CLIENTS
+async def test_a_module_of_both_eras_is_spoken_to_in_the_one_in_which_it_asks(tmp_path: Path, mode: str) -> None:
+    client: Client
+    async with asked(tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer) as client:
+        # The call failed when it asked, and may have done something before.
+        first = await client.call_tool("test_pushed_question", {})
+        assert first.is_error
+        assert "call the tool again" in text(first)
+        assert text(await client.call_tool("test_pushed_question", {})) == "Hello, Ada!"
+        assert text(await client.call_tool("test_sampling", {"prompt": "Who?"})) == "LLM response: re: Who?"
+    (tmp_path / "another").mkdir()
+    async with asked(tmp_path / "another", (), mode, elicitation_callback=fill_in) as client:
+        assert text(await client.call_tool("test_pushed_question_of_a_reader", {})) == "Hello, Ada!"
+
+
 @MODULES
 async def test_log_messages_reach_the_client_at_its_level(tmp_path: Path, module: tuple[str, ...]) -> None:
     logged: list[Any] = []

@@ -161,6 +161,11 @@ class Backchannel:
         return _refusal(why)
 
     @property
+    def is_idle(self) -> bool:
+        """True if no call is at work."""
+        return not self._live
+
+    @property
     def is_spent(self) -> bool:
         """True if a question of a cancelled call could be mistaken for one of a later call, and no call is running."""
         return self._asked and not self._live and bool(self._unanswered)

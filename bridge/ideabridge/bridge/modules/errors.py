@@ -112,6 +112,18 @@ class ModuleProtocolError(ModuleError):
         self.data = data
 
 
+class LegacyQuestionError(ModuleError):
+    """The tool asks in the way of 2025-11-25 and before, and was called in 2026-07-28, where it cannot.
+
+    Attributes:
+        repeatable: whether the call may be sent again, in the other protocol version.
+    """
+
+    def __init__(self, module: str, message: str, *, repeatable: bool = False) -> None:
+        super().__init__(module, message)
+        self.repeatable = repeatable
+
+
 class ModuleTimeoutError(ModuleError):
     """No answer within the time-out. The call was cancelled, but may have taken effect."""
 

@@ -31,6 +31,7 @@ from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import DirectClient
 from ideabridge.bridge.modules.connection import Connection, Peer
 from ideabridge.bridge.modules.errors import (
+    LegacyQuestionError,
     ModuleConfigurationError,
     ModuleConnectError,
     ModuleDisabledError,
@@ -173,6 +174,8 @@ class Module:
         # Created by `_pause`, because a Module can be created outside of an event loop.
         self._pausing: anyio.CancelScope | None = None
         self._legacy = False
+        # Set once a tool asked in the way of the handshake era; the module is connected anew as soon as it is idle.
+        self._asks_legacy = False
         self._closed = False
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
@@ -490,6 +493,7 @@ class Module:
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
             ModuleAsks: the module asks first, and `client` takes questions in place of a result.
+            LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
         """
         seconds = self.configuration.timeout if timeout is None else timeout
         theirs = normalise(arguments, what="the arguments")
@@ -629,6 +633,8 @@ class Module:
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
             connection = await self.reach()
+            if await self.era_of_calls() == "legacy":
+                connection = await self.reach()
             if connection.backchannel.is_spent:
                 # A question of the cancelled call would be taken for one of this call.
                 await self._forget(connection)
@@ -657,6 +663,14 @@ class Module:
                         self._out_since = anyio.current_time()
                     self._set("down", error)
                 raise
+            except LegacyQuestionError as error:
+                self._asks_legacy = True
+                self.note(["asks in the way of 2025-11-25, and is spoken to in that protocol version"])
+                repeatable = again and tool.annotations.repeatable and connection.backchannel.is_idle
+                if not repeatable or (client is not None and client.takes_rounds):
+                    why = "The module asks in the way of 2025-11-25, and is connected anew in that protocol version"
+                    what = f"{error}\n{why}: call the tool again"
+                    raise LegacyQuestionError(self.name, what, repeatable=repeatable) from None
             except SessionLostError:
                 # The server refused the request because it lost the session. Nothing ran, so it is sent again.
                 await self._forget(connection)
@@ -669,6 +683,18 @@ class Module:
                 return value
 
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
+
+    async def era_of_calls(self) -> Era | None:
+        """The era of the next call. A module whose tools ask in the way of the handshake era is connected anew in that
+        era, once none of its calls is at work.
+        """
+        connection = self._connection
+        if self._asks_legacy and self.era == "modern" and connection is not None and connection.backchannel.is_idle:
+            # Once: a module that cannot be reached in that era is reached in the other one again.
+            self._asks_legacy, self._legacy = False, True
+            await self._forget(connection)
+            await self.reach()
+        return self.era
 
     async def _forget(self, connection: Connection) -> None:
         """End an unusable connection and wait for its end."""

@@ -19,6 +19,7 @@ from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking, DirectClient
 from ideabridge.bridge.modules.connection import Connection
 from ideabridge.bridge.modules.errors import (
+    LegacyQuestionError,
     ModuleDownError,
     ModuleError,
     ModuleInputRequiredError,
@@ -56,6 +57,11 @@ _STRANGE: Final = (
 """The beginning of the SDK's errors about an answer that is not MCP."""
 MAX_ERROR_DATA: Final = 64 * 1024
 """Bytes of JSON of the data of an error."""
+_NO_CHANNEL: Final = (
+    "no back-channel for server-initiated requests",
+    "server-to-client requests are not available on protocol revision",
+)
+"""In the errors of the Python and the TypeScript SDK: the tool asks by a request, which 2026-07-28 does not have."""
 _FAULTS: Final = 800
 """Characters of an error about a result that violates the schema."""
 
@@ -88,6 +94,7 @@ async def remote_call(
 
     Raises:
         SessionLostError: the call must be sent again over a new connection.
+        LegacyQuestionError: the tool asks in the way of another era than the connection's.
         ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
         ResultLimitError: the result is too large.
         ModuleAsks: the module asks first, and `client` takes questions in place of a result.
@@ -101,6 +108,7 @@ async def remote_call(
         if on_progress is not None:
             await on_progress(progress, total, None if message is None else shown(message, secrets))
 
+    modern = connection.peer is not None and connection.peer.era == "modern"
     answered: types.CallToolResult | None = None
     try:
         with asking.scope, connection.backchannel.calling(asking):
@@ -113,7 +121,8 @@ async def remote_call(
                 report if on_progress else None,
             )
     except MCPError as error:
-        raise _failure(connection, module, tool.name, error, secrets) from None
+        failure = _failure(connection, module, tool.name, error, secrets)
+        raise _legacy_question(failure) if modern and isinstance(failure, ModuleError) else failure from None
     except ValidationError:
         what = f"{name} answered with something that is not the result of a tool call"
         raise ModuleProtocolError(module, what, outcome="unknown") from None
@@ -130,7 +139,15 @@ async def remote_call(
         # Outside of the time-out: validating a result may take long, which is not the module's fault.
         return await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except ModuleToolError as error:
-        raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
+        failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]))
+        raise _legacy_question(failure) if modern else failure from None
+
+
+def _legacy_question(failure: ModuleError) -> ModuleError:
+    """The same failure, with its own class if the tool could not ask in this era."""
+    if not any(said in str(failure).lower() for said in _NO_CHANNEL):
+        return failure
+    return LegacyQuestionError(failure.module, str(failure))
 
 
 async def _in_rounds(

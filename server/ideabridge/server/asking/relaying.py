@@ -26,7 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
-from ideabridge.bridge.modules.errors import ModuleProtocolError
+from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleProtocolError
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.server.asking.rounds import InputRequired, Round
@@ -251,13 +251,18 @@ class Relaying:
         client = RelayedClient(context, last, responses, self._level_of(context))
         if last is not None and last.parked:
             return await self._resumed(last.parked, caller_of(context), responses or {})
-        if module.era == "legacy" and client.takes_rounds and client.capabilities:
+        parks = client.takes_rounds and bool(client.capabilities)
+        if parks and await module.era_of_calls() == "legacy":
             return await self._begun(client, caller_of(context), call)
         try:
             return await call(client)
         except ModuleAsks as asks:
             following = None if asks.state is None else Round("", state=asks.state)
             raise InputRequired(asks.questions, following) from None
+        except LegacyQuestionError as error:
+            if not error.repeatable or not parks or await module.era_of_calls() != "legacy":
+                raise
+            return await self._begun(client, caller_of(context), call)
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise
