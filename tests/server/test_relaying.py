@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl
 
-from .serving import configured, over_stdio, text
+from .serving import configured, http_process, over_stdio, text
 from .test_offerings import CLIENTS, MODULES, reference
 
 pytestmark = pytest.mark.anyio
 
+ASKS = Path(__file__).parents[1] / "modules" / "servers" / "asks.py"
 THREE = "test_input_required_result_multiple_inputs"
 
 
@@ -168,3 +171,38 @@ async def test_a_parked_call_answers_once_and_to_its_client_alone(tmp_path: Path
         assert isinstance(late, types.CallToolResult)
         assert late.is_error
         assert "the call that asked this has ended" in text(late)
+
+
+async def test_a_question_that_may_be_of_two_calls_reaches_nobody(tmp_path: Path) -> None:
+    shown: list[str] = []
+    answers: dict[str, str] = {}
+
+    async def never(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        shown.append(params.message)
+        return types.ElicitResult(action="accept", content={"name": "Eve", "seats": 1})
+
+    module = {"command": sys.executable, "args": [str(ASKS), "--legacy"]}
+    configuration = configured(tmp_path, mcpServers={"asks": module}, expose=["modules"])
+    with http_process(configuration) as url:
+        async with (
+            Client(url, mode="legacy", elicitation_callback=never) as one,
+            Client(url, mode="auto", elicitation_callback=never) as two,
+            anyio.create_task_group() as group,
+        ):
+
+            async def meet(client: Client, who: str) -> None:
+                answers[who] = text(await client.call_tool("meet", {"who": who}))
+
+            group.start_soon(meet, one, "ann")
+            group.start_soon(meet, two, "bob")
+    assert shown == []
+    assert ["nobody was asked: 2 calls" in said for said in answers.values()] == [True, True], answers
+
+
+@CLIENTS
+async def test_a_question_without_bounds_is_not_passed_on(tmp_path: Path, mode: str) -> None:
+    client: Client
+    async with asked(tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer) as client:
+        refused = await client.call_tool("test_sampling", {"prompt": "x" * 300_000})
+        assert refused.is_error
+        assert "nobody was asked for sampling: the question has 300," in text(refused)

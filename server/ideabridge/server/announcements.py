@@ -147,7 +147,9 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    await self._watch(uri)
+                    # A module may refuse one resource; the others, and lists, are still reported.
+                    with suppress(MCPError):
+                        await self._watch(uri)
                 return await listening.handler(context, params)
             finally:
                 listening.clients.remove(uris)
@@ -195,6 +197,8 @@ class Announcements:
     def heard(self, module: str, event: ServerEvent) -> None:
         """Note that a module has reported a change."""
         if self._offerings.is_exposed(module):
+            if not isinstance(event, ResourceUpdated):
+                self._offerings.forget(module)
             self._events[event] = None
             self.poke()
 

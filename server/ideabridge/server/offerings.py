@@ -150,9 +150,11 @@ class Offerings:
                 # The others are listed. The module's status says the same.
                 module.note([str(error)])
 
-        async with anyio.create_task_group() as group:
-            for name in self._names:
-                group.start_soon(read, name)
+        # What a slow module listed before, or nothing, stands in for what it lists too late.
+        with anyio.move_on_after(LIST_SECONDS):
+            async with anyio.create_task_group() as group:
+                for name in self._names:
+                    group.start_soon(read, name)
         return [(name, entry) for name in self._names for entry in self._last.get((name, kind), [])]
 
     async def set_log_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
@@ -183,6 +185,11 @@ class Offerings:
             except IdeabridgeError as error:
                 raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
         return module
+
+    def forget(self, module: str) -> None:
+        """Forget the lists of a module that has changed them."""
+        for kind in _LISTED:
+            self._last.pop((module, kind), None)
 
     def is_exposed(self, module: str) -> bool:
         """Return whether the offerings of a module are passed on."""

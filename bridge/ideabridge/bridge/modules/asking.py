@@ -191,7 +191,8 @@ QUESTIONS: Final = 20
 _MESSAGE: Final = 300
 
 QUESTION_BYTES: Final = 256 * 1024
-"""Bytes of JSON of a question that the client of a direct call is asked."""
+"""Bytes of JSON of a question that the client of a direct call is asked; of all questions in place of one result, with
+the module's state; and of one log message."""
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """What a call within a run declares that it answers, in wire form."""
@@ -426,6 +427,13 @@ class Asking:
             }
         except MCPError as error:
             raise ModuleInputRequiredError(self._module, f"{self._tool} asks the client: {error.message}") from None
+        size = len(encode({**questions})) + len(required.request_state or "")
+        if size > QUESTION_BYTES:
+            raise ModuleInputRequiredError(
+                self._module,
+                f"{self._tool} asks {len(questions)} questions in {size:,} bytes with its state; at most"
+                f" {QUESTION_BYTES:,} are passed on",
+            )
         return ModuleAsks({**questions}, required.request_state)
 
     async def put(self, params: types.ElicitRequestParams, *, apart: bool = False) -> types.ElicitResult:

@@ -662,9 +662,14 @@ class Connection:
                 for uri in uris:
                     self._heard(ResourceUpdated(uri))
 
+        async def hold() -> None:
+            await self._hold(partial(self.client.listen, resource_subscriptions=sorted(uris)), begun)
+            # The module takes no subscriptions.
+            begun_once.set()
+
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._hold, partial(self.client.listen, resource_subscriptions=sorted(uris)), begun)
+                group.start_soon(hold)
                 with anyio.move_on_after(self._configuration.connect_timeout):
                     await begun_once.wait()
                 task_status.started(scope)

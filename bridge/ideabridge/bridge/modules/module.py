@@ -518,7 +518,7 @@ class Module:
         Raises:
             ModuleError: it cannot be reached, or its list cannot be read.
         """
-        connection = await self.reach()
+        connection = await self.reach(0.0)
         try:
             return await connection.offering.entries(kind)
         except (MCPError, ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:

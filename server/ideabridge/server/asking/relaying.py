@@ -7,7 +7,7 @@ Each side speaks its own era:
     2026-07-28  2026-07-28  in place of the result; the module gets its own state back, and holds nothing
     2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
 
-A parked call lives in this process, for at most `PARKED_SECONDS` after a question.
+A parked call lives in this process, for at most `ANSWER_SECONDS` after a question.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from ideabridge.server.callers import Context, caller_of, client_key, session_id
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-PARKED_SECONDS: Final = 600.0
-"""The time that a client has for the answer to a question of a parked call."""
+ANSWER_SECONDS: Final = 600.0
+"""The time that a client has for the answer to a question. Meanwhile the call keeps a place at its module, and the
+client may be gone without a word."""
 
 MOST_PARKED: Final = 50
 """Parked calls of one caller."""
@@ -101,7 +102,7 @@ class RelayedClient:
         """Ask by a request of the client's era up to 2025-11-25.
 
         Raises:
-            MCPError: the client answered with this error, or with something else than an answer.
+            MCPError: the client answered with this error, or with something else than an answer, or not in time.
         """
         session = self._context.session
         metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
@@ -111,7 +112,7 @@ class RelayedClient:
         elif isinstance(question, types.ListRootsRequest):
             kind = types.ListRootsResult
         try:
-            return await session.send_request(question, kind, metadata=metadata)
+            return await session.send_request(question, kind, ANSWER_SECONDS, metadata)
         except ValidationError:
             raise MCPError(types.INVALID_REQUEST, f"the client's answer to {question.method} is not one") from None
 
@@ -164,12 +165,12 @@ class _ParkedCall:
         self._questions[name] = wire(question)
         self._moved.set()
         try:
-            with anyio.fail_after(PARKED_SECONDS):
+            with anyio.fail_after(ANSWER_SECONDS):
                 while name not in self._answers:
                     await self._answered.wait()
                     self._answered = anyio.Event()
         except TimeoutError:
-            why = f"{NOBODY} any more: the client did not come again within {PARKED_SECONDS:g} s"
+            why = f"{NOBODY} any more: the client did not come again within {ANSWER_SECONDS:g} s"
             raise MCPError(types.INVALID_REQUEST, why) from None
         finally:
             self._questions.pop(name, None)
@@ -294,7 +295,7 @@ class Relaying:
         finally:
             if parked.is_parked and not parked.taken.is_set():
                 # Its result waits for the client to come again.
-                with anyio.move_on_after(PARKED_SECONDS):
+                with anyio.move_on_after(ANSWER_SECONDS):
                     await parked.taken.wait()
             self._parked.pop(parked.key, None)
 
