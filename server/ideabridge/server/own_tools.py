@@ -113,7 +113,7 @@ _PROGRAM_STEP: Final = ", run_program(program, input)"
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Finds tools of all servers, and ideas, which may do your task. Answers signatures; for an exact name, schemas.",
+        "Finds tools of all servers, and ideas, which may do your task. Gives signatures; for an exact name, schemas.",
         _closed(
             {
                 "words": {"anyOf": [_TEXT, _TEXTS], "description": "The task, or its steps."},
