@@ -218,7 +218,12 @@ Handler: TypeAlias = Callable[[Message, Draft], None]
 
 
 def _json(value: JSON) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1)
+    """A value with a line for each member or item: more lines would cost tokens."""
+    if isinstance(value, dict) and value:
+        return "{\n" + ",\n".join(f" {_line(key)}: {_line(item)}" for key, item in value.items()) + "\n}"
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(f" {_line(item)}" for item in value) + "\n]"
+    return _line(value)
 
 
 def _line(value: JSON) -> str:
