@@ -78,11 +78,14 @@ CATCHING = "while True:\n    try:\n        {}\n    except{}:\n        pass"
 @pytest.mark.parametrize(
     ("program", "error"),
     [
-        ("x = []\nwhile True:\n    x.append('a' * 1_000_000)", "line 3: MemoryError: memory limit"),
+        (
+            "x = []\nwhile True:\n    x.append('a' * 1_000_000)",
+            "line 3: MemoryError: memory limit exceeded: a program may use 256 MB",
+        ),
         ("x = []\n" + CATCHING.format("x.append('a' * 1_000_000)", " MemoryError"), "memory limit"),
-        ("9 ** 9 ** 9", "memory limit"),
-        ("'a' * 10 ** 12", "memory limit"),
-        ("'%1000000000d' % 1", "memory limit"),
+        ("9 ** 9 ** 9", "a program may use 256 MB"),
+        ("'a' * 10 ** 12", "a program may use 256 MB"),
+        ("'%1000000000d' % 1", "a program may use 256 MB"),
         ("def f(n):\n    return f(n + 1)\nf(0)", "line 2: RecursionError"),
         ("import json\njson.loads('[' * 100_000)", "JSONDecodeError: recursion limit"),
         ("import tools\nwhile True:\n    await tools.size(of='a')", f"at most {CALLS} calls"),
@@ -109,7 +112,7 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
     endless = "while True:\n            pass"
     run = await ended(bridge, CATCHING.format(endless, caught))
     assert run.status == "failed"
-    assert "turn time limit exceeded" in str(run.errors())
+    assert "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls" in str(run.errors())
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,18 @@ both = tools.size(of="bb")
 async def test_what_is_printed_is_bounded(bridge: Bridge) -> None:
     run = await ended(bridge, "for _ in range(1_000):\n    print('x' * 100_000)\n1")
     assert run.given() == 1
-    assert 10_000 < len(str(run.answer(whole=True)["printed"])) < 1_000_000
+    printed = str(run.answer(whole=True)["printed"])
+    note = "\n... (only the first 65,536 characters are kept)\n"
+    assert printed.endswith("x" + note)
+    assert len(printed) == 65_536 + len(note)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_whoever_prints_the_most_that_is_kept_loses_nothing(bridge: Bridge, more: int) -> None:
+    run = await ended(bridge, f"print('x' * 65_535)\nprint('y' * {more}, end='')\n1")
+    printed = str(run.answer(whole=True)["printed"])
+    assert printed.startswith("x" * 65_535 + "\n")
+    assert ("are kept" in printed) == bool(more)
 
 
 async def test_cancelling_ends_a_program_that_catches_everything(bridge: Bridge) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -107,10 +108,12 @@ WRONG = [
     ("shop.one(n=1)['name']", "Cannot subscript object of type `CoroutineType[Any, Any, Row]`"),
     ("len(shop.rows(team='a'))", "Expected `Sized`, found `CoroutineType["),
     ("await shop.row(n=1)", "Module `shop` has no member `row`"),
-    ("import bank", "line 2, column 8: Cannot resolve imported module `bank`"),
+    ("import bank", "line 2, column 8: Cannot resolve imported module `bank`; the modules with tools are shop"),
     ("await shop.rows(team=nme)", "Name `nme` used when not defined"),
     ("def f(:\n    pass", "line 2"),
     ("await shop.rows(team='a'\nlen('b')", "line "),
+    ("n = await shop.one(n=1)\nclass Bad(ValueError):\n    pass", "line 3: NotImplementedError: programs do not have"),
+    ("n = await shop.one(n=1)\ndel n", "programs do not have the 'del' statement"),
 ]
 
 
@@ -124,6 +127,24 @@ async def test_what_always_fails_is_refused(sandbox: Sandbox, program: str, why:
     found = await sandbox.check(f"import shop\n{program}", SETTING)
     assert found is not None
     assert why in found
+
+
+async def test_where_the_syntax_is_wrong_only_that_is_told(sandbox: Sandbox) -> None:
+    found = await sandbox.check("import shop\nteams = ['a', 'b'\nawait shop.rows(team=tem)", SETTING)
+    assert found is not None
+    assert found.startswith("line 3, column 1: Expected `,`")
+    assert "shop" not in found
+    assert "tem" not in found
+
+
+async def test_a_failed_import_names_some_of_many_modules(sandbox: Sandbox) -> None:
+    modules = {f"shop{number:02}": SETTING.modules["shop"] for number in range(50)}
+    found = await sandbox.check("import bank", replace(SETTING, modules=modules))
+    assert found is not None
+    assert "the modules with tools are shop00, shop01, " in found
+    assert found.endswith("shop19 and 30 more")
+    # The program is the same, and another module can be imported.
+    assert "are shop" in str(await sandbox.check("import bank", SETTING))
 
 
 async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox) -> None:

@@ -222,7 +222,7 @@ class Sandbox:
         self._pool: Monty | None = None
         self._lock = threading.Lock()
         self._closed = False
-        self._checked: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._checked: dict[tuple[str, tuple[str, ...], tuple[str, ...]], str] = {}
         # The sessions that have a worker.
         self._held: set[ProgramSession] = set()
         # Held by the session that gets the next worker.
@@ -294,9 +294,9 @@ class Sandbox:
         return found or None
 
     def _known_check(self, program: str, setting: Setting) -> str:
-        # Only what it imports can change the result.
+        # Only what it imports can change the result, and the names that are told where an import fails.
         stubs = tuple(module.stub() for name, module in setting.modules.items() if name in program)
-        key = (program, stubs)
+        key = (program, stubs, tuple(setting.modules))
         with self._lock:
             found = self._checked.get(key)
         if found is None:
@@ -318,12 +318,13 @@ class Sandbox:
                     snapshot = snapshot.resume_auto()
         except library.MontyTypingError as error:
             functions = {function for module in setting.modules.values() for function in module.functions}
-            return _certain(str(error), prepared(program, setting.servers), functions)
+            return _certain(str(error), prepared(program, setting.servers), functions, setting.modules)
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
-            is_import = isinstance(error.exception(), ImportError)
-            return _explained(error) if is_import else ""
+            # The parser refuses the parts of Python that the interpreter does not have.
+            is_malformed = isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error)
+            return _explained(error) if is_malformed else ""
         except library.MontyError:
             # What fails when it runs is no fault of its form.
             return ""
@@ -417,14 +418,20 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
 _FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$", re.MULTILINE)
 
+_SYNTAX: Final = "invalid-syntax"
+_IMPORT: Final = "unresolved-import"
+
+_NAMED: Final = 20
+"""The most modules that the error of an import names."""
+
 _CERTAIN: Final = frozenset(
     {
-        "invalid-syntax",
+        _SYNTAX,
+        _IMPORT,
         "missing-argument",
         "parameter-already-assigned",
         "too-many-positional-arguments",
         "unknown-argument",
-        "unresolved-import",
         "unresolved-reference",
     }
 )
@@ -434,18 +441,22 @@ _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`")
 
 
-def _certain(findings: str, program: str, functions: Collection[str]) -> str:
+def _certain(findings: str, program: str, functions: Collection[str], modules: Collection[str]) -> str:
     """The findings that fail wherever the program runs, each with its place; empty: there are none.
 
     Args:
         findings: what the checker printed, a line for each finding.
         program: the text.
         functions: the names of the tools.
+        modules: the names of their modules.
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
     kept: list[str] = []
-    for row, column, rule, message in _FINDING.findall(findings):
+    found: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
+    # Where the syntax is wrong, nothing is imported, so every use of a module would be a finding.
+    syntax = [one for one in found if one[2] == _SYNTAX]
+    for row, column, rule, message in syntax or found:
         line, place = int(row), int(column) - 1
         text = lines[line - 1] if 0 < line <= len(lines) else ""
         if (
@@ -456,8 +467,16 @@ def _certain(findings: str, program: str, functions: Collection[str]) -> str:
             or (rule == "invalid-key" and (line, place) not in stored)
             or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
         ):
-            kept.append(f"line {row}, column {column}: {message}")
+            there = f"; {_importable(modules)}" if rule == _IMPORT else ""
+            kept.append(f"line {row}, column {column}: {message}{there}")
     return _cut("\n".join(kept))
+
+
+def _importable(modules: Collection[str]) -> str:
+    """What an import that fails could have named."""
+    names = sorted(modules)
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"the modules with tools are {', '.join(names[:_NAMED])}{more}"
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:
@@ -495,13 +514,23 @@ def parsed(program: str) -> ast.Module | None:
         return None
 
 
+_UNSUPPORTED: Final = "The monty syntax parser does not yet support "
+
+_LIMITS: Final = {
+    "turn time": f"time limit exceeded: a program may compute for {TURN_SECONDS:g} s between two calls",
+    "memory": f"memory limit exceeded: a program may use {MEMORY >> 20} MB",
+}
+_LIMIT: Final = re.compile(r"\b(turn time|memory) limit exceeded: [\w.]+( bytes)? > [\w.]+( bytes)?")
+
+
 def _explained(error: Any) -> str:
     """The text of an error of the interpreter, with the line of the program."""
     library = monty()
     frames = [one for one in error.traceback() if one.filename in ("program.py", "<python-input-0>")]
     where = f"line {frames[-1].line}: " if frames else ""
     kind = "type-msg" if isinstance(error, library.MontyRuntimeError) else "msg"
-    return _cut(f"{where}{error.display(kind)}")
+    text = _LIMIT.sub(lambda found: _LIMITS[found[1]], error.display(kind))
+    return _cut(f"{where}{text.replace(_UNSUPPORTED, 'programs do not have ')}")
 
 
 def _cut(text: str) -> str:
@@ -759,9 +788,12 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _print(self, text: str) -> None:
-        if self._printed < PRINTED:
-            self._put(PrintedText(text[: PRINTED - self._printed]))
+        room = PRINTED - self._printed
         self._printed += len(text)
+        if len(text) <= room:
+            self._put(PrintedText(text))
+        elif room >= 0:
+            self._put(PrintedText(f"{text[:room]}\n... (only the first {PRINTED:,} characters are kept)\n"))
 
 
 _IMPORTS: Final = ("import_stubs", "import")
