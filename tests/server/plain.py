@@ -85,7 +85,16 @@ def main() -> None:
             case "tools/list":
                 answer["result"] = {"tools": told["tools"]}
             case "tools/call":
-                answer["result"] = called(message["params"]["name"], message["params"]["arguments"])
+                params = message["params"]
+                token = params.get("_meta", {}).get("progressToken")
+                if token is not None:
+                    told_first = {"progressToken": token, "progress": 1}
+                    note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told_first}
+                    sys.stdout.write(json.dumps(note) + "\n")
+                if params["name"] == "sent":
+                    answer |= params["arguments"]
+                else:
+                    answer["result"] = called(params["name"], params["arguments"])
             case _:
                 answer["error"] = {"code": -32601, "message": "no such method"}
         sys.stdout.write(json.dumps(answer) + "\n")

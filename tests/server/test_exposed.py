@@ -87,7 +87,8 @@ async def whole_or_refused(client: Client) -> None:
             assert not result.is_error, text(result)[:500]
             if kind == "structured":
                 assert structured(result) == {"log": "x" * size}
-                assert text(result) == '{"log":"' + "x" * size + '"}' or "run_plan" in text(result)
+                # As the module writes it, with a space.
+                assert text(result) == '{"log": "' + "x" * size + '"}'
             elif kind == "blocks":
                 image = result.content[1]
                 assert isinstance(image, types.ImageContent)
@@ -119,6 +120,80 @@ async def test_nothing_is_shortened_on_a_direct_call_over_http(tmp_path: Path) -
         for mode in ERAS:
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:
                 await whole_or_refused(client)
+
+
+async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"])
+    reports: list[tuple[float, float | None, str | None]] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        reports.append((progress, total, message))
+
+    async def sized(client: Client, size: int) -> types.CallToolResult:
+        arguments = {"kind": "structured", "size": size}
+        return await client.call_tool("sized", arguments, progress_callback=report)
+
+    async with over_stdio(configuration, "legacy") as client:
+        assert structured(await sized(client, 700_000)) == {"log": "x" * 700_000}
+    with http_process(configuration) as url:
+        for mode in ERAS:
+            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+                assert structured(await sized(client, 350_001)) == {"log": "x" * 350_001}
+                # Text and structured content together are larger than an event.
+                late = await sized(client, 700_000)
+                assert late.is_error
+                assert "1,400," in text(late)
+                assert "progress" in text(late)
+                # The session goes on.
+                assert not (await sized(client, 10)).is_error
+    assert len(reports) == 1 + 3 * len(ERAS)
+
+
+# -- as they were sent ---------------------------------------------------------------------------------------------
+
+ANYTHING: dict[str, Any] = {"type": "object"}
+SENT: dict[str, Any] = {"name": "sent", "inputSchema": ANYTHING, "annotations": {"readOnlyHint": True}}
+NOTED: dict[str, Any] = {"annotations": {"audience": ["user"], "priority": 0.5}, "_meta": {"example.com/a": [1, None]}}
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "text", "text": "one", **NOTED},
+    {"type": "text", "text": "two\nlines"},
+    {"type": "image", "data": "AAAA", "mimeType": "image/png", **NOTED},
+    {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+    {"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "size": 3, **NOTED},
+    {"type": "resource", "resource": {"uri": "file:///b", "mimeType": "text/plain", "text": "b"}, **NOTED},
+    {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAAA", "_meta": {"d": 1}}},
+]
+RESULTS: list[dict[str, Any]] = [
+    {"content": BLOCKS},
+    {"content": BLOCKS, "structuredContent": {"a": None, "b": [1.5, 2**70]}, "_meta": {"example.com/b": {"c": None}}},
+    {"content": [], "structuredContent": {}},
+    {"content": []},
+    {"content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}], "_meta": {"progressToken": "x"}},
+    {"content": BLOCKS, "structuredContent": {"code": 7, "why": None}, "isError": True, "_meta": {"e": 1}},
+    {"content": [{"type": "text", "text": "Error executing tool sent: no"}], "isError": True},
+    {"content": [], "isError": True},
+]
+
+
+async def arrives_as_sent(client: Client) -> None:
+    for result in RESULTS:
+        got = (await client.call_tool("sent", {"result": result})).model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
+        got.get("_meta", {}).pop(types.SERVER_INFO_META_KEY, None)
+        expected = {"isError": False, "resultType": "complete", **result}
+        assert {"_meta": {}, **got} == {"_meta": {}, **expected}
+
+
+async def test_results_of_a_direct_call_arrive_as_they_were_sent(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SENT)}, expose=["modules"])
+    for mode in ERAS:
+        async with over_stdio(configuration, mode) as client:
+            await arrives_as_sent(client)
+    with http_process(configuration) as url:
+        for mode in ERAS:
+            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+                await arrives_as_sent(client)
 
 
 # -- turns ---------------------------------------------------------------------------------------------------------

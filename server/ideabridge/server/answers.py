@@ -21,10 +21,7 @@ MAX_RESULT: Final = 700_000
 """Bytes of JSON of the values in one answer about a run: SDK clients refuse events over 1 MiB."""
 
 MAX_DIRECT: Final = 900_000
-"""Bytes of JSON of the whole result of a direct call; see `MAX_RESULT`."""
-
-_SURELY_FITS: Final = 70_000
-"""Characters of a value that always fits, as text and as structured content."""
+"""Bytes of JSON of the content of a direct call's result, and as many of its structured content."""
 
 _IN_A_RUN: Final = (
     "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run gives the parts you"
@@ -52,15 +49,7 @@ def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
     """
     structured: JSONObject = value if not wrapped and isinstance(value, dict) else {"result": value}
     text = value if isinstance(value, str) else encode_text(value)
-    result = answer(structured, text)
-    if len(text) <= _SURELY_FITS or size_of(result) <= MAX_DIRECT:
-        return result
-    # The value may fit once; then the text does not repeat it.
-    note = (
-        f"The result has {len(text):,} characters. The structured content has all of it; it is too large to repeat as"
-        f" text. If you see this text only: {_IN_A_RUN}"
-    )
-    return bounded(answer(structured, note))
+    return bounded(answer(structured, text))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
@@ -70,16 +59,21 @@ def text_answer(value: JSON) -> ToolAnswer:
 
 
 def bounded(result: ToolAnswer) -> ToolAnswer:
-    """`result`, or an error if it has more than `MAX_DIRECT` bytes."""
-    size = size_of(result)
-    if size <= MAX_DIRECT:
-        return result
-    return refusal(f"the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer. {_IN_A_RUN}")
+    """`result` as it is, or an error if its content or its structured content has more than `MAX_DIRECT` bytes."""
+    content = dict(result)
+    parts = {"structured content": content.pop("structuredContent", None), "content": content}
+    for what, part in parts.items():
+        size = size_of(part)
+        if size > MAX_DIRECT:
+            return refusal(
+                f"the {what} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer. {_IN_A_RUN}"
+            )
+    return result
 
 
-def size_of(result: ToolAnswer) -> int:
-    """Bytes of JSON of a result."""
-    return len(encode(cast("JSON", result)))
+def size_of(part: JSON | ToolAnswer) -> int:
+    """Bytes of JSON of a result, or of a part of it."""
+    return len(encode(cast("JSON", part)))
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, cast
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
+from ideabridge.bridge.modules.errors import ModuleToolError
 from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
@@ -185,19 +186,7 @@ class ExposedTool:
             parameters = Validator(tool.parameters, what=f"parameters of {self.name}")
         await parameters.check_apart(arguments)
         if self._activity is None:
-            progress = request.context.session.report_progress if request.wants_progress else None
-            module = self._bridge.modules[tool.module or ""]
-            value = await self._running.relaying.answered(
-                request.context,
-                request.relayed,
-                request.responses,
-                module,
-                lambda client: module.call(
-                    tool.remote_name or tool.name, arguments, progress=progress, run=request.client, client=client
-                ),
-            )
-            entry.give(tool, value)
-            return self._answer(tool, value)
+            return await self._of_module(tool, arguments, request, entry)
         try:
             result = await self._activity(arguments, DirectContext({"_tool": tool.name, **arguments}, request))
         except IdeabridgeError:
@@ -211,13 +200,45 @@ class ExposedTool:
         entry.give(tool, value)
         return self._answer(tool, value)
 
+    async def _of_module(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
+        """The result of a module's tool, also of one that failed, as the module sent it."""
+        progress = request.context.session.report_progress if request.wants_progress else None
+        module = self._bridge.modules[tool.module or ""]
+        try:
+            answer = await self._running.relaying.answered(
+                request.context,
+                request.relayed,
+                request.responses,
+                module,
+                lambda client: module.call_directly(
+                    tool.remote_name or tool.name, arguments, client, progress=progress, run=request.client
+                ),
+            )
+        except ModuleToolError as error:
+            if error.result is None:
+                raise
+            entry.error = error
+            return bounded(error.result)
+        entry.give(tool, answer.value)
+        result: ToolAnswer = {**(answer.result or {})}
+        if "structuredContent" in result:
+            if self._wraps(tool):
+                result["structuredContent"] = {"result": answer.value}
+            elif not isinstance(answer.value, dict) and not request.has_rounds:
+                # Up to 2025-11-25 it is an object.
+                del result["structuredContent"]
+        return bounded(result)
+
     def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
         if self._activity is None and tool.output is None:
             return _unstructured(value)
-        wrapped = self._wrapped
-        if tool.output != self.tool.output or tool.wrapper != self.tool.wrapper:
-            wrapped = object_output(tool.wrapper or tool.output)[1]
-        return value_answer(value, wrapped=wrapped)
+        return value_answer(value, wrapped=self._wraps(tool))
+
+    def _wraps(self, tool: Tool) -> bool:
+        """Return whether the output schema is that of `{"result": value}`."""
+        if tool.output == self.tool.output and tool.wrapper == self.tool.wrapper:
+            return self._wrapped
+        return object_output(tool.wrapper or tool.output)[1]
 
 
 def _definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:

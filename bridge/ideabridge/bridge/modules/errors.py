@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, Outcome
 
 MAX_ERROR: Final = 4096
@@ -81,7 +81,15 @@ class ModuleDownError(ModuleError):
 
 
 class ModuleToolError(ModuleError):
-    """The tool itself failed (`isError`); the message is the text of its result."""
+    """The tool itself failed (`isError`); the message is the text of its result.
+
+    Attributes:
+        result: the whole result of a direct call, in wire form and without secrets.
+    """
+
+    def __init__(self, module: str, message: str, result: JSONObject | None = None) -> None:
+        super().__init__(module, message)
+        self.result = result
 
 
 class ModuleOutputError(ModuleError):

@@ -44,7 +44,7 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
 from ideabridge.bridge.modules.offering import Kind
-from ideabridge.bridge.modules.remote_call import PassedOn, SessionLostError, pass_on, remote_call
+from ideabridge.bridge.modules.remote_call import Answer, PassedOn, SessionLostError, pass_on, remote_call
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.secrets import Secrets
@@ -469,7 +469,6 @@ class Module:
         progress: Progress | None = None,
         run: Hashable = None,
         asker: Asker | None = None,
-        client: DirectClient | None = None,
         meant: Tool | None = None,
         patience: float | None = None,
     ) -> JSON:
@@ -481,9 +480,8 @@ class Module:
             timeout: seconds for all attempts of the remote call; None means the configured `timeout`. Connecting before
                 the first attempt and waiting for other calls (`parallel`) are not counted.
             progress: called with the module's progress notifications.
-            run: the caller, a run or a client that calls directly; see `FairLimiter`.
+            run: the caller; see `FairLimiter`.
             asker: answers the module's questions during the call; this time is not counted. None if nobody can.
-            client: the client of a direct call, which answers them instead.
             meant: the definition that was seen and approved; None means the present one.
             patience: see `reach`.
 
@@ -492,9 +490,41 @@ class Module:
             ToolChangedError: the present definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
-            ModuleAsks: the module asks first, and `client` takes questions in place of a result.
             LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
         """
+        answer = await self._call(tool_name, arguments, timeout, progress, run, asker, None, meant, patience)
+        return answer.value
+
+    async def call_directly(
+        self,
+        tool_name: str,
+        arguments: JSONObject,
+        client: DirectClient,
+        *,
+        progress: Progress | None = None,
+        run: Hashable = None,
+    ) -> Answer:
+        """Call a tool for a client; the answer has the whole result. `client` answers the module's questions.
+
+        Raises:
+            ModuleToolError: the tool failed; it has the whole result.
+            ModuleAsks: the module asks first, and `client` takes questions in place of a result.
+            IdeabridgeError: as `call`.
+        """
+        return await self._call(tool_name, arguments, None, progress, run, None, client, None, None)
+
+    async def _call(
+        self,
+        tool_name: str,
+        arguments: JSONObject,
+        timeout: float | None,
+        progress: Progress | None,
+        run: Hashable,
+        asker: Asker | None,
+        client: DirectClient | None,
+        meant: Tool | None,
+        patience: float | None,
+    ) -> Answer:
         seconds = self.configuration.timeout if timeout is None else timeout
         theirs = normalise(arguments, what="the arguments")
         assert isinstance(theirs, dict)
@@ -580,7 +610,7 @@ class Module:
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
-    async def _try(self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[JSON]]) -> JSON:
+    async def _try(self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[Answer]]) -> Answer:
         """Send a call. Within its time, repeat a call that was not sent, or was not answered and may run twice."""
         deadline = anyio.current_time() + seconds
         most = self.configuration.tries_of(tool.remote_name or tool.name) if tool.annotations.repeatable else 1
@@ -628,7 +658,7 @@ class Module:
         asker: Asker | None,
         client: DirectClient | None,
         meant: Tool | None,
-    ) -> JSON:
+    ) -> Answer:
         """Send a call once; if the server has lost the HTTP session, once more over a new connection."""
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
@@ -643,7 +673,7 @@ class Module:
                 # Checked after connecting, because a new connection lists the tools again.
                 self.tool(tool.name).expect_same(meant)
             try:
-                value = await remote_call(
+                answer = await remote_call(
                     connection,
                     self.name,
                     tool,
@@ -680,7 +710,7 @@ class Module:
                 self._failures = 0
                 if self._state == "down" and self._connection is connection and connection.usable:
                     self._set("up", None)
-                return value
+                return answer
 
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import anyio
 import mcp_types as types
@@ -66,6 +66,18 @@ _FAULTS: Final = 800
 """Characters of an error about a result that violates the schema."""
 
 
+class Answer(NamedTuple):
+    """The answer to a call.
+
+    Attributes:
+        value: the value of the call in a run, see `_result_value`.
+        result: the whole result of a direct call, in wire form; None in a run.
+    """
+
+    value: JSON
+    result: JSONObject | None
+
+
 class SessionLostError(ModuleError):
     """The server has lost the HTTP session, so it did not run the call."""
 
@@ -85,12 +97,12 @@ async def remote_call(
     secrets: Secrets,
     max_bytes: int,
     validator: Validator | None,
-) -> JSON:
+) -> Answer:
     """Call a tool over a usable connection. Cancelling this cancels the remote call, as does the time-out.
 
     `arguments` have the module's own parameter names. `seconds` bounds the answer, without the time in which a person
     is asked; without an `asker` or a `client`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and
-    `validator` checks it if the tool has an output schema.
+    `validator` checks it if the tool has an output schema. With a `client` the answer has the whole result.
 
     Raises:
         SessionLostError: the call must be sent again over a new connection.
@@ -135,12 +147,16 @@ async def remote_call(
         ) from None
     if answered is None:
         raise ModuleTimeoutError(module, f"{name} did not answer within {seconds:g} s and was told to stop")
+    whole = None if client is None else _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
     try:
         # Outside of the time-out: validating a result may take long, which is not the module's fault.
-        return await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
+        value = await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except ModuleToolError as error:
-        failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]))
+        failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]), whole)
         raise _legacy_question(failure) if modern else failure from None
+    if whole is not None and (tool.output is not None or "structured_content" in answered.model_fields_set):
+        whole["structuredContent"] = value
+    return Answer(value, whole)
 
 
 def _legacy_question(failure: ModuleError) -> ModuleError:
@@ -334,6 +350,38 @@ async def _result_value(
             text = shown(str(error), secrets, _FAULTS)
             raise ModuleOutputError(module, f"{name} answered against its own schema: {text}") from None
     return secrets.redact(value)
+
+
+def _whole(
+    module: str, result: types.CallToolResult, refused: list[str], *, secrets: Secrets, max_bytes: int
+) -> JSONObject:
+    """The content, `_meta` and `isError` of a result as they were sent, without secrets. That of an error has its
+    structured content, too, and the messages about questions that nobody was asked.
+    """
+    left_out = None if result.is_error else {"structured_content"}
+    sent = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
+    try:
+        whole = cast("JSONObject", normalise(sent, what="the result"))
+    except LimitExceededError as error:
+        raise ResultLimitError(f"module {module!r}: {error}") from None
+    except IdeabridgeError as error:
+        raise ModuleOutputError(module, f"module {module!r}: {error}") from None
+    meta = whole.get("_meta")
+    if isinstance(meta, dict):
+        # What it says about the module; the gateway answers in its own name.
+        meta.pop(types.SERVER_INFO_META_KEY, None)
+        if not meta:
+            del whole["_meta"]
+    size = len(encode(whole))
+    if size > max_bytes:
+        raise ResultLimitError(
+            f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+        )
+    whole = cast("JSONObject", secrets.redact(whole))
+    if result.is_error and refused:
+        content = cast("list[JSON]", whole["content"])
+        whole["content"] = [*content, {"type": "text", "text": "\n".join(refused)}]
+    return whole
 
 
 def _raw_value(module: str, tool: Tool, result: types.CallToolResult) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import anyio
 import mcp_types as types
@@ -40,6 +40,8 @@ client may be gone without a word."""
 
 MOST_PARKED: Final = 50
 """Parked calls of one caller."""
+
+AnswerT = TypeVar("AnswerT")
 
 _MOST_LEVELS: Final = 4000
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
@@ -140,13 +142,13 @@ class _ParkedCall:
         self._questions: dict[str, JSONObject] = {}
         self._answers: dict[str, types.InputResponse] = {}
         self._asked = 0
-        self._result: JSON = None
+        self._result: Any = None
         self._error: BaseException | None = None
         self._ended = False
         self._moved = anyio.Event()
         self._answered = anyio.Event()
 
-    async def run(self, call: Callable[[DirectClient], Awaitable[JSON]]) -> None:
+    async def run(self, call: Callable[[DirectClient], Awaitable[Any]]) -> None:
         """Await the call, and keep its result."""
         with self.scope:
             try:
@@ -185,7 +187,7 @@ class _ParkedCall:
         if given:
             self._answered.set()
 
-    async def next(self) -> JSON:
+    async def next(self) -> Any:
         """The result of the call.
 
         Raises:
@@ -233,8 +235,8 @@ class Relaying:
         last: Round | None,
         responses: Mapping[str, types.InputResponse] | None,
         module: Module,
-        call: Callable[[DirectClient], Awaitable[JSON]],
-    ) -> JSON:
+        call: Callable[[DirectClient], Awaitable[AnswerT]],
+    ) -> AnswerT:
         """The result of a call at a module.
 
         Args:
@@ -270,7 +272,9 @@ class Relaying:
             # The module was told what this client declares, and names what is missing.
             raise MCPError(error.code, str(error), error.data) from None
 
-    async def _begun(self, client: RelayedClient, caller: str, call: Callable[[DirectClient], Awaitable[JSON]]) -> JSON:
+    async def _begun(
+        self, client: RelayedClient, caller: str, call: Callable[[DirectClient], Awaitable[AnswerT]]
+    ) -> AnswerT:
         count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time")
@@ -279,7 +283,7 @@ class Relaying:
         self._group.start_soon(self._run, parked, call)
         return await self._next(parked)
 
-    async def _resumed(self, key: str, caller: str, responses: Mapping[str, types.InputResponse]) -> JSON:
+    async def _resumed(self, key: str, caller: str, responses: Mapping[str, types.InputResponse]) -> Any:
         parked = self._parked.get(key)
         if parked is None or parked.caller != caller:
             raise ParkedCallError(
@@ -289,7 +293,7 @@ class Relaying:
         parked.give(responses)
         return await self._next(parked)
 
-    async def _run(self, parked: _ParkedCall, call: Callable[[DirectClient], Awaitable[JSON]]) -> None:
+    async def _run(self, parked: _ParkedCall, call: Callable[[DirectClient], Awaitable[Any]]) -> None:
         try:
             await parked.run(call)
         finally:
@@ -299,7 +303,7 @@ class Relaying:
                     await parked.taken.wait()
             self._parked.pop(parked.key, None)
 
-    async def _next(self, parked: _ParkedCall) -> JSON:
+    async def _next(self, parked: _ParkedCall) -> Any:
         try:
             result = await parked.next()
         except InputRequired:

@@ -53,6 +53,9 @@ _MOST_SESSIONS: Final = 200
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = re.compile(rb'"method"\s*:\s*"initialize"')
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
+_MAX_EVENT: Final = 1_000_000
+"""Bytes of an event: SDK clients refuse events over 1 MiB."""
+
 _REFUSED, _GONE, _TOO_LARGE = 400, 404, 413
 
 
@@ -145,7 +148,7 @@ def application(
         transport_security=security(host, allowed),
         max_request_body_size=MAX_MESSAGE,
     )
-    return _MessageGate(_HostGate(app), ended, quotas)
+    return _MessageGate(_HostGate(_EventGate(app)), ended, quotas)
 
 
 class _HostGate:
@@ -179,6 +182,71 @@ class _HostGate:
 
 _HOST_STATUS: Final = {421: "Host", 403: "Origin"}
 """The statuses of the SDK's refusals, and the header that each concerns."""
+
+
+class _EventGate:
+    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON in place of an event, because SDK clients refuse
+    larger events only. After a notification, or the first ping (15 s), the answer can only be an event, so it is an
+    error that states its size.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") != "POST":
+            await self._app(scope, receive, send)
+            return
+        # The start of a stream is held until its first event.
+        start: Message | None = None
+        is_stream = is_answered = False
+
+        async def pass_on(message: Message) -> None:
+            nonlocal start, is_stream, is_answered
+            if is_answered:
+                return
+            if message["type"] == "http.response.start":
+                is_stream = _header(message, b"content-type").startswith("text/event-stream")
+                if is_stream:
+                    start = message
+                    return
+            elif is_stream:
+                held, start = start, None
+                data = _large_answer(message.get("body", b""))
+                if data is not None and held is not None:
+                    is_answered = True
+                    headers = [pair for pair in held["headers"] if pair[0].lower() != b"content-type"]
+                    await send({**held, "headers": [*headers, (b"content-type", b"application/json")]})
+                    await send({"type": "http.response.body", "body": data})
+                    return
+                if held is not None:
+                    await send(held)
+                if data is not None:
+                    message = {**message, "body": _too_late(data)}
+            await send(message)
+
+        await self._app(scope, receive, pass_on)
+
+
+def _large_answer(event: bytes) -> bytes | None:
+    """The message in an event over `_MAX_EVENT`; None for smaller events."""
+    if len(event) <= _MAX_EVENT:
+        return None
+    lines = [line for line in event.splitlines() if line.startswith(b"data: ")]
+    return lines[0].removeprefix(b"data: ") if len(lines) == 1 else None
+
+
+def _too_late(data: bytes) -> bytes:
+    """The event of an error in place of an answer that comes after notifications."""
+    told = orjson.loads(data)
+    why = (
+        f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP after a notification or 15 s. Call"
+        " it without a progress token, or within run_plan with an _outputPath"
+    )
+    result: dict[str, Any] = {"error": {"code": types.INTERNAL_ERROR, "message": why}}
+    if "content" in told.get("result", ()):
+        result = {"result": {"content": [{"type": "text", "text": why}], "isError": True, "resultType": "complete"}}
+    return b"event: message\r\ndata: " + orjson.dumps({"jsonrpc": "2.0", "id": told["id"], **result}) + b"\r\n\r\n"
 
 
 @dataclass(slots=True)
