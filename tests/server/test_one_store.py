@@ -150,7 +150,6 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
                 gate.open()
     [answer] = answers
     assert (answer["status"], answer["output"]) == ("done", {"words": 1})
-    assert answer["idea"]
     # The progress of a run at work elsewhere is reported here.
     assert any("hold done" in note for note in notes)
     assert any("count_words done (2 of 2)" in note for note in notes)

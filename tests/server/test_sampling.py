@@ -162,7 +162,9 @@ async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path
             )
             assert await run.wait(20) == "done"
             assert run.given() == OUTPUT == done["output"]
-            assert str(run.idea).startswith(done["idea"])
+            assert run.idea is not None
+            with Store.open(tmp_path / "ideas.sqlite") as store:
+                assert run.idea in [one.id for one in store.ideas.of_run(done["run"])]
 
 
 # -- any worker --------------------------------------------------------------------------------------------------

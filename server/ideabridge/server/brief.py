@@ -22,9 +22,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.keywords import references_in
 from ideabridge.tools.tool import Tool
 
-_ID: Final = 16
-"""Characters of an idea's id: `publish_idea` takes a beginning of it, or the id of the run."""
-
 _SMALL: Final = 400
 """Bytes of JSON of a value that is shown as it is."""
 
@@ -44,8 +41,8 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
     if not usage.get("tokens"):
         # By turns the host's own model answers, whose tokens nobody counts.
         result.pop("usage", None)
-    if "idea" in result:
-        result["idea"] = result["idea"][:_ID]
+    # Whatever takes an idea takes the run.
+    result.pop("idea", None)
     if is_next_turn:
         result.pop("mind", None)
     if "output" in result or result["status"] == "needs_approval":

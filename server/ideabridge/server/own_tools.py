@@ -60,6 +60,9 @@ _ANY: Final[list[JSON]] = [
 ]
 """The `anyOf` of a value that may be any JSON."""
 
+_WITH_REFERENCES: Final[list[JSON]] = [_OPEN, {"type": "array", "items": {}}, _TEXT]
+"""The `anyOf` of a value that reads other values."""
+
 _WAIT: Final[JSONObject] = {"type": "number", "minimum": 0, "maximum": 600}
 _OBJECTS: Final[JSONObject] = {"type": "array", "items": _OPEN}
 _TEXTS: Final[JSONObject] = {"type": "array", "items": _TEXT}
@@ -113,7 +116,7 @@ _PROGRAM_STEP: Final = ", run_program(program, input)"
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Finds tools of all servers, and ideas, which may do your task. Gives signatures; for an exact name, schemas.",
+        "Find tools of all servers, and ideas, for your task. Returns signatures; for an exact name, schemas.",
         _closed(
             {
                 "words": {"anyOf": [_TEXT, _TEXTS], "description": "The task, or its steps."},
@@ -126,10 +129,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run calls of any tools as one plan; results stay on the server. A call starts once the values it reads exist;"
-        " calls of one server that may change something keep their order, and await approval."
-        ' A string that is a reference becomes its value: "†state.log.0.id", "†results.0" (first call), "†input.x",'
-        ' "†state.a || †state.b".'
+        "Run calls of any tools as one plan. A call starts once the values it reads exist; changes on one server keep"
+        ' their order. A string that is a reference becomes its value: "†state.log.0.id", "†results.0" (first call),'
+        ' "†input.x", "†state.a || †state.b".'
         " Built in: pick(data, path), filter(items, where), join(items, separator?), count(items, by?),"
         f" template(text, values), compute(code), sleep(seconds){_PROGRAM_STEP}; path, where, by: JMESPath; text:"
         " {name}; code: Python over its other parameters.",
@@ -141,7 +143,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 ),
                 "input": _open("Read by †input."),
                 "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}.'),
-                "output": {"description": "With references; default: the state.", "anyOf": _ANY},
+                "output": {"description": "With references; default: the state.", "anyOf": _WITH_REFERENCES},
                 "output_schema": _OPEN,
                 "dry_run": {"type": "boolean"},
                 "save_as": _text("Publish it as this tool."),
@@ -275,12 +277,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 """The definitions, in their wire form."""
 
 _RARE: Final[dict[str, frozenset[str]]] = {
-    "search_tools": frozenset(),
-    "run_plan": frozenset({"instances", "output_schema"}),
-    "solve": frozenset({"idea", "planning", "limits", "wait_s"}),
+    "search_tools": frozenset({"module", "limit"}),
+    "run_plan": frozenset({"instances", "output_schema", "wait_s"}),
+    "solve": frozenset({"idea", "mind", "planning", "limits", "wait_s"}),
     "check_run": frozenset(),
     "decide_approval": frozenset({"wait_s"}),
-    "publish_idea": frozenset({"calls", "inputs", "to", "strict"}),
+    "publish_idea": frozenset({"answer", "program", "parameters", "choices", "calls", "inputs", "to", "strict"}),
 }
 """The tools that are listed by default, each with those of its parameters that are not."""
 
@@ -331,10 +333,17 @@ LISTED: Final = frozenset(_RARE)
 _ASKS: Final = "?"
 """Stands for a program that is still to be written: the answer says what it must do."""
 
+_CHANGE: Final = (
+    "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, merge, required, default, at),"
+    " choices ({take: {calls.0.repo: †input.repo}, runs: [more runs]}), answer (auto, recorded, plan, program, solve),"
+    " or program (Python that does it; ?: what to write)."
+)
+"""The parameters of `publish_idea` that the list leaves out."""
+
 # -- arguments -------------------------------------------------------------------------------------------------------
 
-_READ_ELSEWHERE: Final = ("solution", "calls")
-"""Parameters with their own checks, which accept more than one form and have better messages."""
+_READ_ELSEWHERE: Final = ("solution", "calls", "output")
+"""Parameters that have their own checks, which accept more than one form, or may be any JSON."""
 
 _TYPES: Final[dict[str, type[Any]]] = {"object": dict, "array": list}
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
@@ -654,7 +663,8 @@ class OwnHandlers:
         }
         text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
         if publication.report is not None:
-            text += f"\n{report_text(publication.report)}"
+            result["report"] = report_text(publication.report)
+            text += f"\n{result['report']}"
             if "left_open" in publication.report:
                 result["request"], wanted = self._program_wanted(others, request)
                 text += f"\n\n{wanted}"
@@ -665,6 +675,8 @@ class OwnHandlers:
         if not publication.live:
             result["live"] = False
             text += "\nThe name is pinned to another version and stays with it."
+        result["change"] = _CHANGE
+        text += f"\n{_CHANGE}"
         return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
 
     def _program_wanted(self, refs: list[str], request: ToolRequest) -> tuple[JSONObject, str]:
