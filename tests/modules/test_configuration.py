@@ -91,7 +91,7 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
     ):
         assert expected in told
     assert any("'idea:x'" in line and "this name is taken" in line for line in told)
-    assert any("git.oauth: unknown key: signing in by OAuth is not done here" in line for line in told)
+    assert any("git.oauth: unknown key: 'auth' says here how to sign in" in line for line in told)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "anonymous", "idea:x"])

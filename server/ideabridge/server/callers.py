@@ -89,7 +89,12 @@ class Credentials:
     @property
     def are_required(self) -> bool:
         """Return whether requests need a token: one is set, or there is a provider, or there ever was a named user."""
-        return self._token is not None or self._provider is not None or self._users.exist()
+        return self._token is not None or self.name_users
+
+    @property
+    def name_users(self) -> bool:
+        """Return whether requests may come from several people: there is a provider, or there ever was a named user."""
+        return self._provider is not None or self._users.exist()
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ async def _front(
     store: Store | Path | str | None,
     on_status: Callable[[ModuleStatus], None] | None,
     commands: Commands = COMMANDS,
+    has_others: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[Front]:
     """An open bridge and its server, with the background tasks of both."""
     # Imported objects are never freed: each full garbage collection, and the one at the end, would scan them for 0.1 s.
@@ -67,6 +68,7 @@ async def _front(
             Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
             anyio.create_task_group() as group,
         ):
+            bridge.modules.has_others = has_others
             front = Front(bridge, group, version("ideabridge"), commands)
             fronts.append(front)
             group.start_soon(front.announcements.run)
@@ -231,7 +233,8 @@ async def serve_http(
         credentials = Credentials(store, token=token, provider=provider)
         listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.are_required))
         url = url_of(listening)
-        async with _front(configuration, toolbox, store, on_status) as front:
+        told = (configuration, toolbox, store, on_status)
+        async with _front(*told, has_others=lambda: credentials.name_users) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(

@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
+import httpx2
 import mcp_types as types
 import orjson
 from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskGroup, TaskStatus
@@ -44,8 +45,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.backchannel import Backchannel
-from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError, shown
-from ideabridge.bridge.modules.http import REFUSED, http_transport
+from ideabridge.bridge.modules.errors import (
+    ModuleConnectError,
+    ModuleError,
+    ModuleProtocolError,
+    ModuleSignInError,
+    shown,
+)
+from ideabridge.bridge.modules.http import REFUSED, SIGN_IN, SIGN_IN_LATER, http_transport
 from ideabridge.bridge.modules.listing import (
     MAX_LISTING_BYTES,
     Listing,
@@ -318,6 +325,7 @@ class Connection:
         configuration: ModuleConfiguration,
         launch: Launch,
         *,
+        auth: httpx2.Auth | None,
         legacy: bool,
         secrets: Secrets,
         max_bytes: int,
@@ -347,7 +355,9 @@ class Connection:
         self.backchannel = Backchannel(on_ask, exposed=exposed)
         self._tap = Tap(
             self._stdio
-            or http_transport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
+            or http_transport(
+                launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes, auth=auth
+            ),
             self.backchannel,
             lambda event: self._heard(event),
         )
@@ -689,6 +699,9 @@ class Connection:
         if self._stdio is not None and self._stdio.reason not in (None, "was closed"):
             return ModuleConnectError(self._module, f"{name} {self.end(' before it was up')}")
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
+        if isinstance(chosen, MCPError) and chosen.data in (SIGN_IN, SIGN_IN_LATER):
+            what = f"{name} {shown(chosen.message, self._secrets, _WORDS)}"
+            return ModuleSignInError(self._module, what, lasting=chosen.data == SIGN_IN)
         lasting = isinstance(chosen, MCPError) and chosen.data == REFUSED
         what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(self._module, what, lasting=lasting)

@@ -74,6 +74,15 @@ class ModuleConnectError(ModuleError):
         self.lasting = lasting
 
 
+class ModuleSignInError(ModuleConnectError):
+    """The module wants a person to sign in, or to sign in for more (`lasting`), or its authorization server cannot be
+    reached or refuses. The message contains what to do.
+    """
+
+    def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
+        super().__init__(module, message, lasting=lasting)
+
+
 class ModuleDownError(ModuleError):
     """The connection ended during the call (`unknown`) or before the call was sent (`not_run`)."""
 

@@ -18,6 +18,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 
+from ideabridge.bridge.modules.authorization import AUTHORIZING
+from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch, ModuleKind
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED, most_values
@@ -29,6 +31,10 @@ UNANSWERED: Final = "ideabridge: no HTTP answer"
 """`data` of the error for a request that was not answered: the server may have processed it."""
 REFUSED: Final = "ideabridge: HTTP refusal"
 """`data` of the error for a request that the server, or a proxy before it, refused."""
+SIGN_IN: Final = "ideabridge: sign in"
+"""`data` of the error for a request that needs a token that there is not."""
+SIGN_IN_LATER: Final = "ideabridge: sign in later"
+"""The same, if the token may be there soon."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200
@@ -57,15 +63,25 @@ _CONNECTING: Final = (
 class ModuleHTTPClient(httpx2.AsyncClient):
     """An HTTP client that returns failures as responses."""
 
-    def __init__(self, *, headers: dict[str, str], connect_timeout: float, max_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        headers: dict[str, str],
+        connect_timeout: float,
+        max_bytes: int = MAX_LINE_BYTES,
+        auth: httpx2.Auth | None = None,
+    ) -> None:
         # Without a time-out for reading: a stream may be silent for long, and every call has its own time-out.
-        super().__init__(headers=headers, timeout=httpx2.Timeout(min(30.0, connect_timeout), read=None))
+        super().__init__(headers=headers, timeout=httpx2.Timeout(min(30.0, connect_timeout), read=None), auth=auth)
         self._max_bytes = max_bytes
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. A failed POST returns a response that contains a JSON-RPC error."""
         if request.method != "POST":
-            return _guarded(request, await super().send(request, **options), self._max_bytes)
+            try:
+                return _guarded(request, await super().send(request, **options), self._max_bytes)
+            except ModuleSignInError:
+                return httpx2.Response(401, request=request)
         if _NOTIFICATION.search(request.content[:_SHOWN]):
             # The SDK sends notifications one after another: a server that does not answer one must not delay calls.
             request.extensions = {
@@ -80,9 +96,17 @@ class ModuleHTTPClient(httpx2.AsyncClient):
             if kind.startswith("application/json") and options.get("stream"):
                 return await self._whole(request, response)
             return _guarded(request, response, self._max_bytes)
+        except ModuleSignInError as error:
+            data = SIGN_IN if error.lasting else SIGN_IN_LATER
+            said = str(error).removeprefix(f"module {error.module!r} ")
+            return _error(request, 401, INTERNAL_ERROR, said, data)
         except _CONNECTING as error:
+            if (other := _authorizing(request, error)) is not None:
+                return other
             return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", UNSENT)
         except httpx2.TransportError as error:
+            if (other := _authorizing(request, error)) is not None:
+                return other
             what = f"cannot be reached any more: {_why(error)},"
             return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
 
@@ -113,6 +137,15 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
         said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
         return _error(request, status, code, said, data)
+
+
+def _authorizing(request: httpx2.Request, error: httpx2.TransportError) -> httpx2.Response | None:
+    """The error of a request that is not sent, because there is no token for it; None if another request failed."""
+    sent = error.request
+    if AUTHORIZING not in sent.extensions:
+        return None
+    what = f"cannot be reached: its authorization server {sent.url.host}: {_why(error)}"
+    return _error(request, 503, CONNECTION_CLOSED, what, UNSENT)
 
 
 def _why(error: Exception) -> str:
@@ -206,7 +239,7 @@ def _error(request: httpx2.Request, status: int, code: int, message: str, data: 
 
 @asynccontextmanager
 async def http_transport(
-    launch: Launch, kind: ModuleKind, *, connect_timeout: float, max_bytes: int
+    launch: Launch, kind: ModuleKind, *, connect_timeout: float, max_bytes: int, auth: httpx2.Auth | None
 ) -> AsyncGenerator[TransportStreams]:
     """A module at an address, as an MCP `Transport`: streamable HTTP, or the older SSE."""
     headers = dict(launch.headers or {})
@@ -222,6 +255,7 @@ async def http_transport(
         async with sse_client(
             launch.url,
             headers,
+            auth=auth,
             timeout=connect_timeout,
             sse_read_timeout=86_400,
             httpx_client_factory=make_client,
@@ -229,7 +263,7 @@ async def http_transport(
             yield streams
         return
     async with (
-        ModuleHTTPClient(headers=headers, connect_timeout=connect_timeout, max_bytes=max_bytes) as client,
+        ModuleHTTPClient(headers=headers, connect_timeout=connect_timeout, max_bytes=max_bytes, auth=auth) as client,
         streamable_http_client(launch.url, http_client=client, max_sse_event_size=max_bytes) as streams,
     ):
         yield streams

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import DirectClient
+from ideabridge.bridge.modules.authorization import Authorization
 from ideabridge.bridge.modules.connection import Connection, Peer
 from ideabridge.bridge.modules.errors import (
     LegacyQuestionError,
@@ -38,6 +39,7 @@ from ideabridge.bridge.modules.errors import (
     ModuleDownError,
     ModuleError,
     ModuleProtocolError,
+    ModuleSignInError,
     ModuleTimeoutError,
     UnknownModuleToolError,
     shown,
@@ -102,6 +104,9 @@ class FairLimiter:
             self._waiting[who] = queue
 
 
+Authorize = Callable[[str, Launch], Authorization | None]
+"""Makes what gets tokens for a module."""
+
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Called with (progress, total, message) while a call runs."""
 
@@ -129,6 +134,7 @@ class Module:
     Attributes:
         reserved: the tools that a module of this name had under another configuration. Their names stay its own until
             `known_tools` has any.
+        authorization: gets tokens; None for a program, or if a header has the token.
     """
 
     def __init__(
@@ -143,6 +149,7 @@ class Module:
         exposed: bool,
         on_change: Callable[[str], None],
         on_event: Callable[[str, ServerEvent], None],
+        authorize: Authorize,
     ) -> None:
         self.name = name
         self.configuration = configuration
@@ -152,6 +159,8 @@ class Module:
         self._result_bytes = result_bytes
         self._on_change = on_change
         self._on_event = on_event
+        self._authorize = authorize
+        self.authorization: Authorization | None = None
         self._watched: set[str] = set()
         self._log_level: types.LoggingLevel | None = None
         self._exposed = exposed
@@ -274,6 +283,7 @@ class Module:
             self._closed = True
             self._set("failed", error)
             return
+        self.authorization = self._authorize(self.name, launch)
         try:
             self._out_since = anyio.current_time()
             while not self._closed:
@@ -327,6 +337,7 @@ class Module:
             self.name,
             self.configuration,
             launch,
+            auth=self.authorization,
             legacy=self._legacy,
             secrets=self._secrets,
             max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
@@ -420,6 +431,8 @@ class Module:
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
+        if isinstance(error, ModuleSignInError):
+            return ModuleSignInError(self.name, str(error), lasting=error.lasting)
         kind = type(error) if type(error) in (ModuleConfigurationError, ModuleDownError) else ModuleConnectError
         return kind(self.name, self.status().why if tried else str(error))
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from mcp.shared.subscriptions import ServerEvent
 
+    from ideabridge.bridge.modules.authorization import Authorization, Person
     from ideabridge.bridge.modules.module import Module
-    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
@@ -73,9 +74,12 @@ class Modules:
         configuration: contains the entries of the modules.
         secrets: registers every secret value of the entries.
         on_change: called with a module's name when its state or its tools have changed.
+        person: signs in to modules that ask for it. None: nobody can, as in a server.
+        at_once: the person signs in before a module asks for it.
 
     Attributes:
         on_event: called with a module's name when its resources or prompts, or a watched resource, have changed.
+        has_others: true if others than the person who started this process use the modules.
     """
 
     def __init__(
@@ -84,7 +88,11 @@ class Modules:
         *,
         secrets: Secrets | None = None,
         on_change: Callable[[str], None] | None = None,
+        person: Person | None = None,
+        at_once: bool = False,
     ) -> None:
+        self.has_others: Callable[[], bool] = lambda: False
+        self._person, self._at_once = person, at_once
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
@@ -103,12 +111,31 @@ class Modules:
                     exposed=configuration.exposes(name),
                     on_change=on_change or (lambda _name: None),
                     on_event=lambda module, event: self.on_event(module, event),
+                    authorize=self._authorize,
                 )
                 for name, entry in configuration.modules.items()
             }
         self._group: anyio.abc.TaskGroup | None = None
         self._ended = 0
         self._all_ended = anyio.Event()
+
+    def _authorize(self, module: str, launch: Launch) -> Authorization | None:
+        """What gets tokens for a module: one at an address, unless a header has its token."""
+        headers = launch.headers or {}
+        if not launch.url or any(name.lower() == "authorization" for name in headers):
+            return None
+        from ideabridge.bridge.modules.authorization import Authorization
+
+        return Authorization(
+            module,
+            launch.url,
+            launch.auth,
+            secrets=self.secrets,
+            has_headers=bool(headers),
+            has_others=lambda: self.has_others(),
+            person=self._person,
+            at_once=self._at_once,
+        )
 
     async def __aenter__(self) -> Self:
         group = anyio.create_task_group()

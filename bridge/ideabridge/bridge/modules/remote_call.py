@@ -25,11 +25,12 @@ from ideabridge.bridge.modules.errors import (
     ModuleInputRequiredError,
     ModuleOutputError,
     ModuleProtocolError,
+    ModuleSignInError,
     ModuleTimeoutError,
     ModuleToolError,
     shown,
 )
-from ideabridge.bridge.modules.http import UNANSWERED, UNSENT
+from ideabridge.bridge.modules.http import SIGN_IN, SIGN_IN_LATER, UNANSWERED, UNSENT
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.stdio import OVERSIZED, UNREADABLE
 from ideabridge.bridge.secrets import Secrets
@@ -283,6 +284,8 @@ def _failure(
     said = error.message.lower()
     if error.data == OVERSIZED:
         return ResultLimitError(f"{name}: {text}")
+    if error.data in (SIGN_IN, SIGN_IN_LATER):
+        return ModuleSignInError(module, f"{name} {text}")
     if error.data == UNSENT:
         return ModuleDownError(module, f"{name} {text}")
     if error.data == UNANSWERED:

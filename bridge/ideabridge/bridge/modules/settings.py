@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.secrets import Secrets, is_secret_name
@@ -76,13 +76,86 @@ IGNORED: Final = frozenset(
 
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
-        "auth": "signing in by OAuth is not done here; put a token into 'headers', for example from ${TOKEN}",
-        "oauth": "signing in by OAuth is not done here; put a token into 'headers', for example from ${TOKEN}",
+        "oauth": "'auth' says here how to sign in, mostly nothing: `ideabridge modules login NAME` asks the server",
         "envFile": 'files of variables are not read; name each variable in \'env\', for example "TOKEN": "${TOKEN}"',
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
 )
 """Keys of other hosts that change the behaviour and are not supported, with the reason for refusing them."""
+
+
+SECRET_KEYS: Final = ("client_secret", "private_key")
+"""The keys of `auth` whose values are secrets."""
+
+
+class AuthorizationSettings(BaseModel):
+    """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Mostly nothing has to be set: the module
+    names its authorization server, and `ideabridge modules login` registers a client there.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    grant: Literal["authorization_code", "client_credentials"] = Field(
+        default="authorization_code",
+        description="authorization_code: a person signs in with `ideabridge modules login`. client_credentials: the"
+        " client itself gets tokens, without a person.",
+    )
+    issuer: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None,
+        description="The only authorization server that is used. Needed with 'client_secret' and 'private_key'.",
+    )
+    client_id: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="A client that is registered already. ${VAR} is expanded."
+    )
+    client_secret: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="Its secret. ${VAR} is expanded. The value is never shown or stored."
+    )
+    secret_in: Literal["header", "body"] = Field(
+        default="header", description="Where the secret is sent: header (client_secret_basic) or body (_post)."
+    )
+    private_key: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None,
+        description="With client_credentials, in place of a secret: the key in PEM that signs (private_key_jwt)."
+        " ${VAR} is expanded. The value is never shown or stored.",
+    )
+    algorithm: Literal["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"] = Field(
+        default="RS256", description="The algorithm of 'private_key'."
+    )
+    client_metadata_url: Annotated[Text, Field(pattern=r"^https://[^/]+/.+")] | None = Field(
+        default=None, description="The address of a client metadata document, for servers that take one as client_id."
+    )
+    redirect_uri: Annotated[Text, Field(pattern=r"^http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/")] | None = Field(
+        default=None, description="The address on this machine to which the browser returns. Default: with a free port."
+    )
+    scope: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="The scopes that are asked for, separated by spaces. Default: those the module names."
+    )
+    shared: bool = Field(
+        default=False,
+        description="true: all users of a server over HTTP act with the sign-in of the person who started it.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuse keys that contradict each other."""
+        found: list[str] = []
+        if self.issuer is not None and not self.issuer.startswith(("http://", "https://", "${")):
+            found.append("'issuer' should be an address that starts with http:// or https://")
+        for key in SECRET_KEYS:
+            if getattr(self, key) is not None and (self.client_id is None or self.issuer is None):
+                found.append(f"{key!r} needs 'client_id' and 'issuer', which say whose it is")
+        if self.grant == "client_credentials":
+            if (self.client_secret is None) == (self.private_key is None):
+                found.append("'client_credentials' needs either 'client_secret' or 'private_key'")
+            if self.client_metadata_url is not None or self.redirect_uri is not None:
+                found.append("'client_metadata_url' and 'redirect_uri' are for people who sign in")
+        elif self.private_key is not None:
+            found.append('\'private_key\' only goes with "grant": "client_credentials"')
+        if self.client_id is not None and self.client_metadata_url is not None:
+            found.append("'client_metadata_url' goes in place of 'client_id'")
+        if found:
+            raise ValueError("; ".join(found))
+        return self
 
 
 class ModuleConfiguration(BaseModel):
@@ -113,6 +186,9 @@ class ModuleConfiguration(BaseModel):
     headers: dict[str, Text] = Field(
         default_factory=dict[str, Text],
         description="HTTP headers of every request. ${VAR} is expanded. Values are never shown or stored.",
+    )
+    auth: AuthorizationSettings | None = Field(
+        default=None, description="How access tokens for the address are got, if it needs more than to sign in."
     )
     timeout: float = Field(default=60, gt=0, le=MAX_SECONDS, description="Seconds one call may take.")
     connect_timeout: float = Field(default=30, gt=0, le=MAX_SECONDS, description="Seconds connecting may take.")
@@ -183,7 +259,7 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
         problems.append(("", "expected 'command' (a program to start) or 'url' (a server to call)"))
     elif isinstance(kind, str) and (KINDS[kind] == "stdio") != has_command:
         problems.append(("type", f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given"))
-    misplaced = ("headers",) if has_command else ("args", "env", "cwd") if has_url else ()
+    misplaced = ("headers", "auth") if has_command else ("args", "env", "cwd") if has_url else ()
     if not (has_command and has_url):
         problems += [
             (key, f"only goes with {'url' if has_command else 'command'!r}") for key in misplaced if entry.get(key)
@@ -240,6 +316,7 @@ class Launch:
     cwd: str = ""
     url: str = ""
     headers: Mapping[str, str] | None = None
+    auth: AuthorizationSettings | None = None
 
 
 def expand(
@@ -289,9 +366,23 @@ def expand(
             raise _error(module, f"headers.{name}", "a header has printable ASCII characters only")
     if url and not url.lower().startswith(("http://", "https://")):
         raise _error(module, "url", "expected an address that starts with http:// or https://")
+    auth = configuration.auth
+    if auth is not None:
+        if any(name.lower() == "authorization" for name in headers):
+            raise _error(module, "auth", "goes in place of the header Authorization")
+        filled = {
+            key: fill(text, f"auth.{key}", secret=key in SECRET_KEYS)
+            for key in ("issuer", "client_id", *SECRET_KEYS)
+            if (text := getattr(auth, key)) is not None
+        }
+        for key in SECRET_KEYS:
+            secrets.add(key, filled.get(key, ""), certain=True)
+        auth = auth.model_copy(update=filled)
+        if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
+            raise _error(module, "auth.issuer", "expected an address that starts with http:// or https://")
     if command.startswith(("~", "./", "../")):
         command = str(folder / Path(command).expanduser())
-    return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers)
+    return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers, auth=auth)
 
 
 def learn_secrets(
@@ -314,6 +405,8 @@ def learn_secrets(
             for key, text in configuration.headers.items():
                 secrets.add_header(key, text)
             secrets.add_url("url", configuration.url or "")
+            for key in SECRET_KEYS:
+                secrets.add(key, getattr(configuration.auth, key, None) or "", certain=True)
 
 
 def _error(module: str, place: str, why: str) -> ModuleConfigurationError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from contextlib import AsyncExitStack
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -19,6 +21,7 @@ from ideabridge.server.cli.console import (
     print_json,
     print_table,
     print_value,
+    read_line,
     report,
     say,
     show,
@@ -28,15 +31,16 @@ from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import HostArgument
 from ideabridge.server.cli.stores import open_bridge
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import shown_name
+from ideabridge.tools.names import printable, shown_name
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.modules.settings import ModuleStatus
+    from ideabridge.bridge.modules.authorization import Person
+    from ideabridge.bridge.modules.settings import AuthorizationSettings, ModuleStatus
     from ideabridge.bridge.runs.pins import ChangedTool
     from ideabridge.server.hosts.adopt import Adoption
 
 
-app = typer.Typer(help="List, test and import the MCP servers behind ideabridge.", no_args_is_help=True)
+app = typer.Typer(help="List, test, sign in to and import the MCP servers behind ideabridge.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -158,6 +162,89 @@ async def check_module(
         server = _server(status) or "unnamed server"
         say(f"{name}: {status.state}, {server}, MCP {status.protocol_version}, {len(tools)} tools", "green")
         return ExitCode.DONE
+
+
+@app.command("login")
+@command("config", "project", "json")
+async def log_in(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
+    no_browser: Annotated[
+        bool,
+        typer.Option("--no-browser", help="Print the address, and take the one where the browser ends from stdin."),
+    ] = False,
+) -> int:
+    """Sign in to a module over HTTP with a browser (OAuth), so that every server that starts it here can use it.
+
+    Exit code 1 if the module asks for no sign-in.
+    """
+    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.server.asking.signing_in import SECONDS
+
+    configuration = options.configuration()
+    entry = Modules(configuration)[name].configuration
+    if entry.url is None:
+        raise UsageError(f"{name} is a program: it signs in by itself")
+    if any(header.lower() == "authorization" for header in entry.headers):
+        raise UsageError(f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it")
+    if entry.auth is not None and entry.auth.grant == "client_credentials":
+        raise UsageError(f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client")
+    waiting = entry.model_copy(update={"connect_timeout": SECONDS, "disabled": False})
+    configuration = configuration.model_copy(update={"modules": {name: waiting}})
+    async with AsyncExitStack() as stack:
+        person = await stack.enter_async_context(_person(entry.auth, no_browser=no_browser))
+        kept: str | None = None
+        for at_once in (False, True):
+            async with Modules(configuration, person=person, at_once=at_once) as modules:
+                await modules[name].ready(SECONDS)
+                authorization = modules[name].authorization
+                kept = None if authorization is None else authorization.signed_in
+                if kept is not None:
+                    break
+    if options.json:
+        print_json({"module": name, "signed_in": kept is not None, "kept_in": kept})
+    elif kept is not None:
+        say(f"signed in to {name}; the tokens are in {kept}", "green")
+    else:
+        say(f"{name} asks for no sign-in")
+    return ExitCode.FAILED if kept is None else ExitCode.DONE
+
+
+@asynccontextmanager
+async def _person(settings: AuthorizationSettings | None, *, no_browser: bool) -> AsyncGenerator[Person]:
+    from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
+
+    redirect_uri = None if settings is None else settings.redirect_uri
+
+    def show_address(url: str) -> None:
+        where = "in a browser" if no_browser else "in a browser on this machine, if none opens"
+        say(f"open this address {where}:")
+        # One line for copying, however wide the terminal is.
+        sys.stderr.write(f"  {printable(url)}\n")
+        if no_browser:
+            say("After that the browser is sent to an address that it cannot open. Paste that address here:")
+
+    if no_browser:
+        yield PastingPerson(redirect_uri or unused_address(), show_address, lambda: read_line("> "))
+        return
+    async with browser_person(redirect_uri, show_address) as person:
+        yield person
+
+
+@app.command("logout")
+@command("json")
+def log_out(options: Options, name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")]) -> int:
+    """Delete the tokens of modules with this name. Exit code 1 if there are none."""
+    from ideabridge.bridge.modules.sign_ins import forget
+
+    addresses = forget(name)
+    if options.json:
+        print_json({"module": name, "signed_out": list[JSON](addresses)})
+    for address in [] if options.json else addresses:
+        say(f"signed out of {name} at {address}", "green")
+    if not addresses and not options.json:
+        say(f"nobody is signed in to {name}")
+    return ExitCode.DONE if addresses else ExitCode.FAILED
 
 
 def signature(schema: JSONObject) -> str:

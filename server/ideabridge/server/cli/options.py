@@ -565,7 +565,9 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
     else:
         lines = [("call", f"{name}{state}: {module.url}")]
     lines += [("", f"with the variable {key}={value}") for key, value in module.env.items()]
-    return [*lines, *(("", f"with the header {key}: {value}") for key, value in module.headers.items())]
+    lines += [("", f"with the header {key}: {value}") for key, value in module.headers.items()]
+    auth = module.auth.model_dump(mode="json", exclude_defaults=True) if module.auth is not None else {}
+    return [*lines, *(("", f"with auth.{key}: {value}") for key, value in auth.items())]
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:
@@ -578,6 +580,9 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
         texts |= {f"args.{number}": text for number, text in enumerate(entry.args)}
         texts |= {f"env.{key}": text for key, text in entry.env.items()}
         texts |= {f"headers.{key}": text for key, text in entry.headers.items()}
+        if entry.auth is not None:
+            keys = ("issuer", "client_id", "client_secret", "private_key")
+            texts |= {f"auth.{key}": getattr(entry.auth, key) for key in keys}
         for place, text in texts.items():
             for match in _NAMED.finditer(text or ""):
                 if not match.group().startswith("$$") and match.group(1) not in HARMLESS:

@@ -1,0 +1,514 @@
+"""Authorization: puts access tokens into the requests to a module, and gets them (OAuth 2.1 with the MCP SDK).
+
+    Authorization       one for each module over HTTP; an `httpx2.Auth`
+      OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
+      SignInFile            where the tokens are kept
+      Person                opens an address and returns where the browser came back to; None in a server
+
+The SDK's provider would hold one lock from a request to its answer, and calls would wait for each other. So it is
+driven only while there is something to do: a token has expired, or the module has answered 401 or `insufficient_scope`.
+Without a person it renews tokens, and gets those that need no person; for anything else, the error says which command
+signs in.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Final, Literal, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import anyio.to_thread
+import httpx2
+from mcp.client.auth import (
+    AuthorizationCodeResult,
+    OAuthClientProvider,
+    OAuthFlowError,
+    OAuthRegistrationError,
+    OAuthTokenError,
+)
+from mcp.client.auth.utils import extract_field_from_www_auth, issuers_match, union_scopes
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl, ValidationError
+
+from ideabridge.bridge.modules.errors import ModuleSignInError, shown
+from ideabridge.bridge.modules.settings import AuthorizationSettings
+from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile
+from ideabridge.bridge.secrets import Secrets
+
+AUTHORIZING: Final = "ideabridge.authorizing"
+"""The extension of a request that goes to an authorization server."""
+
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_TEMPORARY: Final = (408, 429, 500, 502, 503, 504)
+_MOST_TRIES: Final = 3
+"""The most times that a request is sent again with another token."""
+_SECONDS: Final = 30.0
+"""The time-out of each step of a request to an authorization server."""
+_EARLY: Final = 10.0
+"""Seconds before its end at which a token is renewed: a request must arrive before."""
+_MOST_BYTES: Final = 1024 * 1024
+"""Bytes of an answer of an authorization server."""
+_SHOWN: Final = 400
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_Method = Literal["client_secret_basic", "client_secret_post"]
+
+# What the SDK warns of is raised, too, and reported with the name of the module.
+logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: record.levelno < logging.WARNING)
+
+
+class Person(Protocol):
+    """Somebody who can sign in with a browser."""
+
+    @property
+    def redirect_uri(self) -> str:
+        """The address on this machine to which the browser is sent back."""
+        ...
+
+    async def authorize(self, url: str) -> str:
+        """Let the person open an address, and return the one to which the browser was sent back.
+
+        Raises:
+            SignInError: nobody came back.
+        """
+        ...
+
+
+class Authorization(httpx2.Auth):
+    """The tokens of one module. Any number of requests may use it at once.
+
+    Args:
+        module: the module's name.
+        url: its address. No request to another origin gets a token.
+        settings: `auth` of its entry, with the values of variables.
+        secrets: hides every token.
+        has_headers: headers are configured, so a refusal that does not speak of tokens may be about them.
+        has_others: true if this process works for other people than the one whose sign-in it has.
+        person: signs in when the module asks for it; earlier tokens are then not used. None: nobody can.
+        at_once: sign in before the module asks for it.
+
+    Attributes:
+        signed_in: where the tokens of a person who has signed in are kept; None before.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        url: str,
+        settings: AuthorizationSettings | None,
+        *,
+        secrets: Secrets,
+        has_headers: bool = False,
+        has_others: Callable[[], bool] = lambda: False,
+        person: Person | None = None,
+        at_once: bool = False,
+    ) -> None:
+        self._module, self._url = module, url
+        self._settings = settings or AuthorizationSettings()
+        self._secrets = secrets
+        self._has_headers, self._has_others = has_headers, has_others
+        self._person = person
+        self._at_once = at_once and person is not None
+        self._origin = _origin(httpx2.URL(url))
+        self._file = SignInFile(module, url)
+        self._found = SignIn()
+        self._loaded = False
+        self._asked: set[str] = set()
+        self._failure: ModuleSignInError | None = None
+        self._back = ""
+        self._lock = anyio.Lock()
+        self.signed_in: str | None = None
+        self._provider = self._make_provider()
+
+    def _make_provider(self) -> OAuthClientProvider:
+        settings = self._settings
+        if settings.grant == "client_credentials":
+            # Imported here, because it loads the library of signatures.
+            from mcp.client.auth.extensions.client_credentials import (
+                ClientCredentialsOAuthProvider,
+                PrivateKeyJWTOAuthProvider,
+                SignedJWTParameters,
+            )
+
+            client = settings.client_id or ""
+            if settings.private_key is not None:
+                signed = SignedJWTParameters(
+                    issuer=client,
+                    subject=client,
+                    signing_key=settings.private_key,
+                    signing_algorithm=settings.algorithm,
+                )
+                return PrivateKeyJWTOAuthProvider(
+                    self._url, self, client, signed.create_assertion_provider(), settings.scope, settings.issuer
+                )
+            return ClientCredentialsOAuthProvider(
+                self._url, self, client, settings.client_secret or "", self._method, settings.scope, settings.issuer
+            )
+        redirect = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
+        return OAuthClientProvider(
+            self._url,
+            OAuthClientMetadata(redirect_uris=redirect, client_name="ideabridge"),
+            self,
+            self._open,
+            self._returned,
+            settings.client_metadata_url,
+        )
+
+    @property
+    def _method(self) -> _Method:
+        is_in_header = self._settings.secret_in == "header"  # noqa: S105 - a place, not a secret
+        return "client_secret_basic" if is_in_header else "client_secret_post"
+
+    @property
+    def _is_personal(self) -> bool:
+        return self._settings.grant == "authorization_code"
+
+    # -- requests to the module ------------------------------------------------------------------------------------
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with a token; if the module refuses it, get another token and send it again."""
+        if _origin(request.url) != self._origin:
+            yield request
+            return
+        await self._load()
+        context = self._provider.context
+        refused: str | None = None
+        may_refresh = True
+        challenge = httpx2.Response(_UNAUTHORIZED, request=request) if self._at_once else None
+        for left in range(_MOST_TRIES, -1, -1):
+            if challenge is not None or self._is_due():
+                async with (
+                    self._lock,
+                    aclosing(self._renew(request, challenge, refused, may_refresh=may_refresh)) as renewal,
+                ):
+                    try:
+                        outgoing = await anext(renewal)
+                        while True:
+                            outgoing = await renewal.asend(_bounded((yield outgoing)))
+                    except StopAsyncIteration:
+                        pass
+                may_refresh = may_refresh and challenge is None
+            tokens = context.current_tokens
+            refused = None if tokens is None else tokens.access_token
+            if refused is not None:
+                self._check_owner()
+                request.headers["Authorization"] = f"Bearer {refused}"
+            else:
+                request.headers.pop("Authorization", None)
+            challenge = yield request
+            if not left or not self._is_challenge(challenge):
+                return
+            _bounded(challenge)
+
+    def _is_challenge(self, response: httpx2.Response) -> bool:
+        """True if another token may help."""
+        if response.status_code == _UNAUTHORIZED:
+            # The module may mean the key in a configured header.
+            return not self._has_headers or "bearer" in response.headers.get("www-authenticate", "").lower()
+        if response.status_code != _FORBIDDEN or extract_field_from_www_auth(response, "error") != "insufficient_scope":
+            return False
+        scope = extract_field_from_www_auth(response, "scope") or ""
+        if scope in self._asked and self._person is not None:
+            return False  # the person has signed in for it, and the module still refuses
+        self._asked.add(scope)
+        return True
+
+    def _is_due(self) -> bool:
+        """True if the token has expired or soon will."""
+        tokens, ends = self._provider.context.current_tokens, self._provider.context.token_expiry_time
+        if tokens is None or ends is None:
+            return False
+        return time.time() > ends - min(_EARLY, (tokens.expires_in or 0) / 2)
+
+    # -- getting tokens --------------------------------------------------------------------------------------------
+
+    async def _renew(
+        self, request: httpx2.Request, challenge: httpx2.Response | None, refused: str | None, *, may_refresh: bool
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Get a token that the module may accept: yields requests to authorization servers.
+
+        Args:
+            request: the request to the module.
+            challenge: the module's refusal of it; None: the token has expired.
+            refused: the token that was refused; None: the request had none.
+            may_refresh: whether the token may be renewed; false if a renewed token was refused, too.
+
+        Raises:
+            ModuleSignInError: there is none.
+        """
+        if self._failure is not None:
+            raise self._failure
+        context = self._provider.context
+        if self._has_newer(refused, challenge):
+            return
+        steps_up = challenge is not None and challenge.status_code == _FORBIDDEN
+        try:
+            if may_refresh and not steps_up and context.can_refresh_token():
+                async with self._file.lock(), aclosing(self._refresh(request, refused, challenge)) as refreshing:
+                    try:
+                        outgoing = await anext(refreshing)
+                        while True:
+                            outgoing = await refreshing.asend((yield self._checked(outgoing)))
+                    except StopAsyncIteration:
+                        pass
+                if context.is_token_valid():
+                    return
+            if challenge is None:
+                return  # the module says what it needs
+            if self._is_personal and self._person is None:
+                await self._load(again=True)
+                if self._has_newer(refused, challenge):
+                    return  # a person has signed in meanwhile
+                await self._want(challenge)
+                raise self._needed(challenge)
+            self._at_once = False
+            if not steps_up:
+                context.clear_tokens()
+            flow = self._provider.async_auth_flow(request)
+            async with aclosing(flow):
+                # The SDK sends the request; here it was sent already.
+                outgoing = await anext(flow)
+                response = self._scoped(challenge)
+                while (outgoing := await flow.asend(response)) is not request:
+                    response = yield self._checked(outgoing)
+        except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, SignInError, ValidationError) as error:
+            failure = self._failed(error)
+            if self._person is not None:
+                self._failure = failure  # a person is asked once
+            raise failure from None
+
+    async def _refresh(
+        self, request: httpx2.Request, refused: str | None, challenge: httpx2.Response | None
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Renew the access token, unless another process has done so. Without success there is no token afterwards."""
+        context = self._provider.context
+        if self._person is None:
+            await self._load(again=True)
+            if self._has_newer(refused, challenge) or not context.can_refresh_token():
+                return
+        context.token_expiry_time = 1.0  # the SDK renews what has expired
+        flow = self._provider.async_auth_flow(request)
+        async with aclosing(flow):
+            outgoing = await anext(flow)
+            while outgoing is not request:
+                response = yield outgoing
+                if response.status_code in _TEMPORARY:
+                    context.token_expiry_time = 1.0
+                    what = f"its authorization server answers HTTP {response.status_code}; its sign-in is kept"
+                    raise _TemporaryError(what)
+                outgoing = await flow.asend(response)
+        if context.current_tokens is None and self._is_personal:
+            # The server has withdrawn them.
+            await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
+
+    def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
+        """True if there is a valid token that was not refused, because another request has got it meanwhile."""
+        context = self._provider.context
+        tokens = context.current_tokens
+        if tokens is None or not context.is_token_valid() or self._is_due():
+            return False
+        return challenge is None or tokens.access_token != refused
+
+    def _checked(self, request: httpx2.Request) -> httpx2.Request:
+        """A request to an authorization server that may be sent.
+
+        Raises:
+            OAuthFlowError: its address may not be used, or it does not belong to the configured issuer.
+        """
+        self._check_address(str(request.url))
+        if request.method == "POST":
+            self._check_issuer()
+        request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_SECONDS).as_dict(), AUTHORIZING: True}
+        return request
+
+    def _check_address(self, url: str) -> None:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme != "https" and not (
+            parts.scheme == "http" and (host in _LOOPBACK or host == urlsplit(self._url).hostname)
+        ):
+            raise OAuthFlowError(f"the module sends us to {url[:200]}, and expected is an address with https")
+
+    def _check_issuer(self) -> None:
+        """Refuse to send credentials, or a person, to another server than the configured one."""
+        issuer, metadata = self._settings.issuer, self._provider.context.oauth_metadata
+        if issuer is None or (metadata is not None and issuers_match(str(metadata.issuer), issuer)):
+            return
+        found = "no authorization server" if metadata is None else str(metadata.issuer)
+        raise OAuthFlowError(f"the module names {found}, and mcpServers.{self._module}.auth.issuer is {issuer}")
+
+    def _check_owner(self) -> None:
+        """Refuse to act in the name of one person for another."""
+        if self._is_personal and not self._settings.shared and self._has_others():
+            raise ModuleSignInError(
+                self._module,
+                f"module {self._module!r} has the sign-in of one person, and this server has several users; with"
+                f' mcpServers.{self._module}.auth {{"shared": true}} all of them act in that person\'s name',
+            )
+
+    def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
+        """The challenge, with the configured scopes, and with those that were granted or asked for before."""
+        named = extract_field_from_www_auth(challenge, "scope")
+        scope = union_scopes(self._found.scope, self._settings.scope or named)
+        if scope is None or scope == named:
+            return challenge
+        words = " ".join(dict.fromkeys(_SCOPE.findall(scope)))
+        parts = [f'scope="{words}"']
+        for field in ("error", "resource_metadata"):
+            if (value := extract_field_from_www_auth(challenge, field)) is not None:
+                parts.append(f'{field}="{value}"')
+        headers = {"WWW-Authenticate": f"Bearer {', '.join(parts)}"}
+        return httpx2.Response(challenge.status_code, headers=headers, request=challenge.request)
+
+    # -- the person ------------------------------------------------------------------------------------------------
+
+    async def _open(self, url: str) -> None:
+        assert self._person is not None
+        self._check_address(url)
+        self._check_issuer()
+        self._back = await self._person.authorize(url)
+
+    async def _returned(self) -> AuthorizationCodeResult:
+        fields = parse_qs(urlsplit(self._back).query)
+        self._back = ""
+
+        def one(name: str) -> str | None:
+            return fields.get(name, [None])[0]
+
+        if (error := one("error")) is not None and "code" not in fields:
+            raise OAuthFlowError(f"the authorization server answers {error[:100]!r}")
+        return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=one("iss"))
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def _needed(self, challenge: httpx2.Response) -> ModuleSignInError:
+        login = f"ideabridge modules login {shlex.quote(self._module)}"
+        if challenge.status_code == _FORBIDDEN:
+            scope = extract_field_from_www_auth(challenge, "scope")
+            more = f" for more ({shown(scope, self._secrets, 200)})" if scope else " for more"
+            return ModuleSignInError(self._module, f"module {self._module!r} needs you to sign in{more}: {login}")
+        again = " again" if self._found.client is not None else ""
+        return ModuleSignInError(self._module, f"module {self._module!r} needs you to sign in{again}: {login}")
+
+    def _failed(self, error: Exception) -> ModuleSignInError:
+        why = "an answer is not what OAuth says" if isinstance(error, ValidationError) else str(error)
+        text = f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
+        return ModuleSignInError(self._module, text, lasting=not isinstance(error, _TemporaryError))
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+
+    async def _load(self, *, again: bool = False) -> None:
+        """Read the sign-in of this module, once."""
+        if (self._loaded and not again) or not self._is_personal:
+            return
+        try:
+            found = await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True) or SignIn()
+        except SignInError as error:
+            raise self._failed(error) from None
+        self._loaded = True
+        found.learn(self._module, self._secrets)
+        self._found = found
+        settings, context = self._settings, self._provider.context
+        client = found.client
+        if client is None or self._person is not None:
+            return
+        wanted = settings.client_id or settings.client_metadata_url
+        if (wanted is not None and client.client_id != wanted) or (
+            settings.issuer is not None and not issuers_match(client.issuer or "", settings.issuer)
+        ):
+            return  # the configuration names another client since
+        context.current_tokens, context.token_expiry_time = found.tokens, found.expires_at
+        context.client_info = await self.get_client_info()
+        context.oauth_metadata, context.protected_resource_metadata = found.server, found.resource
+
+    async def _want(self, challenge: httpx2.Response) -> None:
+        """Remember the scopes that the module asks for, for the next sign-in."""
+        scope = extract_field_from_www_auth(challenge, "scope")
+        wanted = union_scopes(self._found.scope, scope) if challenge.status_code == _FORBIDDEN else None
+        if wanted is not None and wanted != self._found.scope:
+            await self._keep(self._found.model_copy(update={"scope": wanted}))
+
+    async def _keep(self, found: SignIn) -> str:
+        self._found = found
+        found.learn(self._module, self._secrets)
+        return await anyio.to_thread.run_sync(self._file.write, found)
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens, for the SDK."""
+        return self._provider.context.current_tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep the tokens that the SDK has got, with what renews them."""
+        context = self._provider.context
+        found = SignIn(
+            tokens=tokens,
+            expires_at=context.token_expiry_time if tokens.expires_in is not None else None,
+            scope=tokens.scope,
+            client=context.client_info,
+            server=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
+        if not self._is_personal:
+            found.learn(self._module, self._secrets)  # they are got anew in each process
+            return
+        place = await self._keep(found)
+        if self._person is not None:
+            self.signed_in = place
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The client, for the SDK: the configured one, or the one that was registered."""
+        settings = self._settings
+        if settings.client_id is None:
+            client = self._provider.context.client_info
+            return self._found.client if client is None and self._person is None else client
+        redirect = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
+        return OAuthClientInformationFull(
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            redirect_uris=redirect,
+            token_endpoint_auth_method="none" if settings.client_secret is None else self._method,
+            issuer=settings.issuer,
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Hear of the client that the SDK has registered. It is kept with the tokens."""
+        self._secrets.add(f"{self._module} token", client_info.client_secret or "", certain=True)
+
+
+class _TemporaryError(OAuthFlowError):
+    """The authorization server may answer later."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, with a limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > _MOST_BYTES:
+                raise httpx2.ReadError(f"an answer has more than {_MOST_BYTES:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _bounded(response: httpx2.Response) -> httpx2.Response:
+    response.stream = _Bounded(response.stream)
+    return response
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

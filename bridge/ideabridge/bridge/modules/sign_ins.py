@@ -1,0 +1,222 @@
+"""SignIn: what signing in to a module has brought, kept in the keyring or in a file that only the user can read.
+
+Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each belongs to one module
+at one address: after a change of the address it is not found, so no server gets the tokens of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+import platformdirs
+from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ideabridge.bridge.modules.settings import public_url
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.trust import TrustError, read_own, write_own
+from ideabridge.tools.errors import IdeabridgeError
+
+_KEYRING: Final = "ideabridge"
+_LOCK_PAUSE: Final = 0.05
+
+
+class SignInError(IdeabridgeError):
+    """A sign-in cannot be read or kept. The message says why."""
+
+
+class SignIn(BaseModel):
+    """What signing in has brought.
+
+    Attributes:
+        tokens: the tokens; None after the server has refused to renew them.
+        expires_at: when the access token expires, in seconds since 1970; None if that is unknown.
+        scope: the scopes that the next sign-in asks for: those of the tokens, and those that the module has asked for
+            since, separated by spaces. None: those that the module names.
+        client: the client that the tokens were issued to.
+        server: the authorization server that issued them.
+        resource: what the module says about itself (RFC 9728).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    scope: str | None = None
+    client: OAuthClientInformationFull | None = None
+    server: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+
+    def learn(self, module: str, secrets: Secrets) -> None:
+        """Hide the values that must not be shown."""
+        tokens, client = self.tokens, self.client
+        for value in (
+            None if tokens is None else tokens.access_token,
+            None if tokens is None else tokens.refresh_token,
+            None if client is None else client.client_secret,
+        ):
+            secrets.add(f"{module} token", value or "", certain=True)
+
+
+class _Kept(BaseModel):
+    """The content of a file. The address, without credentials, is for people who look at the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    module: str
+    url: str
+    kept_in: Literal["file", "keyring"]
+    sign_in: SignIn | None = None
+
+
+def folder() -> Path:
+    """The folder with the sign-ins."""
+    return platformdirs.user_config_path("ideabridge") / "sign-ins"
+
+
+class SignInFile:
+    """Where the sign-in to one module at one address is kept. `read` and `write` block."""
+
+    def __init__(self, module: str, url: str) -> None:
+        self._module, self._url = module, url
+        # The address may contain a secret, so its hash names the file.
+        self._key = hashlib.sha256(f"{module}\n{url}".encode()).hexdigest()[:32]
+        self.path: Final = folder() / f"{self._key}.json"
+
+    def read(self) -> SignIn | None:
+        """The sign-in; None if there is none.
+
+        Raises:
+            SignInError: it cannot be read.
+        """
+        kept = _read(self.path)
+        if kept is None or kept.kept_in == "file":
+            return None if kept is None else kept.sign_in
+        if find_spec("keyring") is None:
+            raise SignInError("its sign-in is in the keyring, but the package keyring is not installed any more")
+        keyring: Any = import_module("keyring")
+        try:
+            text: object = keyring.get_password(_KEYRING, self._key)
+        except Exception as error:
+            raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error
+        if text is None:
+            return None
+        try:
+            return SignIn.model_validate_json(str(text))
+        except ValidationError:
+            raise SignInError("the keyring holds something else than its sign-in") from None
+
+    def write(self, sign_in: SignIn) -> str:
+        """Keep the sign-in in the keyring if that works, else in the file. Return where it is, for people.
+
+        Raises:
+            SignInError: the file cannot be written.
+        """
+        text = sign_in.model_dump_json(exclude_none=True)
+        refusal = self._to_keyring(text)
+        inside = refusal is None
+        kept = _Kept(
+            module=self._module,
+            url=public_url(self._url),
+            kept_in="keyring" if inside else "file",
+            sign_in=None if inside else sign_in,
+        )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_own(self.path, kept.model_dump_json(exclude_none=True, indent=1))
+        except OSError as error:
+            raise SignInError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+        return "the keyring" if inside else f"{self.path}, which only you can read ({refusal})"
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncGenerator[None]:
+        """Hold the lock of the processes that renew these tokens: some servers take a refresh token only once, and
+        withdraw all tokens if it comes twice.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not _take(descriptor):  # noqa: ASYNC110 - another process holds it
+                await anyio.sleep(_LOCK_PAUSE)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _to_keyring(self, text: str) -> str | None:
+        """Put it into the keyring; return why that does not work, or None."""
+        if find_spec("keyring") is None:
+            return "the package keyring is not installed"
+        keyring: Any = import_module("keyring")
+        try:
+            keyring.set_password(_KEYRING, self._key, text)
+            if keyring.get_password(_KEYRING, self._key) != text:
+                return "the keyring does not keep it"
+        except Exception as error:  # noqa: BLE001 - each backend has its own errors, also for a long text
+            with suppress(Exception):
+                keyring.delete_password(_KEYRING, self._key)
+            return f"the keyring refuses it: {error}"
+        return None
+
+
+def forget(module: str) -> list[str]:
+    """Remove every sign-in to modules of this name; return their addresses, without credentials.
+
+    Raises:
+        SignInError: one cannot be read or removed.
+    """
+    found: list[str] = []
+    for path in sorted(folder().glob("*.json")):
+        kept = _read(path)
+        if kept is None or kept.module != module:
+            continue
+        if kept.kept_in == "keyring" and find_spec("keyring") is not None:
+            keyring: Any = import_module("keyring")
+            try:
+                if keyring.get_password(_KEYRING, path.stem) is not None:
+                    keyring.delete_password(_KEYRING, path.stem)
+            except Exception as error:
+                raise SignInError(f"the keyring does not forget the sign-in to {kept.url}: {error}") from error
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise SignInError(f"{path}: cannot be removed: {error.strerror or error}") from None
+        found.append(kept.url)
+    return found
+
+
+def _read(path: Path) -> _Kept | None:
+    try:
+        return _Kept.model_validate_json(read_own(path))
+    except FileNotFoundError:
+        return None
+    except TrustError as error:
+        raise SignInError(str(error)) from None
+    except OSError as error:
+        raise SignInError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValidationError:
+        raise SignInError(f"{path}: is not a sign-in of this version") from None
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,162 @@
+"""A person who signs in to a module: with a browser that comes back to this machine, or by pasting an address."""
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import anyio.to_thread
+from anyio.abc import SocketAttribute, SocketStream
+
+from ideabridge.bridge.modules.sign_ins import SignInError
+
+SECONDS: Final = 600.0
+"""The time that a person has."""
+
+_PATH: Final = "/callback"
+_HEAD_BYTES: Final = 32 * 1024
+_HEAD_SECONDS: Final = 10.0
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>ideabridge</title>
+<body style="font: 1.1em sans-serif; margin: 4em"><p>{}</p></body></html>
+"""
+
+
+class BrowserPerson:
+    """A person with a browser on this machine.
+
+    Args:
+        redirect_uri: where the browser is sent back to.
+        show: shows the address to the person, in case no browser opens.
+    """
+
+    def __init__(self, redirect_uri: str, show: Callable[[str], None]) -> None:
+        self.redirect_uri = redirect_uri
+        self._show = show
+        self._state = ""
+        self._back = ""
+        self._arrived = anyio.Event()
+
+    async def authorize(self, url: str) -> str:
+        """Open the address, and wait until the browser is sent back.
+
+        Raises:
+            SignInError: that takes too long.
+        """
+        self._state, self._arrived = _state_of(url), anyio.Event()
+        self._show(url)
+        with anyio.move_on_after(SECONDS):
+            await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+            await self._arrived.wait()
+        if not self._arrived.is_set():
+            raise SignInError(f"nobody has signed in within {SECONDS / 60:.0f} minutes")
+        return self._back
+
+    async def answer(self, stream: SocketStream) -> None:
+        """Answer one request of the browser. Only the answer to this sign-in counts: others do not know its state."""
+        async with stream:
+            target = await _target(stream)
+            found = urlsplit(target)
+            if found.path != urlsplit(self.redirect_uri).path:
+                await _respond(stream, "404 Not Found", "There is nothing here.")
+            elif not self._state or _state_of(target) != self._state:
+                await _respond(stream, "400 Bad Request", "This is not the answer to a sign-in that ideabridge began.")
+            else:
+                text = "ideabridge has the answer. You can close this page, and look at the terminal."
+                await _respond(stream, "200 OK", text)
+                self._state, self._back = "", urlsplit(self.redirect_uri)._replace(query=found.query).geturl()
+                self._arrived.set()
+
+
+class PastingPerson:
+    """A person whose browser is on another machine, and who pastes the address at which it ends.
+
+    Args:
+        redirect_uri: the address to which the browser is sent back. Nothing has to listen there.
+        show: shows the address to the person.
+        read: reads a line.
+    """
+
+    def __init__(
+        self, redirect_uri: str, show: Callable[[str], None], read: Callable[[], Awaitable[str | None]]
+    ) -> None:
+        self.redirect_uri = redirect_uri
+        self._show, self._read = show, read
+
+    async def authorize(self, url: str) -> str:
+        """Show the address, and take the one to which the browser was sent back.
+
+        Raises:
+            SignInError: nothing is pasted.
+        """
+        self._show(url)
+        text = None
+        with anyio.move_on_after(SECONDS):
+            text = await self._read()
+        if text is None or not text.strip():
+            raise SignInError("no address was pasted")
+        return text.strip()
+
+
+@asynccontextmanager
+async def browser_person(redirect_uri: str | None, show: Callable[[str], None]) -> AsyncGenerator[BrowserPerson]:
+    """A person whose browser is sent back to a port of this machine, which listens as long as the block runs.
+
+    Raises:
+        SignInError: the port of `redirect_uri` is not free.
+    """
+    parts = urlsplit(redirect_uri or "")
+    host = parts.hostname or "127.0.0.1"
+    try:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=parts.port or 0)
+    except OSError as error:
+        raise SignInError(f"{redirect_uri or host}: cannot listen there: {error.strerror or error}") from None
+    async with listener, anyio.create_task_group() as group:
+        port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django
+        person = BrowserPerson(redirect_uri or f"http://127.0.0.1:{port}{_PATH}", show)
+        group.start_soon(listener.serve, person.answer)
+        try:
+            yield person
+        finally:
+            group.cancel_scope.cancel()
+
+
+def unused_address() -> str:
+    """An address on this machine at which nothing listens. A browser shows it, and cannot open it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return f"http://127.0.0.1:{listening.getsockname()[1]}{_PATH}"
+
+
+def _state_of(url: str) -> str:
+    return parse_qs(urlsplit(url).query).get("state", [""])[0]
+
+
+async def _target(stream: SocketStream) -> str:
+    """The target of a GET request; empty for another request, or none."""
+    head = b""
+    with anyio.move_on_after(_HEAD_SECONDS):
+        try:
+            while b"\r\n\r\n" not in head and len(head) <= _HEAD_BYTES:
+                head += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return ""
+    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    return words[1] if len(words) == 3 and words[0] == "GET" else ""
+
+
+async def _respond(stream: SocketStream, status: str, text: str) -> None:
+    body = _PAGE.format(text).encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+    )
+    # A browser that does not wait for the page has sent the answer all the same.
+    with anyio.move_on_after(_HEAD_SECONDS):
+        try:
+            await stream.send(head.encode() + body)
+        except anyio.BrokenResourceError:
+            return

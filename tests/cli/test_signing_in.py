@@ -1,0 +1,122 @@
+"""`modules login` and `modules logout`, with a browser that agrees at once, or a person who pastes an address."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import httpx2
+import pytest
+
+from tests.modules.authorized import Authorized, authorized
+from tests.trusting import write_trusted
+
+from .conftest import EXECUTABLE, Run
+
+pytestmark = pytest.mark.anyio
+
+VISIT = """
+import sys, urllib.error, urllib.request
+from urllib.parse import urlsplit
+address = sys.argv[1]
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *rest):
+        return None
+try:
+    urllib.request.build_opener(Stay).open(address)
+except urllib.error.HTTPError as redirect:
+    back = redirect.headers["location"]
+for wrong in (back.replace("state=", "state=x"), back.replace("/callback", "/other")):
+    try:
+        urllib.request.urlopen(wrong)
+    except urllib.error.HTTPError as refused:
+        print("refused", refused.code, file=sys.stderr)
+print(urllib.request.urlopen(back).status, file=sys.stderr)
+"""
+
+
+async def apart(run: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str]:
+    """Run a command while the servers of this process answer."""
+    return await anyio.to_thread.run_sync(run)
+
+
+def configured(project: Path, server: Authorized) -> None:
+    write_trusted(project, {"mcpServers": {"tickets": {"url": server.url}}})
+
+
+async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(ideabridge: Run, project: Path, tmp_path: Path) -> None:
+    visit = tmp_path / "visit.py"
+    visit.write_text(VISIT)
+    environment = {"BROWSER": f"{sys.executable} {visit} %s"}
+    async with authorized() as server:
+        configured(project, server)
+        done = await apart(lambda: ideabridge("modules", "list"))
+        assert done.returncode == 1
+        assert "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+        done = await apart(lambda: ideabridge("doctor"))
+        assert "needs you to sign in: ideabridge modules login tickets" in done.stdout
+        done = await apart(lambda: ideabridge("modules", "login", "tickets", env=environment))
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        assert f"  {server.base}/authorize?" in done.stderr
+        assert "refused 400\nrefused 404\n200\n" in done.stderr
+        assert "signed in to tickets; the tokens are in " in done.stderr
+        [access] = server.provider.access
+        assert access not in done.stderr
+        done = await apart(lambda: ideabridge("modules", "list"))
+        assert done.returncode == 0, done.stderr
+        done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
+        assert (done.returncode, done.stderr) == (0, f"signed out of tickets at {server.url}\n")
+        done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
+        assert (done.returncode, done.stderr) == (1, "nobody is signed in to tickets\n")
+        done = await apart(lambda: ideabridge("modules", "list"))
+        assert done.returncode == 1
+
+
+async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
+    async with authorized() as server:
+        configured(project, server)
+        command = [sys.executable, str(EXECUTABLE), "modules", "login", "tickets", "--no-browser", "--json"]
+        process = await anyio.open_process(command, cwd=project)
+        async with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            told = ""
+            with anyio.fail_after(20):
+                while "Paste that address" not in told:
+                    told += (await process.stderr.receive()).decode()
+                found = re.search(r"^  (http\S+)$", told, re.M)
+                assert found is not None
+                async with httpx2.AsyncClient() as browser:
+                    response = await browser.get(found[1])
+                await process.stdin.send(f"{response.headers['location']}\n".encode())
+                answer = json.loads(await process.stdout.receive())
+            assert answer["signed_in"] is True
+            assert answer["kept_in"].startswith(str(Path.home()))
+
+
+async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> None:
+    async with authorized() as server:
+        headers = {"Authorization": "Bearer of-my-own"}
+        secret = {"grant": "client_credentials", "client_id": "me", "client_secret": "s", "issuer": server.base}
+        entries = {
+            "program": {"command": "true"},
+            "header": {"url": server.url, "headers": headers},
+            "client": {"url": server.url, "auth": secret},
+        }
+        write_trusted(project, {"mcpServers": entries})
+        for name, words in (
+            ("program", "program is a program: it signs in by itself"),
+            ("client", "client needs no person"),
+            ("header", "mcpServers.header.headers has the token for header"),
+            ("progam", "nearest: program"),
+        ):
+            done = await apart(lambda name=name: ideabridge("modules", "login", name, typed=""))
+            assert done.returncode == 2, done.stderr
+            assert words in done.stderr

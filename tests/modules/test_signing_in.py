@@ -1,0 +1,281 @@
+"""Signing in to a module: over sockets, with an authorization server that issues, renews and withdraws tokens."""
+
+import json
+import stat
+import sys
+import types
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ideabridge.bridge.modules.errors import ModuleSignInError
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.sign_ins import SignInFile, forget
+
+from .authorized import Authorized, Browser, authorized
+from .conftest import configure
+
+pytestmark = pytest.mark.anyio
+
+LOGIN = "ideabridge modules login tickets"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@asynccontextmanager
+async def opened(
+    server: Authorized, person: Browser | None = None, name: str = "tickets", **keys: Any
+) -> AsyncGenerator[Modules]:
+    async with Modules(configure({name: {"url": server.url, **keys}}), person=person) as modules:
+        with anyio.fail_after(20):
+            await modules.settled()
+            yield modules
+
+
+async def sign_in(server: Authorized, name: str = "tickets", **keys: Any) -> Browser:
+    person = Browser()
+    async with opened(server, person, name, **keys) as modules:
+        assert modules[name].status().error is None
+    return person
+
+
+def kept(server: Authorized, name: str = "tickets") -> Path:
+    return SignInFile(name, server.url).path
+
+
+async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed() -> None:
+    async with authorized() as server:
+        async with opened(server) as modules:
+            error = modules["tickets"].status().error
+            assert error == f"module 'tickets' needs you to sign in: {LOGIN}"
+            with pytest.raises(ModuleSignInError, match=LOGIN):
+                await modules["tickets"].call("read", {})
+        # Without a person, nothing is registered and nobody is asked.
+        assert {path for path, _ in server.requests} == {"/mcp"}
+
+        person = await sign_in(server)
+        assert len(person.opened) == 1
+        assert "code_challenge_method=S256" in person.opened[0]
+        async with opened(server) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+
+        file = kept(server)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        assert forget("copies") == []
+        assert forget("tickets") == [server.url]
+        assert forget("tickets") == []
+        async with opened(server) as modules:
+            assert LOGIN in (modules["tickets"].status().error or "")
+
+
+async def test_tokens_are_renewed_before_they_expire_and_when_they_are_withdrawn() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        file = SignInFile("tickets", server.url)
+        found = file.read()
+        assert found is not None
+        assert found.expires_at is not None
+        server.requests.clear()
+        file.write(found.model_copy(update={"expires_at": found.expires_at - 3600}))
+        async with opened(server) as modules:
+            module = modules["tickets"]
+            assert server.provider.refreshed == 1
+            assert found.tokens is not None
+            assert found.tokens.access_token not in server.tokens
+            assert await module.call("read", {}) == "read"
+            server.revoke()
+            results: list[Any] = []
+
+            async def call() -> None:
+                results.append(await module.call("read", {}))
+
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(call)
+            # Five calls were refused, and one of them has renewed the token for all.
+            assert results == ["read"] * 5
+            assert server.provider.refreshed == 2
+        async with opened(server) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+async def test_two_processes_do_not_renew_with_the_same_refresh_token() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as one, opened(server) as other:
+            server.revoke()
+            assert await one["tickets"].call("read", {}) == "read"
+            # The refresh token that this one has read was used.
+            assert await other["tickets"].call("read", {}) == "read"
+        assert server.provider.refreshed == 1
+
+
+async def test_tokens_that_cannot_be_renewed_need_a_person_again() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as modules:
+            server.revoke(refreshing=True)
+            with pytest.raises(ModuleSignInError) as caught:
+                await modules["tickets"].call("read", {})
+            assert str(caught.value) == f"module 'tickets' needs you to sign in again: {LOGIN}"
+            await sign_in(server)
+            # The process that waited takes the new tokens.
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+async def test_an_authorization_server_that_is_down_costs_no_sign_in() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as modules:
+            server.revoke()
+            server.provider.down = True
+            with pytest.raises(ModuleSignInError, match="answers HTTP 503; its sign-in is kept") as caught:
+                await modules["tickets"].call("read", {})
+            assert LOGIN not in str(caught.value)
+            server.provider.down = False
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+async def test_a_person_signs_in_for_more_when_a_call_needs_it() -> None:
+    async with authorized() as server:
+        person = Browser()
+        async with opened(server, person) as modules:
+            assert await modules["tickets"].call("write", {}) == "written"
+        assert [set(scopes) for scopes in server.provider.asked] == [{"read"}, {"read", "write"}]
+        async with opened(server) as modules:
+            assert await modules["tickets"].call("write", {}) == "written"
+
+
+async def test_without_a_person_the_next_sign_in_asks_for_more() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as modules:
+            with pytest.raises(ModuleSignInError) as caught:
+                await modules["tickets"].call("write", {})
+            assert str(caught.value) == f"module 'tickets' needs you to sign in for more (write): {LOGIN}"
+            assert await modules["tickets"].call("read", {}) == "read"
+            await sign_in(server)
+            assert set(server.provider.asked[-1]) == {"read", "write"}
+            assert await modules["tickets"].call("write", {}) == "written"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"state": "another"}, "State parameter mismatch"),
+        ({"iss": "https://evil.example"}, "iss mismatch"),
+        ({"code": ""}, "No authorization code"),
+    ],
+)
+async def test_an_answer_that_is_not_of_this_sign_in_is_refused(changed: dict[str, str], words: str) -> None:
+    async with authorized() as server:
+        person = Browser(**changed)
+        async with opened(server, person) as modules:
+            error = modules["tickets"].status().error or ""
+            assert error.startswith("module 'tickets' cannot be signed in to: ")
+            assert words in error
+            assert server.provider.access == {}
+        assert len(person.opened) == 1
+        assert not kept(server).exists()
+
+
+async def test_tokens_go_only_to_the_address_that_they_are_for() -> None:
+    async with authorized() as server, authorized() as other:
+        await sign_in(server)
+        async with opened(other) as modules:
+            # The same name with another address, as after a change of the project's file.
+            assert LOGIN in (modules["tickets"].status().error or "")
+        async with opened(server, name="copies") as modules:
+            assert "modules login copies" in (modules["copies"].status().error or "")
+        assert other.tokens == set()
+        assert len(server.tokens) == 1
+
+
+async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
+    async with authorized() as server:
+        person = Browser()
+        async with opened(server, person, auth={"issuer": "https://login.example"}) as modules:
+            error = modules["tickets"].status().error or ""
+        assert f"the module names {server.base}/, and mcpServers.tickets.auth.issuer is https://login.example" in error
+        assert person.opened == []
+        assert server.provider.clients == {}
+
+
+async def test_a_header_with_a_token_is_used_as_it_is() -> None:
+    async with authorized() as server:
+        async with opened(server, headers={"Authorization": "Bearer of-my-own"}) as modules:
+            error = modules["tickets"].status().error or ""
+        assert "answered HTTP 401" in error
+        assert LOGIN not in error
+        assert server.tokens == {"of-my-own"}
+
+
+async def test_one_persons_sign_in_is_not_for_others_unless_it_is_shared() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        for shared in (False, True):
+            async with Modules(configure({"tickets": {"url": server.url, "auth": {"shared": shared}}})) as modules:
+                modules.has_others = lambda: True
+                await modules.settled(10)
+                status = modules["tickets"].status()
+                assert status.state == ("up" if shared else "failed")
+        assert "this server has several users" in (status.error or "this server has several users")
+
+
+async def test_tokens_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        [access] = server.provider.access
+        [refresh] = server.provider.refreshing
+        async with opened(server) as modules:
+            told = f"{access} {refresh}"
+            assert modules.secrets.mask(told) == "[secret:tickets token] [secret:tickets token]"
+            assert modules.secrets.places({"text": access}) == [("text", "tickets token")]
+    shown = capsys.readouterr()
+    assert access not in shown.out + shown.err
+
+
+async def test_the_keyring_is_used_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: dict[tuple[str, str], str] = {}
+    refuses = False
+
+    def set_password(service: str, name: str, text: str) -> None:
+        if refuses:
+            raise RuntimeError("it is locked")
+        held[service, name] = text
+
+    def get_password(service: str, name: str) -> str | None:
+        return held.get((service, name))
+
+    def delete_password(service: str, name: str) -> None:
+        del held[service, name]
+
+    keyring = types.ModuleType("keyring")
+    keyring.__spec__ = ModuleSpec("keyring", None)
+    monkeypatch.setattr(keyring, "set_password", set_password, raising=False)
+    monkeypatch.setattr(keyring, "get_password", get_password, raising=False)
+    monkeypatch.setattr(keyring, "delete_password", delete_password, raising=False)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    async with authorized() as server:
+        await sign_in(server)
+        [access] = server.provider.access
+        assert [access in text for text in held.values()] == [True]
+        assert json.loads(kept(server).read_text())["kept_in"] == "keyring"
+        assert access not in kept(server).read_text()
+        async with opened(server) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+        assert forget("tickets") == [server.url]
+        assert held == {}
+        refuses = True
+        await sign_in(server)
+        assert json.loads(kept(server).read_text())["kept_in"] == "file"
