@@ -42,8 +42,9 @@ test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M,
 test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write
 	@$(BIN)/python -m pytest tests_hosts $(ARGS)
 
-conformance: $(STAMP) $(NODE_STAMP) ## the official conformance suite, against a reference server and through the gateway
+conformance: $(STAMP) $(NODE_STAMP) ## the official conformance suite: a reference server, the gateway, and the client of modules
 	@$(BIN)/python -m tests.conformance.suite $(ARGS)
+	@test -n "$(ARGS)" || $(BIN)/python -m tests.conformance.clients
 
 npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, server-filesystem, the conformance suite
 

@@ -60,14 +60,14 @@ def node() -> Path:
     raise CannotRunError(f"the suite needs node {OLDEST_NODE} or later, and there is none")
 
 
-def required(revision: str) -> list[str]:
-    """The scenarios for servers that a revision requires, in the order of the suite."""
+def required(revision: str, leg: str = "server") -> list[str]:
+    """The scenarios for servers, or for clients, that a revision requires, in the order of the suite."""
     file = SUITE / "requirements" / f"{revision}.yaml"
     if not file.is_file():
         raise CannotRunError("the conformance suite is not installed: run make npm")
-    part = re.search(r"^server:\n((?: +- .*\n|\n|#.*\n)*)", file.read_text(encoding="utf-8"), re.M)
-    assert part is not None, f"{file} has no scenarios for servers"
-    return re.findall(r"^ +- ([\w-]+)$", part[1], re.M)
+    part = re.search(rf"^{leg}:\n((?: +- .*\n|\n|#.*\n)*)", file.read_text(encoding="utf-8"), re.M)
+    assert part is not None, f"{file} has no scenarios for a {leg}"
+    return re.findall(r"^ +- ([\w/-]+)$", part[1], re.M)
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
@@ -147,6 +147,11 @@ def read(folder: Path) -> tuple[str, Outcome] | None:
     name = re.fullmatch(r"server-([\w-]+)-\d{4}-\d\d-\d\dT[\d-]+Z", folder.name)
     if name is None:
         return None
+    return name[1], outcome(folder)
+
+
+def outcome(folder: Path) -> Outcome:
+    """What was found in a scenario, from its folder of results."""
     checks: list[dict[str, Any]] = json.loads((folder / "checks.json").read_text(encoding="utf-8"))
 
     def told(status: str) -> tuple[str, ...]:
@@ -154,7 +159,7 @@ def read(folder: Path) -> tuple[str, Outcome] | None:
             f"{one['id']}: {one.get('errorMessage') or one['description']}" for one in checks if one["status"] == status
         )
 
-    return name[1], Outcome(told("FAILURE"), told("WARNING"))
+    return Outcome(told("FAILURE"), told("WARNING"))
 
 
 def report(revision: str, names: list[str], found: dict[str, dict[str, Outcome]]) -> bool:

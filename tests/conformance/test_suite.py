@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from .client import END
+from .clients import read as read_client
 from .suite import Outcome, read, report
 
 WHEN = "2026-11-23T11-52-49-127Z"
@@ -32,3 +34,11 @@ def test_a_scenario_that_fails_or_did_not_run_is_not_passed(capsys: pytest.Captu
     assert not report("2026-07-28", ["one", "two"], {"direct": {"one": good, "two": bad}})
     assert not report("2026-07-28", ["one", "two"], {"direct": {"one": good, "two": good}, "http": {"one": good}})
     assert "http, two: the suite did not run it" in capsys.readouterr().out
+
+
+def test_a_client_that_the_suite_had_to_end_has_failed(tmp_path: Path) -> None:
+    folder = checked(tmp_path, "any", a="SUCCESS")
+    (folder / "stderr.txt").write_text("it hangs")
+    for written, failures in ((f"{END} 0\n", ()), ("", ("the client did not end by itself: it hangs",))):
+        (folder / "stdout.txt").write_text(written)
+        assert read_client(folder).failures == failures
