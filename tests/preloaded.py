@@ -36,6 +36,7 @@ MODULES = (
     "sqlite_utils",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
+    "ideabridge.bridge.minds.endpoint",
     "ideabridge.bridge.modules.module",
     "ideabridge.server.cli.app",
     "ideabridge.server.transports.http",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ideabridge.server.server import Front
 from ideabridge.tools import SchemaError, Tool, Toolbox, ToolDefinitionError, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations
+from tests import preloaded
 
 pytestmark = pytest.mark.anyio
 
@@ -265,7 +265,7 @@ async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObje
 
 
 def modules(tmp_path: Path) -> Configuration:
-    server = {"command": sys.executable, "args": [str(SERVER)]}
+    server = preloaded.module(SERVER)
     document = {"mcpServers": {"sdk": server}, "expose": ["modules"]}
     (tmp_path / "ideabridge.json").write_text(json.dumps(document), encoding="utf-8")
     return load_configuration(tmp_path / "ideabridge.json", project=tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import anyio.to_thread
 import pytest
 
 from ideabridge.server.main import main
+from tests import preloaded
 from tests.server.serving import call, over_stdio
 from tests.trusting import write_trusted
 
@@ -234,7 +234,7 @@ def bank(here: Path) -> Path:
     """A project with a server that pays, and a program that does; returns the file of its ledger."""
     folder = here / "bank"
     folder.mkdir()
-    server = {"command": sys.executable, "args": [str(PAY), str(folder)]}
+    server = preloaded.module(PAY, str(folder))
     write_trusted(here, {"mcpServers": {"bank": server}, "store": "store.sqlite"})
     (here / "pay.py").write_text(PAYING, encoding="utf-8")
     return folder / "ledger"

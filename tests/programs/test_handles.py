@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
+from tests import preloaded
 from tests.programs.test_resume import cut_journal
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ def rows(n: int = N) -> list[dict[str, Any]]:
 
 
 def configured(folder: Path, name: str = "large") -> Configuration:
-    return parse_configuration({"mcpServers": {name: {"command": sys.executable, "args": [str(SERVER), str(folder)]}}})
+    return parse_configuration({"mcpServers": {name: preloaded.module(SERVER, str(folder))}})
 
 
 @pytest.fixture(scope="module")

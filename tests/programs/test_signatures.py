@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from mcp import Client
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.server.server import Front
+from tests import preloaded
 from tests.security.listing import Modules, described
-from tests.server.serving import call, structured, text
+from tests.server.serving import BIN, call, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ async def test_what_was_observed_is_told_and_refuses_no_program(tmp_path: Path) 
 
 
 async def test_signatures_of_real_servers() -> None:
-    servers = {name: {"command": sys.executable, "args": ["-m", f"mcp_server_{name}"]} for name in ("git", "time")}
+    servers = {name: preloaded.module(BIN / f"mcp-server-{name}") for name in ("git", "time")}
     async with Bridge(parse_configuration({"mcpServers": servers}), store=":memory:") as bridge:
         await bridge.modules.settled(60)
         async with anyio.create_task_group() as group:

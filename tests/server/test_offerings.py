@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from tests import preloaded
+
 from .serving import ERAS, Heard, configured, http_process, over_stdio, text
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +25,7 @@ WATCHED = "test://watched-resource"
 
 
 def reference(*more: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(REFERENCE), *more]}
+    return preloaded.module(REFERENCE, *more)
 
 
 @asynccontextmanager

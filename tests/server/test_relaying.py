@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl
+
+from tests import preloaded
 
 from .serving import configured, http_process, over_stdio, text
 from .test_offerings import CLIENTS, MODULES, reference
@@ -181,7 +182,7 @@ async def test_a_question_that_may_be_of_two_calls_reaches_nobody(tmp_path: Path
         shown.append(params.message)
         return types.ElicitResult(action="accept", content={"name": "Eve", "seats": 1})
 
-    module = {"command": sys.executable, "args": [str(ASKS), "--legacy"]}
+    module = preloaded.module(ASKS, "--legacy")
     configuration = configured(tmp_path, mcpServers={"asks": module}, expose=["modules"])
     with http_process(configuration) as url:
         async with (
