@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import socket
 import time
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx2
+import jwt
 import orjson
 import uvicorn
 from mcp.server.auth.provider import (
@@ -39,6 +41,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         refreshed: how often tokens were renewed.
         asked: the scopes of each authorization.
         down: answer requests for tokens with 503.
+        renewing: set while tokens are renewed.
+        may_renew: renewing waits for this.
     """
 
     def __init__(self) -> None:
@@ -50,6 +54,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.refreshed = 0
         self.asked: list[list[str]] = []
         self.down = False
+        self.renewing, self.may_renew = anyio.Event(), anyio.Event()
+        self.may_renew.set()
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -104,6 +110,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         if self.refreshing.pop(refresh_token.token, None) is None:
             raise TokenError("invalid_grant", "it was used")
         self.refreshed += 1
+        self.renewing.set()
+        await self.may_renew.wait()
         return self.issue(client.client_id, refresh_token.scopes, None)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
@@ -115,7 +123,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
 
 class Steps:
-    """In front of the server: calls of `write` need the scope `write`, and every request is noted."""
+    """In front of the server: every request is noted, calls of `write` need the scope `write`, and there are tokens for
+    clients with credentials.
+    """
 
     def __init__(self, app: ASGIApp, server: Authorized) -> None:
         self._app, self._server = app, server
@@ -130,7 +140,10 @@ class Steps:
         if scope["path"] == "/token" and self._server.provider.down:
             await self._refuse(send, 503, "")
             return
-        if scope["path"] != "/mcp" or scope["method"] != "POST":
+        if scope["path"].startswith("/.well-known/oauth-protected-resource") and self._server.metadata is not None:
+            await self._answer(send, orjson.dumps(self._server.metadata))
+            return
+        if scope["path"] not in ("/mcp", "/token") or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         body, more = b"", True
@@ -138,22 +151,50 @@ class Steps:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
+        if scope["path"] == "/token":
+            fields = {key: values[0] for key, values in parse_qs(body.decode()).items()}
+            if fields["grant_type"] == "client_credentials":
+                await self._give(send, headers, fields)
+                return
+            await self._app(scope, _again(body, receive), send)
+            return
         known = self._server.provider.access.get(token)
         asked: dict[str, Any] = orjson.loads(body)
         writes = asked.get("method") == "tools/call" and asked["params"]["name"] == "write"
         if writes and known is not None and "write" not in known.scopes:
             await self._refuse(send, 403, 'Bearer error="insufficient_scope", scope="write"')
             return
-        sent = False
+        if self._server.is_open and asked.get("method") != "tools/call" and not token:
+            # As if this request needed no token.
+            passed = self._server.provider.issue("anybody", ["read"], None).access_token
+            scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {passed}".encode())]}
+        await self._app(scope, _again(body, receive), send)
 
-        async def again() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+    async def _give(self, send: Send, headers: dict[str, str], fields: dict[str, str]) -> None:
+        """Tokens for the client `reports`, by its secret in the header or the body, or by its signature."""
+        assertion = fields.get("client_assertion")
+        if assertion is not None:
+            told = jwt.decode(
+                assertion, self._server.public_key, algorithms=["ES256"], audience=f"{self._server.base}/"
+            )
+            known = told["sub"] == "reports"
+        else:
+            basic = headers.get("authorization", "").removeprefix("Basic ")
+            secret = base64.b64decode(basic).decode() or f"{fields.get('client_id')}:{fields.get('client_secret')}"
+            known = secret == "reports:the-secret-of-reports"
+        if not known:
+            await self._refuse(send, 401, "")
+            return
+        self._server.given.append(sorted(fields))
+        tokens = self._server.provider.issue("reports", fields.get("scope", "").split(), fields.get("resource"))
+        tokens.refresh_token = None
+        await self._answer(send, tokens.model_dump_json(exclude_none=True).encode())
 
-        await self._app(scope, again, send)
+    @staticmethod
+    async def _answer(send: Send, body: bytes) -> None:
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
     @staticmethod
     async def _refuse(send: Send, status: int, challenge: str) -> None:
@@ -162,18 +203,42 @@ class Steps:
         await send({"type": "http.response.body", "body": b""})
 
 
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Receives a body that was read already."""
+    sent = False
+
+    async def again() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
 class Authorized:
     """The server.
 
     Attributes:
         url: its address.
         requests: (path, token) of each request.
+        is_open: only calls of tools need a token.
+        public_key: of the client `reports`, in PEM.
+        metadata: what the module says about itself, in place of the truth.
+        given: the fields of each request for tokens with credentials.
     """
 
     def __init__(self, base: str) -> None:
         self.base, self.url = base, f"{base}/mcp"
         self.provider = Provider()
         self.requests: list[tuple[str, str]] = []
+        self.is_open = False
+        self.public_key = ""
+        self.given: list[list[str]] = []
+        self.metadata: dict[str, Any] | None = None
+        inside = 0
+        met = anyio.Event()
         server = MCPServer(
             "tickets",
             auth_server_provider=self.provider,
@@ -196,6 +261,16 @@ class Authorized:
         async def write() -> str:
             """Write."""
             return "written"
+
+        @server.tool(annotations=reads, structured_output=False)
+        async def meet() -> str:
+            """End once two calls are here."""
+            nonlocal inside
+            inside += 1
+            if inside == 2:
+                met.set()
+            await met.wait()
+            return "met"
 
         self.app = Steps(server.streamable_http_app(json_response=True), self)
 

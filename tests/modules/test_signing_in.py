@@ -12,6 +12,10 @@ from typing import Any
 
 import anyio
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from mcp.shared.auth import OAuthClientInformationFull
+from pydantic import AnyUrl
 
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
@@ -279,3 +283,136 @@ async def test_the_keyring_is_used_where_it_works(monkeypatch: pytest.MonkeyPatc
         refuses = True
         await sign_in(server)
         assert json.loads(kept(server).read_text())["kept_in"] == "file"
+
+
+async def test_calls_with_a_token_run_at_once() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as modules:
+            results: list[Any] = []
+
+            async def meet() -> None:
+                results.append(await modules["tickets"].call("meet", {}))
+
+            with anyio.fail_after(10):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(meet)
+                    group.start_soon(meet)
+            assert results == ["met", "met"]
+
+
+async def test_a_call_that_is_cancelled_while_tokens_are_renewed_does_not_lose_them() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as modules:
+            server.revoke()
+            server.provider.may_renew = anyio.Event()
+
+            async def call() -> None:
+                await modules["tickets"].call("read", {})
+
+            with anyio.fail_after(10):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(call)
+                    await server.provider.renewing.wait()
+                    group.cancel_scope.cancel()
+                    server.provider.may_renew.set()
+                assert await modules["tickets"].call("read", {}) == "read"
+        assert server.provider.refreshed == 1
+        async with opened(server) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+async def test_a_module_that_asks_for_a_sign_in_only_in_calls() -> None:
+    async with authorized() as server:
+        server.is_open = True
+        async with opened(server) as modules:
+            assert modules["tickets"].status().error is None
+            with pytest.raises(ModuleSignInError, match=LOGIN):
+                await modules["tickets"].call("read", {})
+            async with Modules(configure({"tickets": {"url": server.url}}), person=Browser(), at_once=True) as others:
+                await others.settled(10)
+                authorization = others["tickets"].authorization
+                assert authorization is not None
+                assert authorization.signed_in is not None
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+@pytest.mark.parametrize("kind", ["header", "body", "key"])
+async def test_a_client_with_credentials_needs_no_person(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with authorized() as server:
+        auth: dict[str, Any] = {
+            "grant": "client_credentials",
+            "client_id": "reports",
+            "issuer": server.base,
+            "scope": "read",
+        }
+        if kind == "key":
+            key = ec.generate_private_key(ec.SECP256R1())
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+            public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            server.public_key = public.decode()
+            monkeypatch.setenv("SECRET", pem)
+            auth |= {"private_key": "${SECRET}", "algorithm": "ES256"}
+        else:
+            monkeypatch.setenv("SECRET", "the-secret-of-reports")
+            auth |= {"client_secret": "${SECRET}", "secret_in": kind}
+        async with opened(server, auth=auth) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+            # The tokens are withdrawn: others are fetched.
+            server.revoke()
+            assert await modules["tickets"].call("read", {}) == "read"
+            [token] = server.provider.access
+            assert modules.secrets.mask(token) == "[secret:tickets token]"
+            if kind != "key":
+                assert modules.secrets.mask("the-secret-of-reports") == "[secret:SECRET]"
+        assert len(server.given) == 2
+        assert not kept(server).exists()
+        monkeypatch.setenv("SECRET", "wrong" if kind != "key" else "no key")
+        async with opened(server, auth=auth) as modules:
+            error = modules["tickets"].status().error or ""
+            words = "auth.private_key is not a key in PEM for ES256" if kind == "key" else "Token exchange failed (401)"
+            assert error.startswith("module 'tickets' cannot be signed in to: ")
+            assert words in error
+
+
+async def test_a_registered_client_is_used_as_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "the-secret-of-reports")
+    auth = {"client_id": "reports", "client_secret": "${SECRET}"}
+    async with authorized() as server:
+        server.provider.clients["reports"] = OAuthClientInformationFull(
+            client_id="reports",
+            client_secret="the-secret-of-reports",
+            redirect_uris=[AnyUrl(Browser.redirect_uri)],
+            token_endpoint_auth_method="client_secret_basic",
+            scope="read write",
+        )
+        keys: dict[str, Any] = {"auth": {**auth, "issuer": f"{server.base}/"}}
+        await sign_in(server, **keys)
+        assert list(server.provider.clients) == ["reports"]
+        async with opened(server, **keys) as modules:
+            server.revoke()
+            assert await modules["tickets"].call("read", {}) == "read"
+        # With another client, the tokens of this one are not used.
+        async with opened(server) as modules:
+            assert modules["tickets"].status().error is None
+        async with opened(server, auth={"client_id": "others"}) as modules:
+            assert LOGIN in (modules["tickets"].status().error or "")
+
+
+async def test_metadata_that_leads_away_is_not_followed() -> None:
+    async with authorized() as server:
+        server.metadata = {"authorization_servers": ["http://login.example"], "resource": server.url}
+        async with opened(server, Browser()) as modules:
+            error = modules["tickets"].status().error or ""
+        assert "the module sends us to http://login.example/" in error
+        assert "expected is an address with https" in error
+
+
+async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
+    async with authorized() as server:
+        server.metadata = {"authorization_servers": [server.base], "resource": server.url, "x": "x" * 2_000_000}
+        person = Browser()
+        async with opened(server, person) as modules:
+            assert "has more than 1,048,576 bytes" in (modules["tickets"].status().error or "")
+        assert person.opened == []

@@ -17,7 +17,7 @@ import logging
 import re
 import shlex
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -41,20 +41,18 @@ from ideabridge.bridge.modules.settings import AuthorizationSettings
 from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile
 from ideabridge.bridge.secrets import Secrets
 
-AUTHORIZING: Final = "ideabridge.authorizing"
-"""The extension of a request that goes to an authorization server."""
-
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _TEMPORARY: Final = (408, 429, 500, 502, 503, 504)
 _MOST_TRIES: Final = 3
 """The most times that a request is sent again with another token."""
-_SECONDS: Final = 30.0
-"""The time-out of each step of a request to an authorization server."""
+_SECONDS: Final = 20.0
+"""The time of one request to an authorization server."""
 _EARLY: Final = 10.0
 """Seconds before its end at which a token is renewed: a request must arrive before."""
 _MOST_BYTES: Final = 1024 * 1024
 """Bytes of an answer of an authorization server."""
+_PAST: Final = 1.0
 _SHOWN: Final = 400
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
@@ -145,9 +143,8 @@ class Authorization(httpx2.Auth):
                     signing_key=settings.private_key,
                     signing_algorithm=settings.algorithm,
                 )
-                return PrivateKeyJWTOAuthProvider(
-                    self._url, self, client, signed.create_assertion_provider(), settings.scope, settings.issuer
-                )
+                sign = self._signing(signed.create_assertion_provider())
+                return PrivateKeyJWTOAuthProvider(self._url, self, client, sign, settings.scope, settings.issuer)
             return ClientCredentialsOAuthProvider(
                 self._url, self, client, settings.client_secret or "", self._method, settings.scope, settings.issuer
             )
@@ -161,6 +158,18 @@ class Authorization(httpx2.Auth):
             settings.client_metadata_url,
         )
 
+    def _signing(self, sign: Callable[[str], Awaitable[str]]) -> Callable[[str], Awaitable[str]]:
+        from jwt import PyJWTError
+
+        async def signed(audience: str) -> str:
+            try:
+                return await sign(audience)
+            except (PyJWTError, ValueError, TypeError):
+                what = f"mcpServers.{self._module}.auth.private_key is not a key in PEM for {self._settings.algorithm}"
+                raise OAuthFlowError(what) from None
+
+        return signed
+
     @property
     def _method(self) -> _Method:
         is_in_header = self._settings.secret_in == "header"  # noqa: S105 - a place, not a secret
@@ -173,7 +182,11 @@ class Authorization(httpx2.Auth):
     # -- requests to the module ------------------------------------------------------------------------------------
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token; if the module refuses it, get another token and send it again."""
+        """Send a request with a token; if the module refuses it, get another token and send it again.
+
+        Raises:
+            ModuleSignInError: the request was not sent, or was refused, and there is no other token.
+        """
         if _origin(request.url) != self._origin:
             yield request
             return
@@ -184,16 +197,8 @@ class Authorization(httpx2.Auth):
         challenge = httpx2.Response(_UNAUTHORIZED, request=request) if self._at_once else None
         for left in range(_MOST_TRIES, -1, -1):
             if challenge is not None or self._is_due():
-                async with (
-                    self._lock,
-                    aclosing(self._renew(request, challenge, refused, may_refresh=may_refresh)) as renewal,
-                ):
-                    try:
-                        outgoing = await anext(renewal)
-                        while True:
-                            outgoing = await renewal.asend(_bounded((yield outgoing)))
-                    except StopAsyncIteration:
-                        pass
+                async with self._lock:
+                    await self._renew(request, challenge, refused, may_refresh=may_refresh)
                 may_refresh = may_refresh and challenge is None
             tokens = context.current_tokens
             refused = None if tokens is None else tokens.access_token
@@ -205,7 +210,8 @@ class Authorization(httpx2.Auth):
             challenge = yield request
             if not left or not self._is_challenge(challenge):
                 return
-            _bounded(challenge)
+            # It is read before the request is sent again.
+            challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
         """True if another token may help."""
@@ -231,8 +237,8 @@ class Authorization(httpx2.Auth):
 
     async def _renew(
         self, request: httpx2.Request, challenge: httpx2.Response | None, refused: str | None, *, may_refresh: bool
-    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Get a token that the module may accept: yields requests to authorization servers.
+    ) -> None:
+        """Get a token that the module may accept.
 
         Args:
             request: the request to the module.
@@ -250,34 +256,28 @@ class Authorization(httpx2.Auth):
             return
         steps_up = challenge is not None and challenge.status_code == _FORBIDDEN
         try:
-            if may_refresh and not steps_up and context.can_refresh_token():
-                async with self._file.lock(), aclosing(self._refresh(request, refused, challenge)) as refreshing:
-                    try:
-                        outgoing = await anext(refreshing)
-                        while True:
-                            outgoing = await refreshing.asend((yield self._checked(outgoing)))
-                    except StopAsyncIteration:
-                        pass
-                if context.is_token_valid():
-                    return
-            if challenge is None:
-                return  # the module says what it needs
-            if self._is_personal and self._person is None:
-                await self._load(again=True)
-                if self._has_newer(refused, challenge):
-                    return  # a person has signed in meanwhile
-                await self._want(challenge)
-                raise self._needed(challenge)
-            self._at_once = False
-            if not steps_up:
-                context.clear_tokens()
-            flow = self._provider.async_auth_flow(request)
-            async with aclosing(flow):
-                # The SDK sends the request; here it was sent already.
-                outgoing = await anext(flow)
-                response = self._scoped(challenge)
-                while (outgoing := await flow.asend(response)) is not request:
-                    response = yield self._checked(outgoing)
+            async with httpx2.AsyncClient(timeout=_SECONDS) as client:
+                if may_refresh and not steps_up and context.can_refresh_token():
+                    async with self._file.lock():
+                        await self._refresh(client, request, challenge, refused)
+                    if context.is_token_valid():
+                        return
+                if challenge is None:
+                    return  # the module says what it needs
+                if self._is_personal and self._person is None:
+                    await self._load(again=True)
+                    if self._has_newer(refused, challenge):
+                        return  # a person has signed in meanwhile
+                    await self._want(challenge)
+                    raise self._needed(challenge)
+                self._at_once = False
+                if not steps_up:
+                    context.clear_tokens()
+                async with aclosing(self._provider.async_auth_flow(request)) as flow:
+                    await anext(flow)  # the request itself, which was sent already
+                    response = self._scoped(challenge)
+                    while (outgoing := await flow.asend(response)) is not request:
+                        response = await self._send(client, outgoing)
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, SignInError, ValidationError) as error:
             failure = self._failed(error)
             if self._person is not None:
@@ -285,28 +285,59 @@ class Authorization(httpx2.Auth):
             raise failure from None
 
     async def _refresh(
-        self, request: httpx2.Request, refused: str | None, challenge: httpx2.Response | None
-    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        self,
+        client: httpx2.AsyncClient,
+        request: httpx2.Request,
+        challenge: httpx2.Response | None,
+        refused: str | None,
+    ) -> None:
         """Renew the access token, unless another process has done so. Without success there is no token afterwards."""
         context = self._provider.context
         if self._person is None:
             await self._load(again=True)
             if self._has_newer(refused, challenge) or not context.can_refresh_token():
                 return
-        context.token_expiry_time = 1.0  # the SDK renews what has expired
-        flow = self._provider.async_auth_flow(request)
-        async with aclosing(flow):
-            outgoing = await anext(flow)
-            while outgoing is not request:
-                response = yield outgoing
-                if response.status_code in _TEMPORARY:
-                    context.token_expiry_time = 1.0
-                    what = f"its authorization server answers HTTP {response.status_code}; its sign-in is kept"
-                    raise _TemporaryError(what)
-                outgoing = await flow.asend(response)
-        if context.current_tokens is None and self._is_personal:
-            # The server has withdrawn them.
-            await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
+        # A call that is cancelled meanwhile must not lose the new tokens: the old ones are used up.
+        with anyio.CancelScope(shield=True):
+            context.token_expiry_time = _PAST  # the SDK renews what has expired
+            async with aclosing(self._provider.async_auth_flow(request)) as flow:
+                outgoing = await anext(flow)
+                while outgoing is not request:
+                    response = await self._send(client, outgoing)
+                    if response.status_code in _TEMPORARY:
+                        what = f"its authorization server answers HTTP {response.status_code}; its sign-in is kept"
+                        raise _TemporaryError(what)
+                    outgoing = await flow.asend(response)
+            if context.current_tokens is None and self._is_personal:
+                # The server has withdrawn them.
+                await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
+
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to an authorization server, or for the module's metadata, and read the answer.
+
+        Raises:
+            OAuthFlowError: its address may not be used, it does not belong to the configured issuer, or the answer is
+                too long.
+            _TemporaryError: the server cannot be reached or does not answer in time.
+        """
+        self._check_address(str(request.url))
+        if request.method == "POST":
+            self._check_issuer()
+        host = request.url.host
+        try:
+            with anyio.fail_after(_SECONDS):
+                request.extensions = {**request.extensions, "timeout": client.timeout.as_dict()}
+                response = await client.send(request, stream=True)
+                response.stream = _Bounded(response.stream)
+                try:
+                    await response.aread()
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise _TemporaryError(f"{host} does not answer within {_SECONDS:g} s") from None
+        except httpx2.TransportError as error:
+            raise _TemporaryError(f"{host} cannot be reached: {error or type(error).__name__}") from None
+        return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
         """True if there is a valid token that was not refused, because another request has got it meanwhile."""
@@ -315,18 +346,6 @@ class Authorization(httpx2.Auth):
         if tokens is None or not context.is_token_valid() or self._is_due():
             return False
         return challenge is None or tokens.access_token != refused
-
-    def _checked(self, request: httpx2.Request) -> httpx2.Request:
-        """A request to an authorization server that may be sent.
-
-        Raises:
-            OAuthFlowError: its address may not be used, or it does not belong to the configured issuer.
-        """
-        self._check_address(str(request.url))
-        if request.method == "POST":
-            self._check_issuer()
-        request.extensions = {**request.extensions, "timeout": httpx2.Timeout(_SECONDS).as_dict(), AUTHORIZING: True}
-        return request
 
     def _check_address(self, url: str) -> None:
         parts = urlsplit(url)
@@ -487,7 +506,7 @@ class _TemporaryError(OAuthFlowError):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, with a limit."""
+    """The body of an answer, which ends with an error beyond a limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
         assert isinstance(stream, httpx2.AsyncByteStream)
@@ -503,11 +522,6 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _bounded(response: httpx2.Response) -> httpx2.Response:
-    response.stream = _Bounded(response.stream)
-    return response
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -18,7 +18,6 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 
-from ideabridge.bridge.modules.authorization import AUTHORIZING
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch, ModuleKind
@@ -101,12 +100,8 @@ class ModuleHTTPClient(httpx2.AsyncClient):
             said = str(error).removeprefix(f"module {error.module!r} ")
             return _error(request, 401, INTERNAL_ERROR, said, data)
         except _CONNECTING as error:
-            if (other := _authorizing(request, error)) is not None:
-                return other
             return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", UNSENT)
         except httpx2.TransportError as error:
-            if (other := _authorizing(request, error)) is not None:
-                return other
             what = f"cannot be reached any more: {_why(error)},"
             return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
 
@@ -137,15 +132,6 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
         said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
         return _error(request, status, code, said, data)
-
-
-def _authorizing(request: httpx2.Request, error: httpx2.TransportError) -> httpx2.Response | None:
-    """The error of a request that is not sent, because there is no token for it; None if another request failed."""
-    sent = error.request
-    if AUTHORIZING not in sent.extensions:
-        return None
-    what = f"cannot be reached: its authorization server {sent.url.host}: {_why(error)}"
-    return _error(request, 503, CONNECTION_CLOSED, what, UNSENT)
 
 
 def _why(error: Exception) -> str:

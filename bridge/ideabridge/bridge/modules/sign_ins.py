@@ -142,9 +142,16 @@ class SignInFile:
     async def lock(self) -> AsyncGenerator[None]:
         """Hold the lock of the processes that renew these tokens: some servers take a refresh token only once, and
         withdraw all tokens if it comes twice.
+
+        Raises:
+            SignInError: the file of the lock cannot be written.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        path = self.path.with_suffix(".lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise SignInError(f"{path}: cannot be written: {error.strerror or error}") from None
         try:
             while not _take(descriptor):  # noqa: ASYNC110 - another process holds it
                 await anyio.sleep(_LOCK_PAUSE)
