@@ -140,6 +140,9 @@ class Steps:
         if scope["path"] == "/token" and self._server.provider.down:
             await self._refuse(send, 503, "")
             return
+        if scope["path"].startswith(self._server.missing):
+            await self._refuse(send, 404, "")
+            return
         if scope["path"].startswith("/.well-known/oauth-protected-resource") and self._server.metadata is not None:
             await self._answer(send, orjson.dumps(self._server.metadata))
             return
@@ -225,17 +228,19 @@ class Authorized:
         requests: (path, token) of each request.
         is_open: only calls of tools need a token.
         public_key: of the client `reports`, in PEM.
+        missing: the beginnings of paths that do not exist.
         metadata: what the module says about itself, in place of the truth.
         given: the fields of each request for tokens with credentials.
     """
 
-    def __init__(self, base: str) -> None:
-        self.base, self.url = base, f"{base}/mcp"
+    def __init__(self, base: str, *, sse: bool) -> None:
+        self.base, self.url = base, f"{base}/{'sse' if sse else 'mcp'}"
         self.provider = Provider()
         self.requests: list[tuple[str, str]] = []
         self.is_open = False
         self.public_key = ""
         self.given: list[list[str]] = []
+        self.missing: tuple[str, ...] = ()
         self.metadata: dict[str, Any] | None = None
         inside = 0
         met = anyio.Event()
@@ -272,7 +277,7 @@ class Authorized:
             await met.wait()
             return "met"
 
-        self.app = Steps(server.streamable_http_app(json_response=True), self)
+        self.app = Steps(server.sse_app() if sse else server.streamable_http_app(json_response=True), self)
 
     @property
     def tokens(self) -> set[str]:
@@ -287,10 +292,10 @@ class Authorized:
 
 
 @asynccontextmanager
-async def authorized() -> AsyncGenerator[Authorized]:
-    """A server that serves while the block runs."""
+async def authorized(*, sse: bool = False) -> AsyncGenerator[Authorized]:
+    """A server that serves while the block runs: over streamable HTTP, or over the older SSE."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        served = Authorized(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        served = Authorized(f"http://127.0.0.1:{listening.getsockname()[1]}", sse=sse)
         config = uvicorn.Config(served.app, log_config=None, log_level="critical", timeout_graceful_shutdown=0)
         server = uvicorn.Server(config)
         async with anyio.create_task_group() as group:

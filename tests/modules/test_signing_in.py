@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 
+from ideabridge.bridge.modules.authorization import Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.sign_ins import SignInFile, forget
+from ideabridge.bridge.secrets import Secrets
 
 from .authorized import Authorized, Browser, authorized
 from .conftest import configure
@@ -301,26 +304,26 @@ async def test_calls_with_a_token_run_at_once() -> None:
             assert results == ["met", "met"]
 
 
-async def test_a_call_that_is_cancelled_while_tokens_are_renewed_does_not_lose_them() -> None:
+async def test_a_request_that_is_cancelled_while_tokens_are_renewed_does_not_lose_them() -> None:
     async with authorized() as server:
         await sign_in(server)
-        async with opened(server) as modules:
-            server.revoke()
-            server.provider.may_renew = anyio.Event()
+        server.revoke()
+        server.provider.may_renew = anyio.Event()
+        authorization = Authorization("tickets", server.url, None, secrets=Secrets())
+        async with httpx2.AsyncClient(auth=authorization) as client:
 
-            async def call() -> None:
-                await modules["tickets"].call("read", {})
+            async def request() -> None:
+                await client.post(server.url, json={})
 
             with anyio.fail_after(10):
                 async with anyio.create_task_group() as group:
-                    group.start_soon(call)
+                    group.start_soon(request)
                     await server.provider.renewing.wait()
                     group.cancel_scope.cancel()
                     server.provider.may_renew.set()
-                assert await modules["tickets"].call("read", {}) == "read"
-        assert server.provider.refreshed == 1
         async with opened(server) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
+        assert server.provider.refreshed == 1
 
 
 async def test_a_module_that_asks_for_a_sign_in_only_in_calls() -> None:
@@ -416,3 +419,32 @@ async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
         async with opened(server, person) as modules:
             assert "has more than 1,048,576 bytes" in (modules["tickets"].status().error or "")
         assert person.opened == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (("/register",), "write the id of a registered client into mcpServers.tickets.auth"),
+        (("/register", "/.well-known"), "it names no authorization server. If it wants a token, write it into"),
+    ],
+)
+async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], words: str) -> None:
+    async with authorized() as server:
+        server.missing = missing
+        person = Browser()
+        async with opened(server, person) as modules:
+            error = modules["tickets"].status().error or ""
+        assert error.startswith("module 'tickets' cannot be signed in to: ")
+        assert words in error
+        assert person.opened == []
+
+
+async def test_the_older_transport_has_the_same_sign_in() -> None:
+    async with authorized(sse=True) as server:
+        async with opened(server, type="sse") as modules:
+            assert modules["tickets"].status().error == f"module 'tickets' needs you to sign in: {LOGIN}"
+        await sign_in(server, type="sse")
+        async with opened(server, type="sse") as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+            server.revoke()
+            assert await modules["tickets"].call("read", {}) == "read"

@@ -165,7 +165,7 @@ class Authorization(httpx2.Auth):
             try:
                 return await sign(audience)
             except (PyJWTError, ValueError, TypeError):
-                what = f"mcpServers.{self._module}.auth.private_key is not a key in PEM for {self._settings.algorithm}"
+                what = f"{self._place}.auth.private_key is not a key in PEM for {self._settings.algorithm}"
                 raise OAuthFlowError(what) from None
 
         return signed
@@ -174,6 +174,10 @@ class Authorization(httpx2.Auth):
     def _method(self) -> _Method:
         is_in_header = self._settings.secret_in == "header"  # noqa: S105 - a place, not a secret
         return "client_secret_basic" if is_in_header else "client_secret_post"
+
+    @property
+    def _place(self) -> str:
+        return f"mcpServers.{self._module}"
 
     @property
     def _is_personal(self) -> bool:
@@ -361,7 +365,7 @@ class Authorization(httpx2.Auth):
         if issuer is None or (metadata is not None and issuers_match(str(metadata.issuer), issuer)):
             return
         found = "no authorization server" if metadata is None else str(metadata.issuer)
-        raise OAuthFlowError(f"the module names {found}, and mcpServers.{self._module}.auth.issuer is {issuer}")
+        raise OAuthFlowError(f"the module names {found}, and {self._place}.auth.issuer is {issuer}")
 
     def _check_owner(self) -> None:
         """Refuse to act in the name of one person for another."""
@@ -369,7 +373,7 @@ class Authorization(httpx2.Auth):
             raise ModuleSignInError(
                 self._module,
                 f"module {self._module!r} has the sign-in of one person, and this server has several users; with"
-                f' mcpServers.{self._module}.auth {{"shared": true}} all of them act in that person\'s name',
+                f' {self._place}.auth {{"shared": true}} all of them act in that person\'s name',
             )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
@@ -418,6 +422,13 @@ class Authorization(httpx2.Auth):
 
     def _failed(self, error: Exception) -> ModuleSignInError:
         why = "an answer is not what OAuth says" if isinstance(error, ValidationError) else str(error)
+        if isinstance(error, OAuthRegistrationError):
+            if self._provider.context.oauth_metadata is None:
+                why = f"it names no authorization server. If it wants a token, write it into {self._place}.headers"
+            else:
+                why += (
+                    f". If it registers nobody by itself, write the id of a registered client into {self._place}.auth"
+                )
         text = f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, _TemporaryError))
 
