@@ -16,6 +16,7 @@ import httpx2
 import jwt
 import orjson
 import uvicorn
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -276,6 +277,13 @@ class Authorized:
                 met.set()
             await met.wait()
             return "met"
+
+        @server.tool(annotations=reads, structured_output=False)
+        async def show() -> str:
+            """Show the token of this call."""
+            token = get_access_token()
+            assert token is not None
+            return f"the token is {token.token}"
 
         self.app = Steps(server.sse_app() if sse else server.streamable_http_app(json_response=True), self)
 
