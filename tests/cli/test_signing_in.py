@@ -101,6 +101,18 @@ async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
             assert answer["kept_in"].startswith(str(Path.home()))
 
 
+async def test_why_nobody_can_sign_in_is_told_in_one_line(ideabridge: Run, project: Path) -> None:
+    async with authorized() as server:
+        configured(project, server)
+        server.missing = ("/register",)
+        done = await apart(lambda: ideabridge("modules", "login", "tickets"))
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert line.startswith("ideabridge: module 'tickets' cannot be signed in to: Registration failed: 404")
+        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--no-browser", typed="\n"))
+        assert done.returncode == 1
+
+
 async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> None:
     async with authorized() as server:
         headers = {"Authorization": "Bearer of-my-own"}

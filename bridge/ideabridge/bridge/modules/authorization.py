@@ -303,6 +303,7 @@ class Authorization(httpx2.Auth):
                 return
         # A call that is cancelled meanwhile must not lose the new tokens: the old ones are used up.
         with anyio.CancelScope(shield=True):
+            tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
             async with aclosing(self._provider.async_auth_flow(request)) as flow:
                 outgoing = await anext(flow)
@@ -313,8 +314,11 @@ class Authorization(httpx2.Auth):
                         raise _TemporaryError(what)
                     outgoing = await flow.asend(response)
             if context.current_tokens is None and self._is_personal:
-                # The server has withdrawn them.
-                await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
+                # The server has withdrawn them, perhaps because a person has signed in again.
+                await self._load(again=True)
+                if self._found.tokens == tried:
+                    context.clear_tokens()
+                    await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """Send a request to an authorization server, or for the module's metadata, and read the answer.
@@ -421,7 +425,7 @@ class Authorization(httpx2.Auth):
         return ModuleSignInError(self._module, f"module {self._module!r} needs you to sign in{again}: {login}")
 
     def _failed(self, error: Exception) -> ModuleSignInError:
-        why = "an answer is not what OAuth says" if isinstance(error, ValidationError) else str(error)
+        why = "an answer is not what OAuth says" if isinstance(error, ValidationError) else str(error).strip()
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
                 why = f"it names no authorization server. If it wants a token, write it into {self._place}.headers"

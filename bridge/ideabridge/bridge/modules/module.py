@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import mcp_types as types
@@ -29,7 +29,6 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import DirectClient
-from ideabridge.bridge.modules.authorization import Authorization
 from ideabridge.bridge.modules.connection import Connection, Peer
 from ideabridge.bridge.modules.errors import (
     LegacyQuestionError,
@@ -56,6 +55,10 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import nearest
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    # Its import takes time, which programs as modules save.
+    from ideabridge.bridge.modules.authorization import Authorization
 
 
 class FairLimiter:
@@ -104,9 +107,6 @@ class FairLimiter:
             self._waiting[who] = queue
 
 
-Authorize = Callable[[str, Launch], Authorization | None]
-"""Makes what gets tokens for a module."""
-
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Called with (progress, total, message) while a call runs."""
 
@@ -149,7 +149,7 @@ class Module:
         exposed: bool,
         on_change: Callable[[str], None],
         on_event: Callable[[str, ServerEvent], None],
-        authorize: Authorize,
+        authorize: Callable[[str, Launch], Authorization | None],
     ) -> None:
         self.name = name
         self.configuration = configuration

@@ -297,7 +297,8 @@ class UsageError(IdeabridgeError):
 _STORE = ("StoreVersionError", "StoreFormatError", "StoreAccessError", "StoreFullError", "StoreBusyError", "StoreError")
 _FAILED = (
     *("ModuleConnectError", "ModuleDownError", "ModuleToolError", "ModuleOutputError", "ModuleProtocolError"),
-    *("ModuleTimeoutError", "ModuleInputRequiredError", "CheckFailedError", "InterruptedRunError"),
+    *("ModuleTimeoutError", "ModuleInputRequiredError", "ModuleSignInError", "SignInError"),
+    *("CheckFailedError", "InterruptedRunError"),
 )
 
 
