@@ -136,6 +136,9 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
         ("iter([1])", "<list_iterator object>, which is not JSON"),
         ("deep", "nests deeper than the limit"),
         ("tools", "which is not JSON"),
+        ("small", "has more than 64 MB once it is written out"),
+        ("['x' * 1_000_000] * 100", "has more than 64 MB once it is written out"),
+        ("[10 ** 4_000] * 100_000", "has more than 64 MB once it is written out"),
     ],
 )
 @pytest.mark.parametrize("passed", [False, True], ids=["output", "argument"])
@@ -143,11 +146,24 @@ async def test_what_is_no_json_is_refused(bridge: Bridge, value: str, error: str
     last = f"await tools.echo(x={value})" if passed else value
     error = error.replace("at ", "at x.", 1) if passed and error.startswith("at ") else error
     lines = ["import tools", "deep = []", "for _ in range(5_000):", "    deep = [deep]"]
+    lines += ["small = [1] * 60", "for _ in range(5):", "    small = [small] * 60"]
     run = await ended(bridge, "\n".join([*lines, "async def size_of(n):", "    return n", last]))
     assert run.status == "failed"
     assert error in str(run.errors())
     # The whole of it is stored.
     assert (await bridge.run(run.id)).errors() == run.errors()
+
+
+async def test_the_calls_of_a_program_are_bounded_together() -> None:
+    configuration = parse_configuration({"limits": {"run_bytes": 5_000_000}})
+    async with Bridge(configuration, toolbox=Toolbox(size)) as bridge:
+        body = "lambda: tools.size(of='x' * 1_000_000)"
+        caught = f"call = {body}\nwhile True:\n    try:\n        await call()\n    except RuntimeError:\n        pass"
+        run = await ended(bridge, f"import tools\n{caught}")
+        assert run.status == "failed"
+        assert "a call with 1,000,024 bytes is not made: this run keeps" in str(run.errors())
+        assert "(limits.run_bytes)" in str(run.errors())
+        assert len(run.calls()) == 4
 
 
 async def test_a_text_that_looks_like_an_object_is_a_text(bridge: Bridge) -> None:

@@ -74,7 +74,7 @@ async def test_the_results_of_a_run_are_bounded_together(tmp_path: Path) -> None
     async with bridge(tmp_path, run_bytes=10 * MEGABYTE, parallel_calls=1) as one:
         run = await ran(one, calls=[each])
         assert (
-            "the results of this run have 10,000,000 bytes; at most 10,000,000 are kept (limits.run_bytes)"
+            "this run keeps 10,000,000 bytes of results and calls, and may keep 10,000,000 (limits.run_bytes)"
             in errors(run)
         )
         # What could not be kept is not run.

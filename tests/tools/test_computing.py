@@ -59,6 +59,7 @@ async def test_the_value_of_an_expression(code: str, values: JSONObject, expecte
         ("b'x'", {}, r"is a bytes, which is not JSON"),
         ("[float('nan')]", {}, r"nan, which JSON does not have"),
         ("len", {}, r"not JSON"),
+        ("[[[[[1] * 99] * 99] * 99] * 99] * 99", {}, r"the value of code has more than 64 MB once it is written out"),
         ("open('/etc/passwd').read()", {}, r"PermissionError"),
         ("__import__('os').environ", {}, r"NameError: name '__import__'"),
         ("datetime.datetime.now()", {}, r"NameError: name 'datetime'"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, expect_written, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.keywords import show
 
@@ -124,6 +124,7 @@ def _evaluate(code: str, values: JSONObject) -> JSON:
     except library.MontyError as error:
         raise ActivityError(f"code: {_cut(str(error))}") from None
     try:
+        expect_written(result, what="the value of code")
         return normalise(result, what="the value of code")
     except IdeabridgeError as error:
         raise ActivityError(str(error)) from None

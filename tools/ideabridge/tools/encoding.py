@@ -41,6 +41,9 @@ BYTES_PER_VALUE: Final = 8
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
 """The most values in an external value."""
 
+MAX_WRITTEN: Final = 64 * 1024 * 1024
+"""The most bytes of JSON of a value that code in a sandbox makes."""
+
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
 
@@ -257,6 +260,42 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
         # Of a very deep path the beginning is enough.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
+
+
+def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None:
+    """Refuse a value that is too large once it is written out. `x = [x] * 60`, five times, takes 3 KB in memory and has
+    800 million values. This looks at no more values than `most` allows.
+
+    Args:
+        value: the value, which may be no JSON.
+        what: names it in errors.
+        most: the most bytes, with `BYTES_PER_VALUE` for each value within.
+
+    Raises:
+        LimitExceededError: it is too large.
+    """
+    left = most
+    stack: list[object] = [value]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, str):
+            left -= len(one)
+        elif isinstance(one, int):
+            left -= one.bit_length() // 4
+        elif isinstance(one, Mapping):
+            members = cast("Mapping[object, object]", one)
+            # Before they are put on the stack, which would grow as the value does.
+            left -= 2 * BYTES_PER_VALUE * len(members)
+            if left >= 0:
+                left -= sum(len(key) for key in members if isinstance(key, str))
+                stack.extend(members.values())
+        elif isinstance(one, list | tuple):
+            items = cast("Sequence[object]", one)
+            left -= BYTES_PER_VALUE * len(items)
+            if left >= 0:
+                stack.extend(items)
+        if left < 0:
+            raise LimitExceededError(f"{what} has more than {most >> 20:,} MB once it is written out")
 
 
 def _text(value: str) -> str:

@@ -26,7 +26,7 @@ from ideabridge.bridge.context.references import escaped, format_path, format_re
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import ProgramError
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, normalise
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, expect_written, normalise
 from ideabridge.tools.keywords import values_in
 
 LARGE: Final = 1_000_000
@@ -117,6 +117,7 @@ def read(result: object, path: object) -> JSON | Handle:
             return result if not keys else handed(result.call, found, (*result.keys, *keys))
         shown: JSON = result.value
     else:
+        expect_written(result, what="the first argument of tools.read()")
         shown = normalise(result, what="the first argument of tools.read()")
         found, root = read_path(shown, keys), ("input", "result")
         if not isinstance(found, Missing):
@@ -146,6 +147,7 @@ def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -
     `refer` None: there are no handles; `what` names the value. Raises what `normalise` raises, and ProgramError for an
     object of Python that the interpreter has made a text of.
     """
+    expect_written(raw, what=what)
     if refer is None:
         return escaped(_without_objects(normalise(raw, what=what), what))
     found: list[tuple[tuple[object, ...], Handle]] = []

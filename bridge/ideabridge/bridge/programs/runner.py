@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from anyio.abc import TaskGroup
 
@@ -46,8 +46,12 @@ from ideabridge.bridge.programs.sandbox import (
     Step,
     Waits,
 )
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.keywords import show
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.runs.executor import Kept
 
 _CRASHES: Final = 3
 """How often a program begins again after its worker died without any progress."""
@@ -60,6 +64,7 @@ class _Runner(Protocol):
     """The runner of the run: `Runner`, which documents these members."""
 
     machine: Machine
+    kept: Kept
 
     @property
     def wanted(self) -> bool: ...
@@ -232,6 +237,11 @@ class ProgramRunner:
                         most = machine.settings.calls
                         self.stop()
                         return [*events, *self._closed(_error("limit", f"a run may list at most {most:,} calls"))]
+                    try:
+                        self._runner.kept.list_call(len(encode(call)))
+                    except LimitExceededError as error:
+                        self.stop()
+                        return [*events, *self._closed(_error("limit", str(error)))]
                     self._made += 1
                     proposed += 1
                     events.append(CallProposed(call))

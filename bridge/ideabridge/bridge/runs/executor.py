@@ -43,7 +43,7 @@ _LARGE_NODES = 10_000
 
 
 class Kept:
-    """Counts the bytes of results that a run and its rooms keep, in memory and in journals.
+    """Counts the bytes of results, and of calls of programs, that a run and its rooms keep, in memory and in journals.
 
     Args:
         most: the largest number of bytes to keep.
@@ -61,9 +61,19 @@ class Kept:
         self._looked_at = 0
 
     def note(self, size: int) -> None:
-        """Add bytes that a journal already contains."""
+        """Add bytes that a journal contains."""
         self._bytes += size
         self.memory += size
+
+    def list_call(self, size: int) -> None:
+        """Count a call that a program makes, of `size` bytes of JSON.
+
+        Raises:
+            LimitExceededError: too much would be kept.
+        """
+        if self._bytes + size > self._most:
+            raise LimitExceededError(f"a call with {size:,} bytes is not made: {self._why()}")
+        self.note(size)
 
     def expect_room(self, tool: str) -> None:
         """Refuse a call if nothing more can be kept. Raises `LimitExceededError`."""
@@ -92,7 +102,9 @@ class Kept:
         self.memory += memory
 
     def _why(self) -> str:
-        return f"the results of this run have {self._bytes:,} bytes; at most {self._most:,} are kept (limits.run_bytes)"
+        return (
+            f"this run keeps {self._bytes:,} bytes of results and calls, and may keep {self._most:,} (limits.run_bytes)"
+        )
 
 
 class CallContext:
