@@ -42,6 +42,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         refreshed: how often tokens were renewed.
         asked: the scopes of each authorization.
         down: answer requests for tokens with 503.
+        refuses: the server refuses every token.
         renewing: set while tokens are renewed.
         may_renew: renewing waits for this.
     """
@@ -54,7 +55,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.expires_in = 3600
         self.refreshed = 0
         self.asked: list[list[str]] = []
-        self.down = False
+        self.down = self.refuses = False
         self.renewing, self.may_renew = anyio.Event(), anyio.Event()
         self.may_renew.set()
 
@@ -116,7 +117,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         return self.issue(client.client_id, refresh_token.scopes, None)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        return self.access.get(token)
+        return None if self.refuses else self.access.get(token)
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         self.access.pop(token.token, None)

@@ -64,6 +64,7 @@ async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed
         async with opened(server) as modules:
             error = modules["tickets"].status().error
             assert error == f"module 'tickets' needs you to sign in: {LOGIN}"
+            assert modules["tickets"].status().why == error
             with pytest.raises(ModuleSignInError, match=LOGIN):
                 await modules["tickets"].call("read", {})
         # Without a person, nothing is registered and nobody is asked.
@@ -419,6 +420,20 @@ async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
         async with opened(server, person) as modules:
             assert "has more than 1,048,576 bytes" in (modules["tickets"].status().error or "")
         assert person.opened == []
+
+
+async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with authorized() as server:
+        server.provider.refuses = True
+        person = Browser()
+        words = "it refuses the token that its authorization server has just issued"
+        async with opened(server, person) as modules:
+            assert words in (modules["tickets"].status().error or "")
+        assert len(person.opened) == 1
+        monkeypatch.setenv("SECRET", "the-secret-of-reports")
+        client = {"grant": "client_credentials", "client_id": "reports", "client_secret": "${SECRET}"}
+        async with opened(server, auth={**client, "issuer": server.base}) as modules:
+            assert words in (modules["tickets"].status().error or "")
 
 
 @pytest.mark.parametrize(

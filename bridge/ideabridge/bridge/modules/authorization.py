@@ -119,6 +119,8 @@ class Authorization(httpx2.Auth):
         self._found = SignIn()
         self._loaded = False
         self._asked: set[str] = set()
+        # The token of the last sign-in, until the module has accepted it.
+        self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
         self._back = ""
         self._lock = anyio.Lock()
@@ -212,6 +214,8 @@ class Authorization(httpx2.Auth):
             else:
                 request.headers.pop("Authorization", None)
             challenge = yield request
+            if challenge.status_code != _UNAUTHORIZED and refused == self._fresh:
+                self._fresh = None
             if not left or not self._is_challenge(challenge):
                 return
             # It is read before the request is sent again.
@@ -274,6 +278,8 @@ class Authorization(httpx2.Auth):
                         return  # a person has signed in meanwhile
                     await self._want(challenge)
                     raise self._needed(challenge)
+                if refused is not None and refused == self._fresh:
+                    raise OAuthFlowError("it refuses the token that its authorization server has just issued")
                 self._at_once = False
                 if not steps_up:
                     context.clear_tokens()
@@ -282,6 +288,8 @@ class Authorization(httpx2.Auth):
                     response = self._scoped(challenge)
                     while (outgoing := await flow.asend(response)) is not request:
                         response = await self._send(client, outgoing)
+                tokens = context.current_tokens
+                self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, SignInError, ValidationError) as error:
             failure = self._failed(error)
             if self._person is not None:

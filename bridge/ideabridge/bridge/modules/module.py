@@ -259,7 +259,9 @@ class Module:
 
     def status(self) -> ModuleStatus:
         """The status, for people."""
-        connection, peer = self._connection, self._peer
+        connection, peer, error = self._connection, self._peer, self._error
+        # No attempt succeeds before a person has signed in.
+        next_try = None if isinstance(error, ModuleSignInError) and error.lasting else self._next
         notes = [*self._notes, *(connection.notes if connection is not None else ())]
         return ModuleStatus(
             name=self.name,
@@ -268,9 +270,9 @@ class Module:
             **(asdict(peer) if peer else {}),
             tools=len(self._tools),
             notes=bounded_notes(notes),
-            error=str(self._error) if self._error is not None else None,
+            error=str(error) if error is not None else None,
             seconds=self._seconds,
-            next_try=None if self._next is None else max(0.0, self._next - anyio.current_time()),
+            next_try=None if next_try is None else max(0.0, next_try - anyio.current_time()),
         )
 
     async def run(self) -> None:
