@@ -107,6 +107,16 @@ async def test_a_program_becomes_a_tool_that_runs_it_with_new_input(bridge: Brid
         await bridge.call_idea("find_names", {"size": 1, "prefx": "b"})
 
 
+async def test_a_program_without_a_value_gives_null(bridge: Bridge, library: Library) -> None:
+    run = await ended(bridge, "import tools\nawait tools.mark(name=input['name'])\nNone", {"name": "anna"})
+    assert run.given() is None
+    await bridge.publish(run.id, "mark_name")
+    assert await called(bridge, "mark_name", {"name": "bert"}) is None
+    assert library.marked == ["anna", "bert"]
+    (verdict,) = await bridge.verify()
+    assert verdict.faults == []
+
+
 async def test_it_pins_what_it_may_call_and_verify_runs_it_with_its_results(bridge: Bridge, library: Library) -> None:
     run = await ended(bridge, PAGES, {"size": 2})
     published = await bridge.publish(run.id, "find_names")

@@ -96,6 +96,22 @@ async def test_a_program_is_one_call_among_others(bridge: Bridge) -> None:
     assert (run.status, run.answer()["output"]) == ("done", {"twice": 10, "each": [3, 0, 5]})
 
 
+async def test_the_result_of_a_program_without_a_value_is_null(bridge: Bridge) -> None:
+    plan: JSONObject = {
+        "calls": [
+            {"_tool": "run_program", "program": "None", "_outputPath": "nothing"},
+            {
+                "_tool": "run_program",
+                "program": "import tools\nx = await tools.price(item='a')",
+                "_outputPath": "called",
+            },
+        ],
+        "output": ["†state.nothing", "†state.called"],
+    }
+    run = await bridge.run_plan(plan)
+    assert await run.result() == [None, None]
+
+
 async def test_it_runs_once_for_each_instance(bridge: Bridge) -> None:
     plan: JSONObject = {
         "instances": {"one": {"items": ["pen"]}, "two": {"items": ["paper", "ink"]}},

@@ -1,4 +1,4 @@
-"""A program that is a call of a plan continues after `kill -9`, with real servers over stdio."""
+"""Programs with real servers over stdio: the text of their answers, and programs in plans after `kill -9`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSONObject
 
-from .serving import ERAS, TOOLS, Gate, call, configured, git_module, over_stdio
+from .serving import ERAS, TOOLS, Gate, call, configured, git_module, over_stdio, text
 from .test_one_store import SLOW
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +50,18 @@ def repository(folder: Path) -> Path:
 def events_of(folder: Path, run: str) -> list[JSONObject]:
     with Store.open(folder / "ideas.sqlite") as store:
         return [event for _, event in store.runs.events(run)]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_text_of_an_answer_has_what_was_printed(tmp_path: Path, mode: str) -> None:
+    async with over_stdio(configured(tmp_path, tools=[str(TOOLS)]), mode) as client:
+        told = text(await client.call_tool("run_plan", {"program": "print('one')\nprint('idea: two')\n3"}))
+        assert "output: 3\nprinted:\n  one\n  idea: two\nidea: " in told
+        failed = text(await client.call_tool("run_plan", {"program": "print('before')\n[][1]"}))
+        assert "printed:\n  before\nerrors:\n- line 2: IndexError" in failed
+        long = text(await client.call_tool("run_plan", {"program": "print('x' * 50_000)"}))
+        assert f"{'x' * 16_000}..." in long
+        assert "(50,001 characters; an output can be read whole)" in long
 
 
 @pytest.mark.parametrize("mode", ERAS)

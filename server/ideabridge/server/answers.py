@@ -124,6 +124,8 @@ def run_text(result: dict[str, Any]) -> str:
     for key in ("output", "state", "results", "values"):
         if key in result and (result[key] or key == "output"):
             lines.append(f"{key}: {_short(result[key])}")
+    if "printed" in result:
+        lines += ["printed:", *(f"  {line}" for line in result["printed"].splitlines())]
     errors = result["errors"]
     if errors:
         lines.append("errors:")

@@ -631,7 +631,7 @@ class Run:
         # The next Request shows it, too.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
-            result["printed"] = printed if whole else values.short_output(printed)
+            result["printed"] = printed if whole else values.short_printed(printed)
         result["errors"] = [error if whole else shorten_literal(error) for error in self.errors()]
         if self.idea is not None:
             result["idea"] = self.idea
@@ -738,7 +738,7 @@ class Run:
         return questions(self.machine)
 
     def given(self) -> JSON:
-        """The result of the run as a function: its output; without an output schema its state, or else the results."""
+        """The result of the run as a function; see `values.given_by`."""
         self._expect_written()
         return values.given_by(self.machine)
 

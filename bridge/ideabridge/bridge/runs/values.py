@@ -98,8 +98,10 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
 
 
 def given_by(machine: Machine) -> JSON:
-    """The result of a run as a function: its output; without an output schema its state, or else the results."""
-    if machine.has_output:
+    """The result of a run as a function: its output; without an output schema its state, or else the results. That of
+    a program is the value of its last expression.
+    """
+    if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
     results = {} if machine.state else results_of(machine, whole=True)
     return {"results": results} if results else machine.state
@@ -110,6 +112,12 @@ def short_output(output: JSON) -> JSON:
     if len(encode(output)) <= INLINE * 4:
         return output
     return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
+
+
+def short_printed(text: str) -> str:
+    """What a program printed, as an answer shows it: the beginning."""
+    most = INLINE * 4
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
 
 
 def short_state(machine: Machine) -> JSON:

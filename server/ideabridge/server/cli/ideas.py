@@ -375,7 +375,8 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     try:
         for _, event in store.runs.events(record.id):
             machine.receive(event_from_json(event))
-        result = {"output" if machine.has_output else "state": given_by(machine)}
+        is_output = machine.has_output or machine.solution.program is not None
+        result = {"output" if is_output else "state": given_by(machine)}
     except JournalError as error:
         result = {"error": str(error)}
     return {"run": record.id, "status": record.status, **result, "reason": record.summary.get("reason")}
