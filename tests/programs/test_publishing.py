@@ -128,7 +128,8 @@ async def test_it_pins_what_it_may_call_and_verify_runs_it_with_its_results(brid
     library.marked.clear()
     (verdict,) = await bridge.verify()
     assert verdict.faults == []
-    assert verdict.notes == ["not run: calls.0 (mark) may do more than read"]
+    replayed = "with its recorded results it does what its run did"
+    assert verdict.notes == [replayed, "not run: calls.0 (mark) may do more than read"]
     assert library.marked == []
     (verdict,) = await bridge.verify(effects=True)
     assert (verdict.faults, verdict.notes) == ([], ["run again"])
@@ -180,6 +181,10 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
     async with Bridge(FREE, toolbox=Library().toolbox) as other:
         await other.import_idea(document, publish=True)
         assert await called(other, "find_names", {"size": 4, "prefix": "c"}) == {"found": ["cora"], "pages": 2}
+        # Its run stays where it was made, which is no fault of the program.
+        (verdict,) = await other.verify()
+        assert verdict.faults == []
+        assert "its run cannot be read: " in verdict.notes[0]
     published = document["publication"]
     assert isinstance(published, dict)
     plan = published["plan"]

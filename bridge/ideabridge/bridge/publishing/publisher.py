@@ -586,7 +586,7 @@ class Publisher:
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             verdict = verify_offline(publication, self.store, checked)
             if plan.program is not None and not verdict.faults:
-                verdict.faults += await self._not_reproduced(publication, plan, caller)
+                await self._reproduce(publication, plan, caller, verdict)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
             if publication.plan is not None and live and not verdict.faults:
@@ -596,17 +596,22 @@ class Publisher:
             verdicts.append(verdict)
         return verdicts
 
-    async def _not_reproduced(self, publication: Publication, plan: Plan, caller: str) -> list[str]:
-        """Return how a published program differs from its run."""
+    async def _reproduce(self, publication: Publication, plan: Plan, caller: str, verdict: Verdict) -> None:
+        """Check whether a published program still does what its run did, if this store has the run."""
         lifting = (publication.plan or {}).get("lifting")
         run = lifting.get("run") if isinstance(lifting, dict) else None
         try:
             function = read_function(self.store, str(run or publication.idea_id), publication.owner or caller)
         except IdeabridgeError as error:
-            return [f"its run cannot be read: {error}"]
+            # An imported program comes without its run.
+            verdict.notes.append(f"its run cannot be read: {error}")
+            return
         results, names = self._results(function), plan.names or {}
         difference = await reproduce(self.sandbox(), plan.program or "", names, plan.input or {}, results)
-        return [] if difference is None else [f"not self-consistent any more: {difference}"]
+        if difference is None:
+            verdict.notes.append("with its recorded results it does what its run did")
+        else:
+            verdict.faults.append(f"not self-consistent any more: {difference}")
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
         """See `Bridge.changed_tools`."""
