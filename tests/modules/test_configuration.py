@@ -40,11 +40,19 @@ def test_what_hosts_write_is_taken_as_it_is() -> None:
             "git": {"command": "uvx", "args": ["mcp-server-git"], "type": "stdio", "autoApprove": ["x"], "timeout": 30},
             "web": {"type": "streamable-http", "url": "https://x/mcp", "headers": {"A": "${B}"}, "alwaysAllow": []},
             "gemini": {"httpUrl": "https://x/mcp", "includeTools": ["a"], "excludeTools": ["b"], "trust": True},
+            "ours": {
+                "url": "https://x",
+                "oauth": {"enabled": True, "clientId": "a", "callbackPort": 80, "scopes": ["b", "c"]},
+            },
+            "theirs": {"url": "https://x", "auth": {"CLIENT_ID": "a", "scopes": []}},
             "old": {"type": "sse", "url": "https://x/sse", "enabled": False, "description": "?"},
         }
     }
     modules = parse(raw).modules
-    assert [module.kind for module in modules.values()] == ["stdio", "http", "http", "sse"]
+    assert [module.kind for module in modules.values()] == ["stdio", "http", "http", "http", "http", "sse"]
+    ours, theirs = modules["ours"].auth, modules["theirs"].auth
+    assert (ours.client_id, ours.scope, ours.redirect_uri) == ("a", "b c", "http://localhost:80/callback")
+    assert (theirs.client_id, theirs.scope, theirs.redirect_uri) == ("a", None, None)
     assert modules["git"].timeout == 30
     assert modules["gemini"].url == "https://x/mcp"
     assert (modules["gemini"].allow, modules["gemini"].deny) == (("a",), ("b",))
@@ -54,7 +62,7 @@ def test_what_hosts_write_is_taken_as_it_is() -> None:
 def test_every_problem_is_told_at_once_with_its_place() -> None:
     raw: Any = {
         "mcpServers": {
-            "git": {"command": "x", "comand": "x", "args": "a", "timeout": 600000, "oauth": {}},
+            "git": {"command": "x", "comand": "x", "args": "a", "timeout": 600000, "envFile": ".env"},
             "both": {"command": "x", "url": "http://x", "env": {"TOKEN": 7}},
             "neither": {},
             "mixed": {"type": "http", "command": "x", "headers": {"a": "b"}},
@@ -91,7 +99,29 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
     ):
         assert expected in told
     assert any("'idea:x'" in line and "this name is taken" in line for line in told)
-    assert any("git.oauth: unknown key: 'auth' says here how to sign in" in line for line in told)
+    assert any("git.envFile: unknown key: files of variables are not read" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("auth", "words"),
+    [
+        (
+            {"clientId": "a", "clientSecret": "b"},
+            "'client_secret' needs 'client_id' and 'issuer', which say whose it is",
+        ),
+        ({"grant": "client_credentials", "client_id": "a", "issuer": "https://x"}, "needs either 'client_secret' or"),
+        ({"client_id": "a", "issuer": "https://x", "private_key": "b"}, 'only goes with "grant": "client_credent'),
+        ({"client_id": "a", "client_metadata_url": "https://x/y"}, "goes in place of 'client_id'"),
+        ({"issuer": "login.example"}, "'issuer' should be an address"),
+        ({"redirect_uri": "https://elsewhere.example/callback"}, "'redirect_uri' should be on this machine"),
+        ({"client_metadata_url": "https://elsewhere.example"}, "with https:// and a path"),
+        ({"tokenUrl": "https://x"}, "unknown key"),
+    ],
+)
+def test_settings_for_tokens_that_contradict_each_other_are_refused(auth: Any, words: str) -> None:
+    [told] = problems({"mcpServers": {"web": {"url": "https://x/mcp", "auth": auth}}})
+    assert told.startswith("ideabridge.json: mcpServers.web.auth")
+    assert words in told
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "anonymous", "idea:x"])

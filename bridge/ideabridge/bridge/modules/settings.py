@@ -62,9 +62,19 @@ SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "excludeTools": "deny",
         "disabledTools": "deny",
         "disabled_tools": "deny",
+        "oauth": "auth",
     }
 )
 """The keys for names that other hosts use. If both are given, the other host's key is ignored."""
+
+_AUTH_SYNONYMS: Final = {
+    "clientId": "client_id",
+    "CLIENT_ID": "client_id",
+    "clientSecret": "client_secret",
+    "CLIENT_SECRET": "client_secret",
+    "redirectUri": "redirect_uri",
+}
+"""The keys in `auth` for names that other hosts use there."""
 
 IGNORED: Final = frozenset(
     {
@@ -76,7 +86,6 @@ IGNORED: Final = frozenset(
 
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
-        "oauth": "'auth' says here how to sign in, mostly nothing: `ideabridge modules login NAME` asks the server",
         "envFile": 'files of variables are not read; name each variable in \'env\', for example "TOKEN": "${TOKEN}"',
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
@@ -86,6 +95,9 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
 
 SECRET_KEYS: Final = ("client_secret", "private_key")
 """The keys of `auth` whose values are secrets."""
+
+
+_LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/")
 
 
 class AuthorizationSettings(BaseModel):
@@ -121,10 +133,10 @@ class AuthorizationSettings(BaseModel):
     algorithm: Literal["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"] = Field(
         default="RS256", description="The algorithm of 'private_key'."
     )
-    client_metadata_url: Annotated[Text, Field(pattern=r"^https://[^/]+/.+")] | None = Field(
+    client_metadata_url: Text | None = Field(
         default=None, description="The address of a client metadata document, for servers that take one as client_id."
     )
-    redirect_uri: Annotated[Text, Field(pattern=r"^http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/")] | None = Field(
+    redirect_uri: Text | None = Field(
         default=None, description="The address on this machine to which the browser returns. Default: with a free port."
     )
     scope: Annotated[Text, Field(min_length=1)] | None = Field(
@@ -151,6 +163,10 @@ class AuthorizationSettings(BaseModel):
                 found.append("'client_metadata_url' and 'redirect_uri' are for people who sign in")
         elif self.private_key is not None:
             found.append('\'private_key\' only goes with "grant": "client_credentials"')
+        if self.client_metadata_url is not None and not re.match("https://[^/]+/.", self.client_metadata_url):
+            found.append("'client_metadata_url' should be an address with https:// and a path")
+        if self.redirect_uri is not None and not _LOOPBACK.match(self.redirect_uri):
+            found.append("'redirect_uri' should be on this machine, with a port: http://localhost:3118/callback")
         if self.client_id is not None and self.client_metadata_url is not None:
             found.append("'client_metadata_url' goes in place of 'client_id'")
         if found:
@@ -238,10 +254,30 @@ def adapt(raw: JSONObject) -> JSONObject:
         if key in IGNORED or (ours != key and ours in raw):
             continue
         result[ours] = value
+    auth = result.get("auth")
+    if isinstance(auth, dict):
+        result["auth"] = _adapt_auth(auth)
     enabled = result.get("enabled")
     if isinstance(enabled, bool):
         del result["enabled"]
         result.setdefault("disabled", not enabled)
+    return result
+
+
+def _adapt_auth(raw: JSONObject) -> JSONObject:
+    """`auth` with the keys of ideabridge."""
+    result: JSONObject = {_AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
+    if isinstance(result.get("enabled"), bool):
+        # A module is asked anyway whether it needs a sign-in.
+        del result["enabled"]
+    scopes, port = result.get("scopes"), result.get("callbackPort")
+    if isinstance(scopes, list) and "scope" not in result:
+        del result["scopes"]
+        if scopes:
+            result["scope"] = " ".join(map(str, scopes))
+    if isinstance(port, int) and "redirect_uri" not in result:
+        del result["callbackPort"]
+        result["redirect_uri"] = f"http://localhost:{port}/callback"
     return result
 
 

@@ -15,6 +15,7 @@ _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 _SECRET_PLACES: Final = ("env", "headers")
+_AUTH: Final = ("auth", "oauth")
 _HIDDEN: Final = "(hidden)"
 _VSCODE_ONLY: Final = ("sandboxEnabled", "sandbox", "dev", "gallery")
 
@@ -107,11 +108,15 @@ def _variable(match: re.Match[str], environment: HostEnvironment, inputs: dict[s
 
 
 def _note_secrets(result: Translation) -> None:
-    for place in _SECRET_PLACES:
+    for place in (*_SECRET_PLACES, *_AUTH):
         values = result.entry.get(place)
         if not isinstance(values, dict):
             continue
-        bare = [name for name, text in values.items() if isinstance(text, str) and text and "${" not in text]
+        bare = [
+            name
+            for name, text in values.items()
+            if isinstance(text, str) and text and "${" not in text and (place not in _AUTH or is_secret_name(name))
+        ]
         if bare:
             result.notes.append(
                 f"'{place}' holds values in the open ({', '.join(bare)}); in a file you share, write ${{VAR}} instead"
@@ -119,11 +124,15 @@ def _note_secrets(result: Translation) -> None:
 
 
 def hide(entry: JSONObject) -> JSONObject:
-    """The entry without its secrets: values of `env` and `headers`, and arguments that look secret, are hidden."""
+    """The entry without its secrets: values of `env` and `headers`, and arguments and keys of `auth` that look secret,
+    are hidden.
+    """
     shown: JSONObject = {}
     for key, value in entry.items():
         if key in _SECRET_PLACES and isinstance(value, dict):
             shown[key] = {name: _hidden(text) for name, text in value.items()}
+        elif key in _AUTH and isinstance(value, dict):
+            shown[key] = {name: _hidden(text) if is_secret_name(name) else text for name, text in value.items()}
         elif key == "args" and isinstance(value, list):
             shown[key] = _arguments(value)
         elif isinstance(value, str):
