@@ -40,6 +40,10 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 RIGHT = """
+row = await shop.one(n=1)
+row["total"] = 3
+f"{row["total"]}"
+---
 import re
 re.search("a", "bab").group(0)
 ---
@@ -145,6 +149,32 @@ async def test_a_failed_import_names_some_of_many_modules(sandbox: Sandbox) -> N
     assert found.endswith("shop19 and 30 more")
     # The program is the same, and another module can be imported.
     assert "are shop" in str(await sandbox.check("import bank", SETTING))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from servers import time\nawait time.one(n=1)",
+        "from servers import time as t, shop\nawait t.one(n=1)",
+        "from servers import (\n    time,\n)\nawait time.one(n=1)",
+        # Python 3.12, and so the interpreter, has these quotes within quotes.
+        'from servers import time  # a server\nrow = await time.one(n=1)\nf"{row["name"]}"',
+        'if 1:\n    from servers import time as t, shop; row = await t.one(n=1)\nf"{row["name"]}"',
+    ],
+)
+async def test_a_server_is_imported_under_its_own_name(sandbox: Sandbox, program: str) -> None:
+    module = SETTING.modules["shop"]
+    setting = replace(SETTING, modules={"time_": module, "shop": module}, servers={"time": "time_", "shop": "shop"})
+    assert await sandbox.check(program, setting) is None
+    # The name of no parameter is remembered from before.
+    other = ImportedModule(NAMES, lambda: STUB.replace("n: int", "m: int"))
+    found = await sandbox.check(program, replace(setting, modules={"time_": other, "shop": module}))
+    assert found is not None
+    assert "parameter `m` of function `one`" in found
+    # Python has a module `time`, but that is no server.
+    found = await sandbox.check(program, replace(setting, servers={"shop": "shop"}))
+    assert found is not None
+    assert "Cannot resolve imported module `servers`; the servers are shop" in found
 
 
 async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox) -> None:

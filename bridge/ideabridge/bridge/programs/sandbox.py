@@ -295,8 +295,9 @@ class Sandbox:
 
     def _known_check(self, program: str, setting: Setting) -> str:
         # Only what it imports can change the result, and the names that are told where an import fails.
-        stubs = tuple(module.stub() for name, module in setting.modules.items() if name in program)
-        key = (program, stubs, tuple(setting.modules))
+        text = prepared(program, setting.servers)
+        stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text)
+        key = (text, stubs, (*setting.modules, *setting.servers))
         with self._lock:
             found = self._checked.get(key)
         if found is None:
@@ -318,7 +319,7 @@ class Sandbox:
                     snapshot = snapshot.resume_auto()
         except library.MontyTypingError as error:
             functions = {function for module in setting.modules.values() for function in module.functions}
-            return _certain(str(error), prepared(program, setting.servers), functions, setting.modules)
+            return _certain(str(error), prepared(program, setting.servers), functions, setting)
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
@@ -392,22 +393,39 @@ def _start(session: MontySession, program: str, setting: Setting, on_print: Call
 
 def prepared(program: str, servers: Mapping[str, str]) -> str:
     """Return a program in which each `from servers import NAME` imports the module of that server; see `Setting`.
-    Lines stay lines.
+    Lines stay lines. An import that names another server stays as it is, and fails.
     """
-    tree = parsed(program) if "servers" in program else None
-    if tree is None:
-        # The interpreter reports what is wrong with it.
+    if "servers" not in program:
         return program
+    tree = parsed(program)
+    if tree is None:
+        # The interpreter reports what is wrong with it, or knows more than this Python: 3.12 has f"{row["name"]}".
+        return _IMPORT_LINE.sub(lambda found: f"{found[1]}{_imported(found[2], servers) or found[0].lstrip()}", program)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     lines = program.encode().split(b"\n")
     for node in sorted(found, key=lambda one: one.lineno, reverse=True):
         if node.module != "servers" or node.level or node.end_lineno is None or node.end_col_offset is None:
             continue
-        names = ", ".join(f"{servers.get(one.name, one.name)} as {one.asname or one.name}" for one in node.names)
-        first, last = node.lineno - 1, node.end_lineno - 1
-        start, end = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-        lines[first : last + 1] = [start + f"import {names}".encode() + end, *[b""] * (last - first)]
+        imported = _imported(", ".join(map(ast.unparse, node.names)), servers)
+        if imported is not None:
+            first, last = node.lineno - 1, node.end_lineno - 1
+            start, end = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+            lines[first : last + 1] = [start + imported.encode() + end, *[b""] * (last - first)]
     return b"\n".join(lines).decode()
+
+
+def _imported(names: str, servers: Mapping[str, str]) -> str | None:
+    """The import of the modules of some servers, of names such as `time, git as g`; None if one is no server."""
+    pairs = [one.split() for one in names.split(",")]
+    if any(name not in servers for name, *_ in pairs):
+        return None
+    return f"import {', '.join(f'{servers[name]} as {more[-1] if more else name}' for name, *more in pairs)}"
+
+
+_IMPORT_LINE: Final = re.compile(
+    r"^([ \t]*)from[ \t]+servers[ \t]+import[ \t]+(\w+([ \t]+as[ \t]+\w+)?([ \t]*,[ \t]*\w+([ \t]+as[ \t]+\w+)?)*)",
+    re.MULTILINE,
+)
 
 
 # -- findings of the type checker ------------------------------------------------------------------------------------
@@ -441,14 +459,14 @@ _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`")
 
 
-def _certain(findings: str, program: str, functions: Collection[str], modules: Collection[str]) -> str:
+def _certain(findings: str, program: str, functions: Collection[str], setting: Setting) -> str:
     """The findings that fail wherever the program runs, each with its place; empty: there are none.
 
     Args:
         findings: what the checker printed, a line for each finding.
         program: the text.
         functions: the names of the tools.
-        modules: the names of their modules.
+        setting: has their modules.
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
@@ -464,19 +482,21 @@ def _certain(findings: str, program: str, functions: Collection[str], modules: C
             or _NOT_AWAITED in message
             or (rule == "unresolved-attribute" and "in union" not in message)
             or (rule == "unsupported-operator" and " | " not in message)
-            or (rule == "invalid-key" and (line, place) not in stored)
+            or (rule == "invalid-key" and stored is not None and (line, place) not in stored)
             or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
         ):
-            there = f"; {_importable(modules)}" if rule == _IMPORT else ""
+            there = f"; {_importable(message, setting)}" if rule == _IMPORT else ""
             kept.append(f"line {row}, column {column}: {message}{there}")
     return _cut("\n".join(kept))
 
 
-def _importable(modules: Collection[str]) -> str:
+def _importable(message: str, setting: Setting) -> str:
     """What an import that fails could have named."""
-    names = sorted(modules)
+    is_server = "`servers`" in message
+    names = sorted(setting.servers if is_server else setting.modules)
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"the modules with tools are {', '.join(names[:_NAMED])}{more}"
+    what = "the servers are" if is_server else "the modules with tools are"
+    return f"{what} {', '.join(names[:_NAMED]) or 'none'}{more}"
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:
@@ -494,12 +514,16 @@ _PLAIN: Final = frozenset({"str", "int", "float", "bool", "None"})
 _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"})
 
 
-def _stored_keys(program: str) -> set[tuple[int, int]]:
-    """The places of keys that a program sets: an object of a result may get further members."""
+def _stored_keys(program: str) -> set[tuple[int, int]] | None:
+    """The places of keys that a program sets: an object of a result may get further members. None if this Python cannot
+    read the program.
+    """
     tree = parsed(program)
+    if tree is None:
+        return None
     return {
         (node.slice.lineno, node.slice.col_offset)
-        for node in (ast.walk(tree) if tree is not None else ())
+        for node in ast.walk(tree)
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
     }
 
