@@ -207,7 +207,7 @@ def test_secrets_are_hidden() -> None:
     )
     assert "s3cret-value" not in json.dumps(shown)
     assert shown["env"] == {"A": "(hidden)", "B": "${B}"}
-    auth = {"CLIENT_ID": "me", "CLIENT_SECRET": "s3cret", "scopes": ["read"]}
+    auth: Any = {"CLIENT_ID": "me", "CLIENT_SECRET": "s3cret", "scopes": ["read"]}
     assert hide({"auth": auth}) == {"auth": {**auth, "CLIENT_SECRET": "(hidden)"}}
     assert hide({"oauth": {"clientSecret": "${S}"}}) == {"oauth": {"clientSecret": "${S}"}}
     assert shown["args"] == ["--api-key", "(hidden)", "--token=(hidden)", "--root", "/tmp", "--token", "${T}"]

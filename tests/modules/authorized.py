@@ -41,7 +41,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         expires_in: seconds that the next access tokens are valid.
         refreshed: how often tokens were renewed.
         asked: the scopes of each authorization.
-        down: answer requests for tokens with 503.
+        down: answer requests for tokens with this status.
         refuses: the server refuses every token.
         renewing: set while tokens are renewed.
         may_renew: renewing waits for this.
@@ -55,7 +55,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.expires_in = 3600
         self.refreshed = 0
         self.asked: list[list[str]] = []
-        self.down = self.refuses = False
+        self.down: int | None = None
+        self.refuses = False
         self.renewing, self.may_renew = anyio.Event(), anyio.Event()
         self.may_renew.set()
 
@@ -139,8 +140,8 @@ class Steps:
         headers = {key.decode().lower(): value.decode() for key, value in scope["headers"]}
         token = headers.get("authorization", "").removeprefix("Bearer ")
         self._server.requests.append((scope["path"], token))
-        if scope["path"] == "/token" and self._server.provider.down:
-            await self._refuse(send, 503, "")
+        if scope["path"] == "/token" and self._server.provider.down is not None:
+            await self._refuse(send, self._server.provider.down, "")
             return
         if scope["path"].startswith(self._server.missing):
             await self._refuse(send, 404, "")

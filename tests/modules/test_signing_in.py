@@ -141,16 +141,17 @@ async def test_tokens_that_cannot_be_renewed_need_a_person_again() -> None:
             assert await modules["tickets"].call("read", {}) == "read"
 
 
-async def test_an_authorization_server_that_is_down_costs_no_sign_in() -> None:
+@pytest.mark.parametrize("status", [503, 429, 404])
+async def test_an_authorization_server_that_is_down_costs_no_sign_in(status: int) -> None:
     async with authorized() as server:
         await sign_in(server)
         async with opened(server) as modules:
             server.revoke()
-            server.provider.down = True
-            with pytest.raises(ModuleSignInError, match="answers HTTP 503; its sign-in is kept") as caught:
+            server.provider.down = status
+            with pytest.raises(ModuleSignInError, match=f"answers HTTP {status}; its sign-in is kept") as caught:
                 await modules["tickets"].call("read", {})
             assert LOGIN not in str(caught.value)
-            server.provider.down = False
+            server.provider.down = None
             assert await modules["tickets"].call("read", {}) == "read"
 
 

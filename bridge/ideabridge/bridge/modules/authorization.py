@@ -40,10 +40,12 @@ from ideabridge.bridge.modules.errors import ModuleSignInError, shown
 from ideabridge.bridge.modules.settings import AuthorizationSettings
 from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.errors import IdeabridgeError
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
-_TEMPORARY: Final = (408, 429, 500, 502, 503, 504)
+_ANSWERS: Final = (200, 400, 401)
+"""The statuses with which an authorization server renews a token, or refuses that for good."""
 _MOST_TRIES: Final = 3
 """The most times that a request is sent again with another token."""
 _SECONDS: Final = 20.0
@@ -317,7 +319,7 @@ class Authorization(httpx2.Auth):
                 outgoing = await anext(flow)
                 while outgoing is not request:
                     response = await self._send(client, outgoing)
-                    if response.status_code in _TEMPORARY:
+                    if response.status_code not in _ANSWERS:
                         what = f"its authorization server answers HTTP {response.status_code}; its sign-in is kept"
                         raise _TemporaryError(what)
                     outgoing = await flow.asend(response)
@@ -381,7 +383,13 @@ class Authorization(httpx2.Auth):
 
     def _check_owner(self) -> None:
         """Refuse to act in the name of one person for another."""
-        if self._is_personal and not self._settings.shared and self._has_others():
+        if not self._is_personal or self._settings.shared:
+            return
+        try:
+            has_others = self._has_others()
+        except IdeabridgeError as error:
+            raise self._failed(error) from None
+        if has_others:
             raise ModuleSignInError(
                 self._module,
                 f"module {self._module!r} has the sign-in of one person, and this server has several users; with"
