@@ -164,6 +164,9 @@ class Steps:
                 return
             await self._app(scope, _again(body, receive), send)
             return
+        if self._server.challenge is not None and not token:
+            await self._refuse(send, 401, self._server.challenge)
+            return
         known = self._server.provider.access.get(token)
         asked: dict[str, Any] = orjson.loads(body)
         writes = asked.get("method") == "tools/call" and asked["params"]["name"] == "write"
@@ -231,6 +234,7 @@ class Authorized:
         requests: (path, token) of each request.
         is_open: only calls of tools need a token.
         public_key: of the client `reports`, in PEM.
+        challenge: what a request without a token is answered with, in place of the truth.
         missing: the beginnings of paths that do not exist.
         metadata: what the module says about itself, in place of the truth.
         given: the fields of each request for tokens with credentials.
@@ -243,6 +247,7 @@ class Authorized:
         self.is_open = False
         self.public_key = ""
         self.given: list[list[str]] = []
+        self.challenge: str | None = None
         self.missing: tuple[str, ...] = ()
         self.metadata: dict[str, Any] | None = None
         inside = 0

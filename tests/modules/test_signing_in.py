@@ -218,6 +218,14 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         assert f"the module names {server.base}/, and mcpServers.tickets.auth.issuer is https://login.example" in error
         assert person.opened == []
         assert server.provider.clients == {}
+        await sign_in(server)
+        used = set(server.tokens)
+        server.requests.clear()
+        async with opened(server, auth={"issuer": "https://login.example"}) as modules:
+            # The tokens are from another one.
+            assert LOGIN in (modules["tickets"].status().error or "")
+        assert len(used) == 1
+        assert server.tokens == set()
 
 
 async def test_a_header_with_a_token_is_used_as_it_is() -> None:
@@ -447,6 +455,30 @@ async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(monke
 async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], words: str) -> None:
     async with authorized() as server:
         server.missing = missing
+        person = Browser()
+        async with opened(server, person) as modules:
+            error = modules["tickets"].status().error or ""
+        assert error.startswith("module 'tickets' cannot be signed in to: ")
+        assert words in error
+        assert person.opened == []
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://[bad", "the module sends us to http://%5Bbad, and expected is an address with https"),
+        ("https://login.example:port/", "an address is not one"),
+        ("file:///etc/passwd", "expected is an address with https"),
+        ("http://192.0.2.1/secret", "expected is an address with https"),
+        ("no address", "expected is an address with https"),
+        ("https://127.0.0.1:1/metadata", "127.0.0.1 cannot be reached"),
+    ],
+)
+async def test_a_hostile_challenge_is_an_error_of_its_module(address: str, words: str) -> None:
+    async with authorized() as server:
+        server.challenge = f'Bearer resource_metadata="{address}", scope="a \\" b"'
+        async with opened(server) as modules:
+            assert modules["tickets"].status().error == f"module 'tickets' needs you to sign in: {LOGIN}"
         person = Browser()
         async with opened(server, person) as modules:
             error = modules["tickets"].status().error or ""

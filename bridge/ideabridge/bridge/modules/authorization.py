@@ -30,7 +30,6 @@ from mcp.client.auth import (
     OAuthClientProvider,
     OAuthFlowError,
     OAuthRegistrationError,
-    OAuthTokenError,
 )
 from mcp.client.auth.utils import extract_field_from_www_auth, issuers_match, union_scopes
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
@@ -44,8 +43,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
-_ANSWERS: Final = (200, 400, 401)
-"""The statuses with which an authorization server renews a token, or refuses that for good."""
+_REFUSALS: Final = (400, 401)
+"""The statuses with which an authorization server refuses to renew a token for good."""
 _MOST_TRIES: Final = 3
 """The most times that a request is sent again with another token."""
 _SECONDS: Final = 20.0
@@ -231,15 +230,16 @@ class Authorization(httpx2.Auth):
         if response.status_code != _FORBIDDEN or extract_field_from_www_auth(response, "error") != "insufficient_scope":
             return False
         scope = extract_field_from_www_auth(response, "scope") or ""
-        if scope in self._asked and self._person is not None:
-            return False  # the person has signed in for it, and the module still refuses
+        if scope in self._asked and (self._person is not None or not self._is_personal):
+            return False  # there is a token for it, and the module still refuses
         self._asked.add(scope)
         return True
 
     def _is_due(self) -> bool:
-        """True if the token has expired or soon will."""
-        tokens, ends = self._provider.context.current_tokens, self._provider.context.token_expiry_time
-        if tokens is None or ends is None:
+        """True if the token can be renewed, and has expired or soon will."""
+        context = self._provider.context
+        tokens, ends = context.current_tokens, context.token_expiry_time
+        if tokens is None or ends is None or not context.can_refresh_token():
             return False
         return time.time() > ends - min(_EARLY, (tokens.expires_in or 0) / 2)
 
@@ -292,7 +292,8 @@ class Authorization(httpx2.Auth):
                         response = await self._send(client, outgoing)
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
-        except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, SignInError, ValidationError) as error:
+        except (OAuthFlowError, SignInError, ValueError, httpx2.InvalidURL) as error:
+            # The SDK passes on what is wrong with answers and addresses.
             failure = self._failed(error)
             if self._person is not None:
                 self._failure = failure  # a person is asked once
@@ -315,17 +316,18 @@ class Authorization(httpx2.Auth):
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
+            status = 0
             async with aclosing(self._provider.async_auth_flow(request)) as flow:
                 outgoing = await anext(flow)
                 while outgoing is not request:
                     response = await self._send(client, outgoing)
-                    if response.status_code not in _ANSWERS:
-                        what = f"its authorization server answers HTTP {response.status_code}; its sign-in is kept"
-                        raise _TemporaryError(what)
+                    status = response.status_code
                     outgoing = await flow.asend(response)
             if context.current_tokens is None and self._is_personal:
-                # The server has withdrawn them, perhaps because a person has signed in again.
+                # Perhaps a person has signed in again, so that the server has withdrawn the tokens before.
                 await self._load(again=True)
+                if status not in _REFUSALS:
+                    raise _TemporaryError(f"its authorization server answers HTTP {status}; its sign-in is kept")
                 if self._found.tokens == tried:
                     context.clear_tokens()
                     await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
@@ -353,7 +355,7 @@ class Authorization(httpx2.Auth):
                     await response.aclose()
         except TimeoutError:
             raise _TemporaryError(f"{host} does not answer within {_SECONDS:g} s") from None
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             raise _TemporaryError(f"{host} cannot be reached: {error or type(error).__name__}") from None
         return response
 
@@ -441,7 +443,11 @@ class Authorization(httpx2.Auth):
         return ModuleSignInError(self._module, f"module {self._module!r} needs you to sign in{again}: {login}")
 
     def _failed(self, error: Exception) -> ModuleSignInError:
-        why = "an answer is not what OAuth says" if isinstance(error, ValidationError) else str(error).strip()
+        why = str(error).strip()
+        if isinstance(error, ValidationError):
+            why = "an answer is not what OAuth says"
+        elif isinstance(error, ValueError | httpx2.InvalidURL):
+            why = f"an address is not one: {why}"
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
                 why = f"it names no authorization server. If it wants a token, write it into {self._place}.headers"
@@ -506,7 +512,9 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            found.learn(self._module, self._secrets)  # they are got anew in each process
+            # They are got anew in each process.
+            self._found = found
+            found.learn(self._module, self._secrets)
             return
         place = await self._keep(found)
         if self._person is not None:
