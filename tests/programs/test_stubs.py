@@ -103,6 +103,30 @@ def test_a_name_becomes_an_identifier(name: str, expected: str) -> None:
     assert identifier(name) == expected
 
 
+@pytest.mark.parametrize(
+    ("program", "used"),
+    [
+        ("import srv\nlist = [1]\nstr = len(list)\nawait srv.read()", {"srv": ["read"]}),
+        ("import srv as s\nf = s . str\nawait (s\n  .read)()", {"srv": ["read", "str"]}),
+        ("from srv import read as r, (str)  # list\nlist", {"srv": ["list", "read", "str"]}),
+        ("from srv import (\n    read,  # (the first)\n    str,\n)\nlist", {"srv": ["read", "str"]}),
+        ("from srv import read, \\\n    str\nlist", {"srv": ["read", "str"]}),
+        ("import other, srv; x = srv.read", {"other": [], "srv": ["read"]}),
+        ("import srv\neval('srv.str()')", {"srv": ["str"]}),
+        ("import srv\nsrv.ｒｅａｄ()", {"srv": ["read"]}),
+        ("import json\nfrom servers import time\njson.loads(time.now())", {"time_": ["now"]}),
+        ("srv.read()", {}),
+    ],
+)
+def test_a_program_uses_what_it_imports_and_what_follows_a_dot(program: str, used: JSONObject) -> None:
+    tools = [made(name) for name in ("list", "read", "str")]
+    tools += [made("now", module="time"), made("loads", module="json"), made("put", module="other")]
+    modules = ProgramNames(tools).used_by(program)["modules"]
+    assert isinstance(modules, dict)
+    found = {module: sorted(held) for module, held in modules.items() if isinstance(held, dict)}
+    assert found == used
+
+
 def test_names_that_become_equal_are_numbered_and_reported() -> None:
     names = ProgramNames(
         [

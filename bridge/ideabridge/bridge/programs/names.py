@@ -58,6 +58,11 @@ The digest of a large schema would take longer than its stub.
 _LOCK: Final = threading.Lock()
 """Sessions of programs ask for stubs in threads of their own."""
 
+_IMPORTED: Final = re.compile(r"\b(?:from|import)\b((?:[^\n;()\\]|\\\r?\n|\((?:#[^\n]*|[^()#])*\))*)")
+"""What stands between `from` or `import` and the end of the statement."""
+
+_MEMBER: Final = re.compile(r"\.\s*(\w+)")
+
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 
@@ -141,16 +146,21 @@ class ProgramNames:
         return names
 
     def used_by(self, program: str) -> JSONObject:
-        """Return the names that a program may use, as `of` reads them: those that appear in its text.
+        """Return the names that a program may use, as `of` reads them: those of its imports and those behind a dot,
+        also within texts. A variable with the name of a tool is none of them.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME: MODULE}}`, with the
         names that tools have at their modules.
         """
-        words = {unicodedata.normalize("NFKC", word) for word in re.findall(r"\w+", program)}
-        servers = {name: module for name, module in self.servers.items() if name in words and SERVERS in words}
+        program = unicodedata.normalize("NFKC", program)
+        imports: list[list[str]] = [re.findall(r"\w+", names) for names in _IMPORTED.findall(program)]
+        imported = {word for names in imports for word in names}
+        words = imported | {*_MEMBER.findall(program)}
+        from_servers = {word for names in imports if SERVERS in names[:1] for word in names}
+        servers = {name: module for name, module in self.servers.items() if name in from_servers}
         modules: JSONObject = {}
         for module, held in self.tools.items():
-            if module in words or module in servers.values():
+            if module in imported or module in servers.values():
                 modules[module] = {
                     function: list[JSON](tool.origin) for function, tool in held.items() if function in words
                 }
