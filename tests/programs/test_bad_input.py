@@ -115,6 +115,14 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
     assert "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls" in str(run.errors())
 
 
+@pytest.mark.long
+async def test_one_operation_without_end_is_ended_once(bridge: Bridge) -> None:
+    with anyio.fail_after(20):
+        run = await ended(bridge, "import tools\nn = await tools.size(of='a')\n10 ** 10 ** 8")
+    assert run.status == "failed"
+    assert "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls" in str(run.errors())
+
+
 @pytest.mark.parametrize(
     ("value", "error"),
     [
@@ -133,6 +141,10 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
         ("[tools.size(of=one) for one in 'ab']", "which is not JSON; write await"),
         ("size_of(1)", "<coroutine object size_of>, which is not JSON; write await"),
         ("{'a': 1}.keys()", "dict_keys(['a']), which is not JSON; write list(...)"),
+        ("Small", "<class 'Small'>, which is not JSON"),
+        ("re", "<module 're'>, which is not JSON"),
+        ("re.match('a', 'ab')", "match='a'>, which is not JSON"),
+        ("[range(3)]", "range(0, 3), which is not JSON; write list(...)"),
         ("iter([1])", "<list_iterator object>, which is not JSON"),
         ("deep", "nests deeper than the limit"),
         ("tools", "which is not JSON"),
@@ -145,7 +157,7 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
 async def test_what_is_no_json_is_refused(bridge: Bridge, value: str, error: str, passed: bool) -> None:
     last = f"await tools.echo(x={value})" if passed else value
     error = error.replace("at ", "at x.", 1) if passed and error.startswith("at ") else error
-    lines = ["import tools", "deep = []", "for _ in range(5_000):", "    deep = [deep]"]
+    lines = ["import re, tools", "class Small:", "    pass", "deep = []", "for _ in range(5_000):", "    deep = [deep]"]
     lines += ["small = [1] * 60", "for _ in range(5):", "    small = [small] * 60"]
     run = await ended(bridge, "\n".join([*lines, "async def size_of(n):", "    return n", last]))
     assert run.status == "failed"
@@ -168,6 +180,7 @@ async def test_the_calls_of_a_program_are_bounded_together() -> None:
 
 async def test_a_text_that_looks_like_an_object_is_a_text(bridge: Bridge) -> None:
     texts = ["<coroutine>", "a <function 'f' at 0x1> b", "<b>bold</b>", "dict", "dictionary(1)", "[...]"]
+    texts += ["<function calls>", "<class='a'>", "<coroutine object>", "range(n, 3)", "<module name='x'>"]
     assert (await ended(bridge, repr(texts))).given() == texts
 
 

@@ -158,7 +158,8 @@ def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -
 
 
 _OBJECT: Final = re.compile(
-    r"<(coroutine|function|generator|\w+_iterator) [^<>]{0,300}(<lambda>)?[^<>]{0,300}>|dict_(keys|values|items)\(.*\)",
+    r"<(function|class|module) '.{1,300}>|<coroutine (object .{1,300}|external_future\(\d+\))>|<\w+_iterator object>"
+    r"|<re\.Match object; .*>|dict_(keys|values|items)\(.*\)|range\(-?\d+, -?\d+(, -?\d+)?\)",
     re.DOTALL,
 )
 """The text that the interpreter makes of an object that is not JSON."""
@@ -168,11 +169,11 @@ def _without_objects(value: JSON, what: str) -> JSON:
     """Return the value.
 
     Raises:
-        ProgramError: a text within it stands for a call that was not awaited, a function, or a view of a dict.
+        ProgramError: a text within it stands for a call that was not awaited, a function, a class, or another object.
     """
     for one in values_in(value):
-        if isinstance(one, str) and one[:1] in ("<", "d") and _OBJECT.fullmatch(one):
-            fix = "; write await" if one.startswith("<cor") else "; write list(...)" if one[0] == "d" else ""
+        if isinstance(one, str) and one[:1] in ("<", "d", "r") and _OBJECT.fullmatch(one):
+            fix = "; write await" if one.startswith("<cor") else "; write list(...)" if one[0] != "<" else ""
             raise ProgramError(f"{what} contains {one[:80]}, which is not JSON{fix}")
     return value
 

@@ -711,6 +711,9 @@ class ProgramSession:
                 text = f"{text} ({HINT})"
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
+            # One operation that takes longer than a turn may is ended with its worker: 10 ** 10 ** 8.
+            if error.timed_out:
+                return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")
             return Failed("crashed", str(error))
         except library.MontyError as error:
             return Failed("exception", _cut(str(error)))
