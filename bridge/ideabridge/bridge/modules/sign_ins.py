@@ -171,7 +171,7 @@ class SignInFile:
         except Exception as error:  # noqa: BLE001 - each backend has its own errors, also for a long text
             with suppress(Exception):
                 keyring.delete_password(_KEYRING, self._key)
-            return f"the keyring refuses it: {error}"
+            return f"the keyring refuses it: {_first(error)}"
         return None
 
 
@@ -212,6 +212,11 @@ def _read(path: Path) -> _Kept | None:
         raise SignInError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValidationError:
         raise SignInError(f"{path}: is not a sign-in of this version") from None
+
+
+def _first(error: Exception) -> str:
+    """The first sentence of an error."""
+    return (str(error) or type(error).__name__).split(". ")[0][:200]
 
 
 def _take(descriptor: int) -> bool:
