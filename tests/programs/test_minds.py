@@ -134,7 +134,7 @@ async def test_what_went_wrong_is_in_the_next_request() -> None:
     assert "line 2, column 7: Module `tools` has no member `prize`" in told[2]
     assert "saw" not in told[2]
     assert FAILS in told[3]
-    assert "line 2: RuntimeError: call 0 of its solution, 1 of the run (price): there is no such item" in told[3]
+    assert "line 2: RuntimeError: price: there is no such item" in told[3]
     assert MISSPELLED not in told[3]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.security.listing import Modules
 
 pytestmark = pytest.mark.anyio
 
@@ -121,10 +123,36 @@ found
     assert run.errors() == []
 
 
+async def test_the_error_of_a_call_is_the_same_whatever_other_servers_and_calls_there_are(tmp_path: Path) -> None:
+    modules = Modules(tmp_path)
+    program = """
+import git
+if input["before"]:
+    await git.log(repo="r")
+arguments = {"rep": 1}
+try:
+    await git.log(**arguments)
+except RuntimeError as error:
+    found = str(error)
+found
+"""
+    told: set[str] = set()
+    for names in (("git",), ("git", "svn"), ("svn", "git")):
+        for name in names:
+            modules.lists(name, "log")
+        async with Bridge(modules.configured(*names), store=":memory:") as bridge:
+            await bridge.modules.settled(20)
+            for before in (False, True):
+                run = await bridge.run_program(program, input={"before": before})
+                told.add(str(await run.result()))
+    assert len(told) == 1, told
+    assert told.pop().startswith("git.log: parameters: rep: ")
+
+
 @pytest.mark.parametrize(
     ("program", "status", "error"),
     [
-        ('import tools\nawait tools.price(item="nothing")', "failed", "line 2: RuntimeError: call 0 (price): there is"),
+        ('import tools\nawait tools.price(item="nothing")', "failed", "line 2: RuntimeError: price: there is no"),
         ("1 / 0", "failed", "line 1: ZeroDivisionError"),
         ("{1, 2}", "failed", "is a set, which is not JSON"),
         ("b'x'", "failed", "not JSON"),

@@ -29,7 +29,7 @@ from ideabridge.bridge.loop.event import (
     SolutionClosed,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.programs.handles import CLASS, READ
 from ideabridge.bridge.programs.names import TOOLS, ProgramNames, ask_call
 from ideabridge.bridge.programs.sandbox import (
@@ -306,7 +306,7 @@ class ProgramRunner:
         self._waits = False
         progress = machine.history[index]
         error = None if progress.status is CallStatus.DONE else progress.error or {}
-        session.answer(number, result_of(progress.call.label, progress.value, error))
+        session.answer(number, result_of(progress, progress.value, error))
 
 
 class _DivergedError(ProgramError):
@@ -324,11 +324,14 @@ def _error(kind: str, message: str) -> JSONObject:
     return {"kind": kind, "message": message}
 
 
-def result_of(label: str, value: JSON, error: JSONObject | None) -> Result:
-    """The result of a call as a program gets it: its value, or its error as an exception."""
+def result_of(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
+    """The result of a call as a program gets it: its value, or its error as an exception. Its text names the tool as
+    the module does, so it is the same for the same call of any run.
+    """
     if error is None:
         return Result(value)
     message = str(error.get("message"))
     text = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}... ({len(message):,} characters)"
     kind = "PermissionError" if error.get("kind") == "denied" else "RuntimeError"
+    label = progress.call.label if progress.tool is None else progress.tool.label
     return Result(None, kind, f"{label}: {text}")

@@ -144,7 +144,7 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
         if item.finished or error is not None:
             yield (
                 {key: escaped(value) for key, value in item.parameters.items()},
-                result_of(progress.call.label, item.value, error),
+                result_of(progress, item.value, error),
             )
 
 
