@@ -228,6 +228,15 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         assert server.tokens == set()
 
 
+async def test_of_several_authorization_servers_the_configured_one_is_used() -> None:
+    async with authorized() as server:
+        servers = ["https://login.example", f"{server.base}/"]
+        server.metadata = {"authorization_servers": servers, "resource": server.url, "scopes_supported": ["read"]}
+        await sign_in(server, auth={"issuer": server.base})
+        async with opened(server, auth={"issuer": server.base}) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
 async def test_a_header_with_a_token_is_used_as_it_is() -> None:
     async with authorized() as server:
         async with opened(server, headers={"Authorization": "Bearer of-my-own"}) as modules:

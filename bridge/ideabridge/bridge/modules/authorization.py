@@ -19,7 +19,7 @@ import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -152,7 +152,8 @@ class Authorization(httpx2.Auth):
                 self._url, self, client, settings.client_secret or "", self._method, settings.scope, settings.issuer
             )
         redirect = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
-        return OAuthClientProvider(
+        return _PersonalProvider(
+            settings.issuer,
             self._url,
             OAuthClientMetadata(redirect_uris=redirect, client_name="ideabridge"),
             self,
@@ -538,6 +539,18 @@ class Authorization(httpx2.Auth):
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Hear of the client that the SDK has registered. It is kept with the tokens."""
         self._secrets.add(f"{self._module} token", client_info.client_secret or "", certain=True)
+
+
+class _PersonalProvider(OAuthClientProvider):
+    """The SDK's provider; of several authorization servers of a module it uses the configured one."""
+
+    def __init__(self, issuer: str | None, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._issuer = issuer
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        issuer = self._issuer
+        return next((one for one in advertised if issuer is not None and issuers_match(one, issuer)), advertised[0])
 
 
 class _TemporaryError(OAuthFlowError):
