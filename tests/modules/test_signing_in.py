@@ -412,6 +412,7 @@ async def test_a_registered_client_is_used_as_it_is_configured(monkeypatch: pyte
         keys: dict[str, Any] = {"auth": {**auth, "issuer": f"{server.base}/"}}
         await sign_in(server, **keys)
         assert list(server.provider.clients) == ["reports"]
+        assert "the-secret-of-reports" not in kept(server).read_text()
         async with opened(server, **keys) as modules:
             server.revoke()
             assert await modules["tickets"].call("read", {}) == "read"

@@ -504,11 +504,14 @@ class Authorization(httpx2.Auth):
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep the tokens that the SDK has got, with what renews them."""
         context = self._provider.context
+        client = context.client_info
+        if client is not None and self._settings.client_id is not None:
+            client = client.model_copy(update={"client_secret": None})  # it is in the configuration
         found = SignIn(
             tokens=tokens,
             expires_at=context.token_expiry_time if tokens.expires_in is not None else None,
             scope=tokens.scope,
-            client=context.client_info,
+            client=client,
             server=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
