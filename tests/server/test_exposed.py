@@ -32,7 +32,7 @@ async def test_modules_and_tool_files_are_called_directly(tmp_path: Path) -> Non
     repository = tmp_path / "repository"
     await anyio.run_process(["git", "init", "-q", str(repository)])
     servers = {"git": git_module(repository), "time": time_module()}
-    configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"])
+    configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"], schemas="plain")
     with http_process(configuration) as url:
         for number, mode in enumerate(ERAS, 1):
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:

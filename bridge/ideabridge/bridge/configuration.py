@@ -286,6 +286,12 @@ class Configuration(BaseModel):
         description="Which tools of ideabridge itself hosts see. core: those that most tasks need; all: every tool with"
         " every parameter. What is not listed answers all the same.",
     )
+    schemas: Literal["auto", "plain", "as_sent"] = Field(
+        default="auto",
+        description="In which form hosts see the schemas of exposed tools. plain: without $ref, and without"
+        " alternatives at the top, which many hosts and model APIs refuse; as_sent: as the module sends them; auto:"
+        " plain in hosts that are known to need it, else as_sent.",
+    )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",

@@ -147,8 +147,6 @@ def run_text(result: dict[str, Any]) -> str:
             lines.append(f"- ... and {result['more_approvals']} more, which are shown once these are decided")
     for request in result.get("requests", []):
         lines.extend(_request_lines(request, result.get("turn")))
-    if "idea" in result:
-        lines.append(f"idea: {result['idea'][:16]}")
     return "\n".join(lines)
 
 
@@ -200,6 +198,9 @@ def _short(value: JSON) -> str:
 #
 # Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all accept; calls are checked
 # against the exact schema.
+
+PLAIN_HOSTS: Final = ("claude", "codex", "copilot", "cursor", "gemini", "opencode", "visual studio", "windsurf", "zed")
+"""Parts of the names by which hosts introduce themselves whose model APIs refuse some schemas."""
 
 _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that model APIs refuse at the top of a tool's parameters, together with the host's whole request."""

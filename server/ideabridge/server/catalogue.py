@@ -152,6 +152,7 @@ class ToolCatalogue:
         settings = bridge.configuration
         self._own = own_tools(programs=settings.programs, every=settings.own_tools == "all")
         self._fixed: list[dict[str, Any]] = list(self._own)
+        self._as_sent: list[dict[str, Any]] = self._fixed
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas
         self._uses: Counter[str] = Counter()
@@ -162,8 +163,8 @@ class ToolCatalogue:
         return name in self._exposed
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
-        """The exposed tools in their wire form."""
-        return self._fixed[len(self._own) :]
+        """The exposed tools in their wire form, with the schemas that their modules send."""
+        return self._as_sent[len(self._own) :]
 
     def listed_hints(self) -> dict[str, Any]:
         """The current annotations of the published ideas that clients have seen, by name."""
@@ -196,6 +197,7 @@ class ToolCatalogue:
         self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
         self._new_names = {name: one.tool.origin for name, one in self._exposed.items() if name not in self._kept_names}
         self._fixed = [*self._own, *(one.definition for one in self._exposed.values())]
+        self._as_sent = [*self._own, *(one.as_sent for one in self._exposed.values())]
 
     def _read_names(self) -> dict[str, ToolKey]:
         """The stored names of exposed tools; names of modules and tools that are no longer configured are released."""
@@ -334,8 +336,13 @@ class ToolCatalogue:
 
     # -- listing -----------------------------------------------------------------------------------------------
 
-    def page(self, cursor: str | None, caller: str) -> tuple[list[dict[str, Any]], str | None]:
+    def page(self, cursor: str | None, caller: str, *, as_sent: bool) -> tuple[list[dict[str, Any]], str | None]:
         """One page of definitions, and the cursor of the next page; None if this is the last.
+
+        Args:
+            cursor: where the page begins; None: at the beginning.
+            caller: whose ideas are listed.
+            as_sent: give exposed tools the schemas that their modules send.
 
         Raises:
             CursorSyntaxError, CursorError: the cursor does not come from this list.
@@ -344,14 +351,14 @@ class ToolCatalogue:
         self._keep_names(self._new_names)
         tools: list[dict[str, Any]] = []
         room = PAGE_BYTES
-        for place, tool in self._from(cursor or "fixed:0", caller):
+        for place, tool in self._from(cursor or "fixed:0", caller, self._as_sent if as_sent else self._fixed):
             room -= len(encode(tool))
             if tools and (room < 0 or len(tools) == PAGE):
                 return tools, place
             tools.append(tool)
         return tools, None
 
-    def _from(self, cursor: str, caller: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _from(self, cursor: str, caller: str, fixed: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
         """The definitions from a cursor on, each with its own cursor.
 
         A cursor is `fixed:N` for the own and exposed tools, then `ideas:NAME` for the published ideas after a name, or
@@ -360,8 +367,8 @@ class ToolCatalogue:
         publications = self.bridge.store.publications
         kind, _, place = cursor.partition(":")
         number = int(place) if place.isascii() and place.isdigit() else None
-        if kind == "fixed" and number is not None and number <= len(self._fixed):
-            yield from ((f"fixed:{at}", self._fixed[at]) for at in range(number, len(self._fixed)))
+        if kind == "fixed" and number is not None and number <= len(fixed):
+            yield from ((f"fixed:{at}", fixed[at]) for at in range(number, len(fixed)))
             kind, place = "ideas", ""
         elif kind != "ideas" and (kind != "used" or number is None):
             raise CursorSyntaxError(f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came")

@@ -12,10 +12,13 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
-from ideabridge.bridge.modules.errors import ModuleToolError
+from ideabridge.bridge.modules.errors import ModuleProtocolError, ModuleToolError
 from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
@@ -78,7 +81,12 @@ class ExposedTool:
         self, name: str, tool: Tool, activity: ActivityFunction | None, running: Running, record: DirectCalls
     ) -> None:
         output, self._wrapped = object_output(tool.wrapper or tool.output)
-        self.definition = _definition_of(name, tool, output)
+        self.definition = _definition_of(name, tool, object_input(tool.parameters), output)
+        self.as_sent = self.definition
+        """The definition with the schemas as the module sends them."""
+        if tool.module is not None:
+            sent = output if self._wrapped else tool.wrapper or tool.output
+            self.as_sent = _definition_of(name, tool, tool.parameters, sent)
         self.tool = tool
         self.name = name
         self._activity = activity
@@ -201,7 +209,11 @@ class ExposedTool:
         return self._answer(tool, value)
 
     async def _of_module(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
-        """The result of a module's tool, also of one that failed, as the module sent it."""
+        """The result of a module's tool, also of one that failed, as the module sent it.
+
+        Raises:
+            MCPError: the module answered with this JSON-RPC error.
+        """
         progress = request.context.session.report_progress if request.wants_progress else None
         module = self._bridge.modules[tool.module or ""]
         try:
@@ -219,6 +231,11 @@ class ExposedTool:
                 raise
             entry.error = error
             return bounded(error.result)
+        except ModuleProtocolError as error:
+            if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
+                raise
+            entry.error = error
+            raise MCPError(error.code, error.said, error.data) from None
         entry.give(tool, answer.value)
         result: ToolAnswer = {**(answer.result or {})}
         if "structuredContent" in result:
@@ -241,12 +258,14 @@ class ExposedTool:
         return object_output(tool.wrapper or tool.output)[1]
 
 
-def _definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:
-    definition: dict[str, Any] = {"name": name, "inputSchema": showable(object_input(tool.parameters))}
+def _definition_of(name: str, tool: Tool, parameters: JSONObject, output: JSONObject | None) -> dict[str, Any]:
+    definition: dict[str, Any] = {"name": name, "inputSchema": showable(parameters)}
     if tool.description:
         definition["description"] = tool.description
     if output is not None:
         definition["outputSchema"] = showable(output)
+    if tool.wire is not None:
+        return {**definition, **tool.wire}
     annotations = tool.annotations.to_json()
     if annotations:
         definition["annotations"] = annotations

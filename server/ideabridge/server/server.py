@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.server.announcements import Announcements
-from ideabridge.server.answers import ToolAnswer, refusal
+from ideabridge.server.answers import PLAIN_HOSTS, ToolAnswer, refusal
 from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
@@ -32,6 +32,7 @@ from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.names import visible
 
 logger: Final = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ INSTRUCTIONS: Final = (
     " concurrently by data flow, and large results stay out of your context."
 )
 _FRESH_MS: Final = 1000
+_HELLO: Final = ("initialize", "server/discover")
+
+MOST_INSTRUCTIONS: Final = 4000
+"""Characters of the instructions of all exposed modules. A model reads them at the start of each conversation."""
 
 MOST_REQUESTS: Final = 1000
 """Requests of one caller in progress, including listeners."""
@@ -89,12 +94,11 @@ class Front:
     def _served(self, version: str) -> FrontServer:
         offerings, announcements = self.offerings, self.announcements
         hint = CacheHint(ttl_ms=_FRESH_MS, scope="private")
-        untrusted = self._bridge.configuration.untrusted
         server = FrontServer(
             NAME,
             version=version,
             title="ideabridge",
-            instructions=INSTRUCTIONS if untrusted is None else f"{INSTRUCTIONS} {untrusted.told_to_hosts()}",
+            instructions=self._instructions(),
             cache_hints={
                 "tools/list": hint,
                 "resources/list": hint,
@@ -124,12 +128,31 @@ class Front:
         server.middleware.append(self.running.boundary(NAME))
         return server
 
+    def _instructions(self) -> str:
+        """Ours, and those of the modules whose tools hosts see."""
+        configuration = self._bridge.configuration
+        parts = [INSTRUCTIONS]
+        if configuration.untrusted is not None:
+            parts[0] += f" {configuration.untrusted.told_to_hosts()}"
+        room = MOST_INSTRUCTIONS
+        for name in self._bridge.modules.names:
+            text = visible(self._bridge.modules[name].instructions).strip() if configuration.exposes(name) else ""
+            if text:
+                parts.append(f"Instructions of the server {name}:\n{text}"[:room])
+                room -= len(parts[-1])
+            if room <= 0:
+                break
+        return "\n\n".join(parts)
+
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware for all requests: it counts them, records the reasons of cancellations, explains arguments that
         are not an object, and keeps internals out of error messages.
         """
         if ctx.method == CANCELLED:
             self.running.cancellations.note(ctx)
+        if ctx.method in _HELLO:
+            # As far as the modules are known by now.
+            self.server.instructions = self._instructions()
         if ctx.method == "tools/call" and ctx.params is not None:
             arguments = ctx.params.get("arguments")
             if arguments is not None and not isinstance(arguments, dict):
@@ -167,7 +190,9 @@ class Front:
         if params is None or params.cursor is None:
             await self.catalogue.await_modules()
         try:
-            tools, following = self.catalogue.page(params.cursor if params else None, caller_of(context))
+            tools, following = self.catalogue.page(
+                params.cursor if params else None, caller_of(context), as_sent=self._takes_any_schema(context)
+            )
             if not self.running.deciding.offers(ToolRequest(caller_of(context), context)):
                 tools = [tool for tool in tools if tool["name"] != DECIDE]
         except (CursorSyntaxError, CursorError) as error:
@@ -176,6 +201,12 @@ class Front:
         if following is not None:
             result["nextCursor"] = following
         return result
+
+    def _takes_any_schema(self, context: Context) -> bool:
+        setting, client = self._bridge.configuration.schemas, context.session.client_params
+        if setting != "auto":
+            return setting == "as_sent"
+        return client is None or not any(host in client.client_info.name.lower() for host in PLAIN_HOSTS)
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
         """Answer a call. Every failure becomes a tool error with the reason.

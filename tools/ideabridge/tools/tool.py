@@ -179,6 +179,8 @@ class Tool:
             all. They determine the order of effects and are not part of the published definition.
         wrapper: the output schema as the module declares it, if that is `{"result": output}` only because the protocol
             requires an object: the value of a call is then the value of `result`. None: the schema is no wrapper.
+        wire: what else the module lists of it, for hosts: title, annotations, icons, execution and `_meta`, as it sent
+            them. Not part of the published definition.
     """
 
     name: str
@@ -193,6 +195,7 @@ class Tool:
     clean: bool = False
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
     wrapper: JSONObject | None = None
+    wire: JSONObject | None = field(default=None, compare=False, repr=False)
     _digests: list[str] = field(default_factory=list[str], init=False, compare=False, repr=False)
 
     @property
@@ -271,7 +274,7 @@ class Tool:
         return f"{module}.{name}" if module is not None and not self.in_room else str(module or name)
 
     def to_json(self) -> JSONObject:
-        """Return the definition as JSON, for fingerprints, ideas and `search_tools`."""
+        """Return the definition as JSON, for fingerprints, ideas and `search_tools`; without `wire`."""
         parts: JSONObject = {
             "name": self.name,
             "module": self.module,
@@ -304,6 +307,7 @@ class Tool:
             clean=stored.get("clean", False),
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
             wrapper=stored.get("wrapper"),
+            wire=stored.get("wire"),
         )
 
 

@@ -190,6 +190,8 @@ QUESTIONS: Final = 20
 
 _MESSAGE: Final = 300
 
+LONGEST: Final = 10
+"""The time-outs that a call may take if its module reports progress."""
 QUESTION_BYTES: Final = 256 * 1024
 """Bytes of JSON of a question that the client of a direct call is asked; of all questions in place of one result, with
 the module's state; and of one log message."""
@@ -245,6 +247,11 @@ class DirectClient(Protocol):
         ...
 
     @property
+    def meta(self) -> types.RequestParamsMeta | None:
+        """The `_meta` of its request, without what concerns its connection."""
+        ...
+
+    @property
     def session(self) -> Hashable:
         """Equal for the calls of one client. Log messages of a module reach no other client."""
         ...
@@ -294,6 +301,7 @@ class Asking:
 
     Attributes:
         scope: ends the call after its time-out.
+        allowed: the seconds that it may take, without the time in which a person is asked.
         refused: messages to the caller about questions that nobody was asked.
     """
 
@@ -308,6 +316,8 @@ class Asking:
     ) -> None:
         self.client = client
         self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+        self.allowed = seconds
+        self._seconds = seconds
         self.refused: list[str] = []
         self._module = module
         self._tool = tool
@@ -326,6 +336,18 @@ class Asking:
     def capabilities(self) -> JSONObject:
         """What the caller answers, as the module is told."""
         return FORMS if self.client is None else self.client.capabilities
+
+    def extend(self) -> None:
+        """Start the time-out anew, because the module reports progress. In all it may take `LONGEST` time-outs."""
+        left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
+        more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
+        if more <= 0:
+            return
+        self.allowed += more
+        if self._waiting:
+            self._left += more
+        else:
+            self.scope.deadline += more
 
     def logged(self, message: dict[str, Any], start: Start) -> None:
         """Pass a log message of the module on to the client of a direct call.

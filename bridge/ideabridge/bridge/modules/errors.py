@@ -112,6 +112,7 @@ class ModuleProtocolError(ModuleError):
 
     Attributes:
         code: the JSON-RPC error code; None without one.
+        said: the message of the JSON-RPC error alone.
         data: the data of the error, without secrets.
     """
 
@@ -121,11 +122,13 @@ class ModuleProtocolError(ModuleError):
         message: str,
         *,
         code: int | None = None,
+        said: str = "",
         data: JSON = None,
         outcome: Outcome | None = None,
     ) -> None:
         super().__init__(module, message, outcome=outcome)
         self.code = code
+        self.said = said
         self.data = data
 
 

@@ -28,11 +28,13 @@ from ideabridge.tools.tool import Annotations, Tool
 MAX_TOOLS: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
+MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_LISTING_BYTES: Final = 32 * 1024 * 1024
 """Bytes of all pages of one list. 10,000 tools with a page of text each have less."""
 MAX_NOTES: Final = 50
 _NAME_LENGTH: Final = 256
 
+_WIRE: Final = {"title", "annotations", "icons", "execution", "meta"}
 _MARK: Final = "x-fastmcp-wrap-result"
 _OF_WRAPPER: Final = frozenset(
     {"type", "properties", "required", "title", "description", "additionalProperties", "$schema", *DEFINITIONS, _MARK}
@@ -107,7 +109,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
     for name, tool in listing.tools.items():
-        definition = tool.to_json()
+        definition: JSONObject = {**tool.to_json(), "wire": tool.wire}
         redacted = secrets.redact(definition)
         if redacted is definition:
             tools[name] = tool
@@ -178,8 +180,22 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
         module=module,
         renamed=renamed,
         wrapper=None if output is wrapper else wrapper,
+        wire=_wire(tool, remarks),
     )
     return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
+
+
+def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
+    """What hosts get as the module sent it; None if there is nothing, or too much."""
+    sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
+    if tool.execution is not None and tool.execution.task_support != "forbidden":
+        # Calls through the gateway are no tasks.
+        del sent["execution"]
+    wire = cast("JSONObject", normalise(sent, what="tool"))
+    if len(encode(wire)) > MAX_WIRE_BYTES:
+        remarks.append(f"has icons and _meta of more than {MAX_WIRE_BYTES:,} bytes, which are not shown")
+        return None
+    return wire or None
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:

@@ -173,6 +173,7 @@ class Module:
         self._tools: dict[str, Tool] = {}
         self._listed = False
         self._recalled: list[Tool] | None = None
+        self._said_before = ""
         self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
@@ -212,9 +213,14 @@ class Module:
         """True if the module has listed its tools in this process."""
         return self._listed
 
-    def recall(self, tools: list[Tool]) -> None:
-        """Set the tools that the module listed in an earlier process. They are valid until it lists its tools again."""
-        self._recalled = tools
+    @property
+    def instructions(self) -> str:
+        """What the module says about its use, also in an earlier process; "" if it says nothing."""
+        return self._said_before if self._peer is None else self._peer.instructions or ""
+
+    def recall(self, tools: list[Tool], instructions: str = "") -> None:
+        """Set the tools and the instructions of an earlier process. They are valid until it lists its tools again."""
+        self._recalled, self._said_before = tools, instructions
 
     def note(self, lines: list[str]) -> None:
         """Add lines to the notes of the status, without duplicates, the latest first."""

@@ -102,7 +102,8 @@ async def remote_call(
     """Call a tool over a usable connection. Cancelling this cancels the remote call, as does the time-out.
 
     `arguments` have the module's own parameter names. `seconds` bounds the answer, without the time in which a person
-    is asked; without an `asker` or a `client`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and
+    is asked; each progress notification of the module starts it anew, `LONGEST` times that at most. Without an `asker`
+    or a `client`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and
     `validator` checks it if the tool has an output schema. With a `client` the answer has the whole result.
 
     Raises:
@@ -115,9 +116,12 @@ async def remote_call(
     name = f"module {module!r}"
     asking = Asking(module, name, seconds, asker, secrets, client)
     # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
-    params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
+    params = types.CallToolRequestParams(
+        name=tool.remote_name or tool.name, arguments=arguments, _meta=None if client is None else client.meta
+    )
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
+        asking.extend()
         if on_progress is not None:
             await on_progress(progress, total, None if message is None else shown(message, secrets))
 
@@ -131,10 +135,13 @@ async def remote_call(
                 module,
                 types.CallToolRequest(params=params),
                 _RESULT,
-                report if on_progress else None,
+                report,
             )
     except MCPError as error:
         failure = _failure(connection, module, tool.name, error, secrets)
+        if asking.refused and isinstance(failure, ModuleProtocolError):
+            # Not the module's own error: nobody was asked what it needs.
+            failure = ModuleProtocolError(module, str(failure))
         raise _legacy_question(failure) if modern and isinstance(failure, ModuleError) else failure from None
     except ValidationError:
         what = f"{name} answered with something that is not the result of a tool call"
@@ -147,7 +154,7 @@ async def remote_call(
             module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
     if answered is None:
-        raise ModuleTimeoutError(module, f"{name} did not answer within {seconds:g} s and was told to stop")
+        raise ModuleTimeoutError(module, f"{name} did not answer within {asking.allowed:g} s and was told to stop")
     whole = None if client is None else _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
     try:
         # Outside of the time-out: validating a result may take long, which is not the module's fault.
@@ -242,7 +249,7 @@ async def pass_on(
         failure = _failure(connection, module, method, error, secrets)
         if not isinstance(failure, ModuleProtocolError) or failure.code is None:
             raise failure from None
-        raise MCPError(error.code, shown(error.message, secrets), failure.data) from None
+        raise MCPError(failure.code, failure.said, failure.data) from None
     except ValidationError:
         raise ModuleProtocolError(module, f"{name} answered {method} with something that is not its result") from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -261,16 +268,21 @@ async def pass_on(
     return cast("JSONObject", value)
 
 
+def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParamsMeta | None:
+    """The `_meta` of a client's request without what it says about the client's connection, such as its version."""
+    kept = {
+        key: value
+        for key, value in (meta or {}).items()
+        if key not in ("progress_token", "progressToken") and not key.startswith("io.modelcontextprotocol/")
+    }
+    return cast("types.RequestParamsMeta", kept) if kept else None
+
+
 def _without_envelope(request: PassedOn) -> PassedOn:
     """The request without what its `_meta` says about the connection of the client, such as its protocol version, and
     without answers and state, which belong to the rounds with the client.
     """
-    meta = {
-        key: value
-        for key, value in (request.params.meta or {}).items()
-        if key != "progress_token" and not key.startswith("io.modelcontextprotocol/")
-    }
-    update: dict[str, Any] = {"meta": meta or None}
+    update: dict[str, Any] = {"meta": meta_to_pass_on(request.params.meta)}
     if not isinstance(request, types.CompleteRequest):
         update |= {"input_responses": None, "request_state": None}
     return request.model_copy(update={"params": request.params.model_copy(update=update)})
@@ -303,7 +315,7 @@ def _failure(
     if error.data == UNREADABLE or said.startswith(_STRANGE):
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
     what = f"{name} answered with error {error.code}: {text}"
-    return ModuleProtocolError(module, what, code=error.code, data=_data(error, secrets))
+    return ModuleProtocolError(module, what, code=error.code, said=text, data=_data(error, secrets))
 
 
 def _data(error: MCPError, secrets: Secrets) -> JSON:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from anyio.abc import TaskGroup
 
@@ -50,9 +50,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.keywords import show
 
-if TYPE_CHECKING:
-    from ideabridge.bridge.runs.executor import Kept
-
 _CRASHES: Final = 3
 """How often a program begins again after its worker died without any progress."""
 
@@ -60,12 +57,19 @@ _MESSAGE: Final = 2_000
 """The most characters of an error that a program gets."""
 
 
+class _Kept(Protocol):
+    """What the run keeps: `Kept`, which documents this member."""
+
+    def list_call(self, size: int) -> None: ...
+
+
 class _Runner(Protocol):
     """The runner of the run: `Runner`, which documents these members."""
 
     machine: Machine
-    kept: Kept
 
+    @property
+    def kept(self) -> _Kept: ...
     @property
     def wanted(self) -> bool: ...
     @property

@@ -517,7 +517,8 @@ class ModuleLists:
             # A value may have become secret after its list was stored.
             listed = self._modules.secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
-                self._modules[name].recall([Tool.from_json(one) for one in listed if isinstance(one, dict)])
+                tools = [Tool.from_json(one) for one in listed if isinstance(one, dict)]
+                self._modules[name].recall(tools, self._modules.secrets.mask(self._memory.instructions(fingerprint)))
             else:
                 self._modules[name].reserved = self._memory.names(name)
 
@@ -527,7 +528,7 @@ class ModuleLists:
         if fingerprint is None or self._modules[name].status().state != "up":
             return
         listed = self._modules[name].tools
-        tools: list[JSON] = [tool.to_json() for tool in listed]
+        tools: list[JSON] = [{**tool.to_json(), "wire": tool.wire} for tool in listed]
         try:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)
             if milder:
@@ -536,6 +537,7 @@ class ModuleLists:
                 logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules[name].note(milder)
             self._memory.keep_tools(fingerprint, name, tools)
+            self._memory.keep_instructions(fingerprint, name, self._modules[name].instructions)
         except StoreError as error:
             # The store is busy or full. The module works without it; its list is stored the next time it is up.
             logger.warning("keeping the tools of module %s: %s", name, error)

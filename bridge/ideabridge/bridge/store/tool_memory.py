@@ -18,16 +18,18 @@ MAX_SHAPES: Final = 4096
 """The number of tools, of all owners, whose shapes are kept. The oldest go first."""
 
 _LIST: Final = "list"
+_INSTRUCTIONS: Final = "instructions"
 _DEFINITION: Final = "definition"
 _SHAPES: Final = "shapes"
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`, which has three kinds of values.
+    """The tables `exposed_names` and `tool_memory`, which has four kinds of values.
 
     | kind | key | value |
     |---|---|---|
     | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
+    | `instructions` | the same | what the module said last about its use |
     | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
     | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
     """
@@ -87,6 +89,15 @@ class ToolMemory:
         text = body.decode() if len(body) <= MAX_LIST_BYTES else None
         if text != self._text(_LIST, module):
             self._replace(_LIST, module, name, text, MAX_LISTS)
+
+    def instructions(self, module: str) -> str:
+        """What a module said last about its use; `module`: the fingerprint of its configuration."""
+        return self._text(_INSTRUCTIONS, module) or ""
+
+    def keep_instructions(self, module: str, name: str, text: str) -> None:
+        """Keep what a module says about its use, if it has changed. For the arguments see `keep_tools`."""
+        if text != self.instructions(module):
+            self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
         """Exposed name -> (module or "" for the process, name of the tool there).

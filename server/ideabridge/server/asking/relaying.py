@@ -29,6 +29,7 @@ from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
 from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleProtocolError
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
+from ideabridge.bridge.modules.remote_call import meta_to_pass_on
 from ideabridge.server.asking.rounds import InputRequired, Round
 from ideabridge.server.callers import Context, caller_of, client_key, session_id
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -70,6 +71,7 @@ class RelayedClient:
         log_level: types.LoggingLevel | None,
     ) -> None:
         self._context = context
+        self.meta = meta_to_pass_on(context.meta)
         self.log_level: types.LoggingLevel | None = log_level
         self._capabilities: JSONObject | None = None
         self.state = None if last is None else last.state
@@ -132,6 +134,7 @@ class _ParkedCall:
         self.key = key
         self.caller = caller
         self.capabilities = client.capabilities
+        self.meta = client.meta
         self.session = client.session
         self.log_level: types.LoggingLevel | None = client.log_level
         # The client as it was when the call began: a stream that has ended takes no log messages.
