@@ -123,6 +123,16 @@ found
     assert run.errors() == []
 
 
+async def test_a_program_without_a_value_has_no_output_that_a_schema_admits(bridge: Bridge) -> None:
+    plan: JSONObject = {"program": "x = 1", "output_schema": {"type": "object"}}
+    run = await bridge.run_plan(plan)
+    assert await run.wait() == "failed"
+    assert "the output: found null, expected an object" in str(run.errors())
+    run = await bridge.run_plan({**plan, "output_schema": {"type": ["object", "null"]}})
+    assert await run.wait() == "done"
+    assert run.given() is None
+
+
 async def test_the_error_of_a_call_is_the_same_whatever_other_servers_and_calls_there_are(tmp_path: Path) -> None:
     modules = Modules(tmp_path)
     program = """

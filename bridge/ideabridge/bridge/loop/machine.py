@@ -222,6 +222,11 @@ class Machine:
         return self.solution.program if runs else None
 
     @property
+    def fault_of_null(self) -> str | None:
+        """Why a program must not end with null; None if it may. To a mind, null is no output yet."""
+        return self._output_schema.fault_of_null() if self.mode == "plan" else None
+
+    @property
     def offers_programs(self) -> bool:
         """Return whether minds are told that a Solution may be a program."""
         # A program has no instances, and nobody can accept its calls before it makes them.

@@ -309,6 +309,13 @@ class OutputSchema:
             return None, faults, False, doubts
         return (checked["value"] if self._wrapped and isinstance(checked, dict) else checked), [], True, doubts
 
+    def fault_of_null(self) -> str | None:
+        """Why null is no output of a plan; None if it is one, or if no schema says what an output is."""
+        faults: list[str] = []
+        if self._schema is not None:
+            self._checked(None, "", faults)
+        return faults[0] if faults else None
+
     def _checked(self, value: JSON, where: str, faults: list[str]) -> JSON | Missing:
         try:
             if self._schema is None:

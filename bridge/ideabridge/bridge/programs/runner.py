@@ -259,9 +259,10 @@ class ProgramRunner:
                 case Ended(output):
                     if self._made < len(journaled):
                         raise _DivergedError(self._made, None, journaled[self._made])
+                    fault = machine.fault_of_null if output is None else None
                     if output is not None:
                         events.append(OutputProposed(output))
-                    events += self._closed(None)
+                    events += self._closed(_error("output", fault) if fault is not None else None)
                 case Failed("crashed", message):
                     events += self._crashed(message)
                 case Failed(kind, message):
