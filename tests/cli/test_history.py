@@ -196,6 +196,9 @@ def test_a_fork_with_another_solution(here: Path, capsys: pytest.CaptureFixture[
     (here / "other.json").write_text(json.dumps({"calls": [LOOK], "output": "†state.a"}), encoding="utf-8")
     assert main(["runs", "fork", run, "--at", "3", "--solution", "other.json", "--json"]) == 0
     assert told(capsys)["output"] == "seen x"
+    (here / "other.py").write_text("f'{1 + 1} programs'", encoding="utf-8")
+    assert main(["runs", "fork", run, "--at", "3", "--solution", "other.py", "--json"]) == 0
+    assert told(capsys)["output"] == "2 programs"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,15 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
         raise UsageError(str(error)) from None
 
 
+def read_solution(place: str, what: str) -> JSON:
+    """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Errors begin with `what`.
+
+    Raises:
+        UsageError: see `read_json` and `read_text`.
+    """
+    return {"program": read_text(place, what)} if place.endswith(".py") else read_json(place, what)
+
+
 def read_text(place: str, what: str) -> str:
     """Read text from a file, or from standard input if `place` is `-`. Errors begin with `what`.
 

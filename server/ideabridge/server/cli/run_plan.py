@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, counted, fit, print_json, print_value, report, say, show
-from ideabridge.server.cli.inputs import read_input, read_json, read_text
+from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_option
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -53,7 +53,7 @@ async def run(
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
 
-    raw = {"program": read_text(plan, "PROGRAM.py")} if plan.endswith(".py") else read_json(plan, "PLAN.json")
+    raw = read_solution(plan, "PROGRAM.py" if plan.endswith(".py") else "PLAN.json")
     parsed = read_plan(raw)
     arguments = read_input(input)
     if arguments is not None:

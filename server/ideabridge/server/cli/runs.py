@@ -20,7 +20,7 @@ from ideabridge.server.cli.console import (
     say,
     show,
 )
-from ideabridge.server.cli.inputs import read_input, read_json
+from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import RunArgument, lookup_run, open_bridge, open_store, resolve_run
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -425,7 +425,11 @@ async def fork_run(
     at: Annotated[int, typer.Option("--at", metavar="N", help="The number of the event, as in `runs show`.")],
     solution: Annotated[
         str | None,
-        typer.Option("--solution", metavar="FILE", help="Another solution for that step; - reads standard input."),
+        typer.Option(
+            "--solution",
+            metavar="FILE",
+            help="Another solution for that step: solution.json or program.py; - reads JSON from standard input.",
+        ),
     ] = None,
     input: InputOption = None,  # noqa: A002
 ) -> int:
@@ -436,7 +440,7 @@ async def fork_run(
     from ideabridge.server.cli.follow import follow, print_result
 
     changes = read_input([_file_or_word(word) for word in input]) if input else None
-    other = read_json(solution, "--solution") if solution is not None else None
+    other = read_solution(solution, "--solution") if solution is not None else None
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
         complete = None if changes is None else {**_input_of(bridge.store, record.id), **changes}
