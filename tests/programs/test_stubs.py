@@ -104,6 +104,17 @@ def test_a_name_becomes_an_identifier(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "part", ["#a", "#(", "import (", "from ", "import (#", "#import (\n", "(#\n", "import \\\n", ". ", "#", "a.\n"]
+)
+@pytest.mark.parametrize("begin", ["", "import (", "from srv import (#"])
+def test_a_hostile_program_is_read_at_once(begin: str, part: str) -> None:
+    names = ProgramNames([made("read")])
+    began = time.process_time()
+    names.used_by(begin + part * (90_000 // len(part)))
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(
     ("program", "used"),
     [
         ("import srv\nlist = [1]\nstr = len(list)\nawait srv.read()", {"srv": ["read"]}),

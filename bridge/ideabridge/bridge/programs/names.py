@@ -58,8 +58,12 @@ The digest of a large schema would take longer than its stub.
 _LOCK: Final = threading.Lock()
 """Sessions of programs ask for stubs in threads of their own."""
 
-_IMPORTED: Final = re.compile(r"\b(?:from|import)\b((?:[^\n;()\\]|\\\r?\n|\((?:#[^\n]*|[^()#])*\))*)")
-"""What stands between `from` or `import` and the end of the statement."""
+_IMPORTED: Final = re.compile(
+    r"\b(?:from|import)\b((?:[^\n;()\\]++|\\\r?\n|\((?:#[^\n]{0,300}+|[^()#]++){0,500}+\))*+)"
+)
+"""What stands between `from` or `import` and the end of the statement. Nothing of it is tried again, and what is in
+parentheses is bounded, so a hostile text is read in linear time.
+"""
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
 
