@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -96,6 +97,9 @@ async def test_it_comes_up_by_itself_and_its_tools_appear(kind: str, tmp_path: P
         status = await until(bridge, lambda status: bool(status.next_try))
         assert status.state == "failed"
         assert status.why.endswith("; next try in 1 s"), status.why
+        assert status.away is not None
+        long = dataclasses.replace(status, away=3725.4)
+        assert long.why.endswith("; away for 1:02:05; next try in 1 s")
         with pytest.raises(PlanError, match=r"unknown tool 'pax'.*bank \(.*; (next try in|it is tried)"):
             await bridge.run_plan(read_plan({"calls": [{"_tool": "pax"}]}))
         assert bridge.tools() == [one for one in bridge.tools() if one.module is None]

@@ -278,6 +278,7 @@ class Module:
             notes=bounded_notes(notes),
             error=str(error) if error is not None else None,
             seconds=self._seconds,
+            away=anyio.current_time() - self._out_since if self._state in ("down", "failed") else None,
             next_try=None if next_try is None else max(0.0, next_try - anyio.current_time()),
         )
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -474,6 +475,9 @@ Era = Literal["legacy", "modern"]
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
 """down: the module was up, and the next call reconnects. failed: it could not be reached and is tried again."""
 
+_LONG_AWAY: Final = 5.0
+"""Seconds after which people are told how long a module has been away."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
@@ -484,6 +488,7 @@ class ModuleStatus:
         notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and output that is not
             a message.
         error: why the module is down or failed.
+        away: seconds since it was last up, or since the first attempt; None if it is up or disabled.
         next_try: seconds until the next attempt; 0 means now. It follows sooner if a call needs the module.
         seconds: the duration of connecting.
     """
@@ -499,13 +504,16 @@ class ModuleStatus:
     tools: int = 0
     notes: tuple[str, ...] = ()
     error: str | None = None
+    away: float | None = None
     next_try: float | None = None
     seconds: float | None = None
 
     @property
     def why(self) -> str:
-        """The reason why the module is not up, and the time of the next attempt."""
+        """The reason why the module is not up, for how long, and the time of the next attempt."""
         why = self.error or self.state
+        if self.away is not None and self.away >= _LONG_AWAY:
+            why = f"{why}; away for {timedelta(seconds=round(self.away))}"
         if self.next_try is None:
             return why
         return f"{why}; next try in {math.ceil(self.next_try)} s" if self.next_try else f"{why}; it is tried now"
