@@ -148,6 +148,7 @@ class Pipe(Talk):
         stack.enter_context(process)
         assert process.stdin is not None
         assert process.stdout is not None
+        self.pid = process.pid
         self.input, self.output = process.stdin, process.stdout
         self.greet()
         if era == OLD:
