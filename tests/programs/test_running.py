@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -235,6 +236,30 @@ done
             assert "not this one" in denied
         case other:
             pytest.fail(f"{other}")
+
+
+async def test_thousands_of_calls_are_decided_one_by_one_in_time(bridge: Bridge, shop: Shop) -> None:
+    program = """
+import asyncio, tools
+async def sold(item):
+    try:
+        return await tools.sell(item=item)
+    except PermissionError:
+        return None
+found = await asyncio.gather(*[sold(str(number)) for number in range(2_000)])
+[one for one in found if one is not None]
+"""
+    run = await ended(bridge, program)
+    waiting = run.pending()
+    assert len(waiting) == 2_000
+    began = time.process_time()
+    for one in reversed(waiting):
+        run.decide(one.approval, "deny", by="a person")
+    assert await run.wait() == "done"
+    # Looking at every question for each decision takes 20 s.
+    assert time.process_time() - began < 6
+    assert run.given() == []
+    assert shop.sold == []
 
 
 async def test_the_clock_stands_still_and_chance_repeats(bridge: Bridge) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -168,6 +169,22 @@ def questions(machine: Machine) -> list[Question]:
     return found
 
 
+def _pending_as(machine: Machine, approval: str) -> Question | None:
+    """The question with this approval. Its name has the number of its call, so only that call is looked at."""
+    number = _CALL.match(approval)
+    place = int(number[1]) if number is not None else len(machine.history)
+    if place < len(machine.history):
+        listed = _questions_of(machine.history[place])
+        found = next((one for one in listed if one.approval == approval), None)
+        if found is not None:
+            return found
+    return next((one for one in questions(machine) if one.approval == approval), None)
+
+
+_CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)
+"""The number of the call in the name of an approval: `a12-91728a54d476`, `o12.3-...`."""
+
+
 def _questions_of(progress: Progress) -> Iterator[Question]:
     found: list[Question | None] = []
     if progress.status is CallStatus.ASKING:
@@ -222,11 +239,11 @@ def read_decision(machine: Machine, approval: str, decision: Decision, offered: 
     reason = None if decision.reason is None else str(normalise(decision.reason, what="the reason"))
     if by.kind == "assistant" and only_persons(machine.settings.approval):
         raise DecisionError("only a person decides here (approval.by in the configuration), not the assistant")
-    pending = {one.approval: one for one in questions(machine)}
-    question = pending.get(approval)
+    question = _pending_as(machine, approval)
     if question is None:
+        pending = [one.approval for one in questions(machine)]
         more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
-        names = ", ".join(list(pending)[:_NAMED]) or "none"
+        names = ", ".join(pending[:_NAMED]) or "none"
         raise DecisionError(f"no approval {quoted(approval)} is pending; pending are {names}{more}")
     if decision.decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
