@@ -95,6 +95,8 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
         if isinstance(read(document, path[: depth + 1]), Missing):
             place = clipped(format_reference(path[:depth], instance)) if depth else "the document"
             key = quoted(path[depth])
+            inside = parsed_text(parent) if isinstance(parent, str) else MISSING
+            parent = parent if isinstance(inside, Missing) else inside
             if isinstance(parent, dict):
                 keys = ", ".join(clipped(name, 40) for name in islice(parent, 10)) or "nothing"
                 return f"{place} has no {key}; it has {keys}"
