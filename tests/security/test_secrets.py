@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge import Bridge, parse_configuration
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
@@ -235,7 +236,10 @@ async def test_a_host_is_told_no_secret(tmp_path: Path, era: str) -> None:
     async with over_stdio(configuration, era) as client:
         await call(client, "run_plan", calls=[{"_tool": "say", "_module": "leaky", "_outputPath": "said"}])
         said += [tool.model_dump_json() for tool in (await all_tools(client)).values()]
-        for name in ("say", "fail", "refuse", "structured", "die"):
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("refuse", {"x": "y"}, progress_callback=heard)
+        said.append(refused.value.error.model_dump_json())
+        for name in ("say", "fail", "structured", "die"):
             result = await client.call_tool(name, {"x": "y"}, progress_callback=heard)
             said.append(result.model_dump_json())
         said.append(json.dumps(await call(client, "search_tools", words="say")))
