@@ -5,9 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -23,17 +20,12 @@ from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.loop.grant import Grant
-    from ideabridge.bridge.loop.question import Question
     from ideabridge.bridge.runs.people import Decision
-    from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.follow import Followed, RunHistory
+    from ideabridge.server.cli.follow import Followed
+    from ideabridge.server.views.pending import Pending
 
 app = typer.Typer(help="List the decisions that runs wait for, and make them.", no_args_is_help=True)
-
-_WAITING: Final = ("needs_approval", "running", "needs_solution", "interrupted")
-"""The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms need solutions."""
 
 _DONE: Final = {
     "approve": "approved",
@@ -43,49 +35,6 @@ _DONE: Final = {
     "skip": "skipped",
     "value": "answered",
 }
-
-_PAGE: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """One open decision.
-
-    Attributes:
-        record: the run; for a room, the run that it belongs to.
-        approval: the id in the run; for a room, after the room's name.
-        question: the question.
-        asked: the time of the question in seconds since 1970; None if the journal has no time.
-        deadline: the time of the refusal if nobody has decided; None: never.
-        at_work: true while a process executes the run.
-        grants: what people have allowed for the rest of the run that asks.
-    """
-
-    record: RunRecord
-    approval: str
-    question: Question
-    asked: float | None
-    deadline: float | None
-    at_work: bool
-    grants: tuple[Grant, ...] = ()
-
-    def to_json(self) -> JSONObject:
-        """The decision as `approvals list --json` prints it."""
-        when = None if self.asked is None else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
-        left = None if self.deadline is None else round(self.deadline - time.time(), 1)
-        return {
-            "run": self.record.id,
-            "title": self.record.title,
-            "caller": self.record.caller,
-            "kind": self.question.kind,
-            **self.question.to_json(),
-            "approval": self.approval,
-            "choices": list(self.question.choices),
-            "asked": when,
-            "seconds_left": left,
-            "at_work": self.at_work,
-            **({"grants": [one.to_json() for one in self.grants]} if self.grants else {}),
-        }
 
 
 @app.command("list")
@@ -100,6 +49,8 @@ def list_approvals(
 
     Nothing is started.
     """
+    from ideabridge.server.views.pending import pending
+
     with open_store(options) as store:
         chosen = None if run is None else resolve_run(store, run)
         decisions = list(pending(store, chosen))
@@ -150,62 +101,6 @@ def _show(one: Pending, *, with_run: bool) -> None:
     width = out().width - 4 if sys.stdout.isatty() else None
     for text in whole(one.question.to_json().get("question") or one.question.shown, width).split("\n"):
         show(f"    {text}")
-
-
-def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
-    """The open decisions in the journals, those of the newest run first.
-
-    `chosen`: only the decisions of this run, or of the run that this room belongs to.
-    """
-    if chosen is not None:
-        while chosen.parent is not None and (parent := store.runs.get(chosen.parent)) is not None:
-            chosen = parent
-        yield from _of_run(store, chosen, chosen, "")
-        return
-    after: str | None = None
-    while True:
-        page = store.runs.newest(status=_WAITING, limit=_PAGE, after=after, rooms=False)
-        for record in page:
-            yield from _of_run(store, record, record, "")
-        if len(page) < _PAGE:
-            return
-        after = page[-1].id
-
-
-def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
-    from ideabridge.bridge.loop.effect import call_of_room
-    from ideabridge.bridge.loop.policy import approval_timeout
-    from ideabridge.bridge.runs.driver import is_left
-    from ideabridge.bridge.runs.people import questions
-    from ideabridge.server.cli.follow import read_history
-
-    history = read_history(list(store.runs.events(record.id)), {})
-    machine = history.machine
-    if history.broken or machine.ended:
-        return
-    asked = _asked(history)
-    seconds = approval_timeout(machine.settings.approval)
-    at_work = root.status == "running" and not is_left(root)
-    for question in questions(machine):
-        since = asked.get(question.approval)
-        deadline = None if seconds is None or since is None else since + seconds
-        grants = tuple(machine.grants)
-        yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work, grants)
-    for room in store.runs.rooms(record.id):
-        if call_of_room(room.id) in machine.open_rooms:
-            yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
-
-
-def _asked(history: RunHistory) -> dict[str, float]:
-    """The time of each question, by its approval id."""
-    from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
-
-    times: dict[str, float] = {}
-    for entry in history.entries:
-        event = entry.event
-        if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
-            times[event.approval] = event.at
-    return times
 
 
 @app.command("decide")
@@ -323,6 +218,8 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
     Raises:
         UnknownRunError, UsageError: a word matches no open decision, or several.
     """
+    from ideabridge.server.views.pending import pending
+
     by_run: dict[str, list[Pending]] = {}
     with open_store(options) as store:
         everything = list(pending(store))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 
-from ideabridge.server.cli.console import counted, err, out, say
+from ideabridge.server.cli.console import err, out, say
+from ideabridge.server.views.text import counted
 
 if TYPE_CHECKING:
     from rich.live import Live

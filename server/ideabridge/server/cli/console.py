@@ -17,16 +17,14 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.server.views.text import counted
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable, printable_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-
-_LONGEST_VALUE: Final = 160
-"""The most characters of a value that is shown in one line."""
 
 _LEAST: Final = 12
 """The least columns of the last column of a table, however narrow the terminal is."""
@@ -126,21 +124,10 @@ def echo(text: str) -> None:
     sys.stdout.flush()
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def first_line(text: str) -> str:
     """The first line of a text, cut after 100 characters."""
     line = text.strip().split("\n")[0]
     return line if len(line) <= 100 else line[:97] + "..."
-
-
-def shortened(value: JSON) -> str:
-    """A value as JSON in one line, cut after 160 characters."""
-    text = encode_text(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... ({len(text):,} characters)"
 
 
 def errors_text(count: int) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ideabridge.server.cli.console import ExitCode, Rows, counted, print_json, report
+from ideabridge.server.cli.console import ExitCode, Rows, print_json, report
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.runs import run_status
+from ideabridge.server.views.records import run_status
+from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 

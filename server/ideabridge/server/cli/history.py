@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.console import (
-    UsageError,
-    at_terminal,
-    counted,
-    fit,
-    print_json,
-    print_table,
-    report,
-    say,
-    show,
-)
+from ideabridge.server.cli.console import UsageError, at_terminal, fit, print_json, print_table, report, say, show
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import open_store
+from ideabridge.server.views.text import counted
 
 if TYPE_CHECKING:
     from ideabridge.bridge.history.importer import HistoryImport, HistoryReport, HistoryRun

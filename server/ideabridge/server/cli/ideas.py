@@ -11,19 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from ideabridge.server.cli.console import (
-    UsageError,
-    at_terminal,
-    counted,
-    first_line,
-    fit,
-    print_json,
-    say,
-    show,
-)
+from ideabridge.server.cli.console import UsageError, at_terminal, first_line, fit, print_json, say, show
 from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
+from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from ideabridge.server.cli.console import (
     print_json,
     print_value,
     say,
-    shortened,
     show,
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
@@ -35,6 +34,7 @@ from ideabridge.server.cli.stores import (
     open_store,
     resolve_idea,
 )
+from ideabridge.server.views.text import shortened
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
 

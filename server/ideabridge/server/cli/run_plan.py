@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, UsageError, counted, fit, print_json, print_value, report, say, show
+from ideabridge.server.cli.console import ExitCode, UsageError, fit, print_json, print_value, report, say, show
 from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_option
+from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable

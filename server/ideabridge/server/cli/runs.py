@@ -23,6 +23,8 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import RunArgument, lookup_run, open_bridge, open_store, resolve_run
+from ideabridge.server.views.records import errors_of, input_of, lineage_of, run_status
+from ideabridge.server.views.text import error_line
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.journal import DirectCall
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.follow import RunHistory
+    from ideabridge.server.views.history import RunHistory
 
 
 app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True)
@@ -94,22 +96,6 @@ def _listed(store: Store, status: Status | None, after: str | None) -> Iterator[
         if len(page) < _PAGE:
             return
         after = page[-1].id
-
-
-def run_status(record: RunRecord) -> tuple[str, str | None]:
-    """(status, its reason if that is stored) of a run."""
-    from ideabridge.bridge.runs.driver import LEFT, is_left
-
-    if is_left(record):
-        return "interrupted", LEFT
-    reason = (record.summary or {}).get("reason")
-    return record.status, reason if isinstance(reason, str) else None
-
-
-def errors_of(record: RunRecord) -> int:
-    """The number of failed calls and outputs of a run that has ended."""
-    errors = (record.summary or {}).get("errors")
-    return errors if isinstance(errors, int) else 0
 
 
 def status_text(record: RunRecord) -> str:
@@ -245,7 +231,7 @@ def show_run(
     ] = None,
 ) -> int:
     """Show the history of a run: every event, with calls, errors, approvals and tokens. Nothing is started."""
-    from ideabridge.server.cli.follow import read_history
+    from ideabridge.server.views.history import read_history
 
     with open_store(options) as store:
         record = resolve_run(store, run)
@@ -253,7 +239,7 @@ def show_run(
         if at is not None and not 1 <= at <= len(journal):
             raise UsageError(f"--at: expected 1 to {len(journal)}, an event of the run, found {at}")
         history = read_history(journal[:at], store.runs.event_times(record.id))
-        lineage = _lineage(store, record)
+        lineage = lineage_of(store, record)
     if at is not None:
         return _show_at(options, record, history)
     if options.json:
@@ -263,23 +249,8 @@ def show_run(
     return 0
 
 
-def _lineage(store: Store, record: RunRecord) -> JSONObject:
-    """The runs and ideas that the run comes from or led to."""
-    lineage: JSONObject = {}
-    if record.parent is not None:
-        lineage["part_of"] = record.parent
-    if record.forked_from is not None:
-        lineage["forked_from"] = {"run": record.forked_from, "at": record.forked_at}
-    lineage["forks"] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
-    lineage["rooms"] = [
-        {"run": one.id, "status": one.status, "title": one.title} for one in store.runs.rooms(record.id)
-    ]
-    lineage["ideas"] = [one.id for one in store.ideas.of_run(record.id)]
-    return {key: value for key, value in lineage.items() if value}
-
-
 def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
-    from ideabridge.server.cli.follow import call_json
+    from ideabridge.server.views.history import call_json
 
     machine = history.machine
     run: JSONObject = {
@@ -320,7 +291,7 @@ def _origin_lines(record: RunRecord) -> list[str]:
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
     from collections import Counter
 
-    from ideabridge.server.cli.follow import doubt_lines, error_line
+    from ideabridge.server.views.history import doubt_lines
 
     machine = history.machine
     status, why = run_status(record)
@@ -384,7 +355,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     now = history.machine
     last = history.entries[-1]
     if options.json:
-        from ideabridge.server.cli.follow import call_json
+        from ideabridge.server.views.history import call_json
 
         print_json(
             {
@@ -443,7 +414,7 @@ async def fork_run(
     other = read_solution(solution, "--solution") if solution is not None else None
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
-        complete = None if changes is None else {**_input_of(bridge.store, record.id), **changes}
+        complete = None if changes is None else {**input_of(bridge.store, record.id), **changes}
         fork = await bridge.fork(record.id, at, solution=other, input=complete, caller=record.caller)
         say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)
@@ -452,17 +423,3 @@ async def fork_run(
 def _file_or_word(word: str) -> str:
     """`@FILE` for the path of a file; any other word as it is."""
     return f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word
-
-
-def _input_of(store: Store, run_id: str) -> JSONObject:
-    """The input of a run, without those of instances."""
-    from ideabridge.bridge.context.messages import read_context
-    from ideabridge.bridge.loop.event import RunStarted, event_from_json
-
-    first = next(store.runs.events(run_id), None)
-    started = event_from_json(first[1]) if first is not None else None
-    if isinstance(started, RunStarted):
-        for message in read_context(started.context):
-            if message.type == "input" and not message.instance and isinstance(message.value, dict):
-                return message.value
-    return {}

@@ -1,0 +1,116 @@
+"""Pending: the open decisions of all runs, as their journals record them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from ideabridge.bridge.loop.effect import call_of_room
+from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
+from ideabridge.bridge.loop.grant import Grant
+from ideabridge.bridge.loop.policy import approval_timeout
+from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.runs.driver import is_left
+from ideabridge.bridge.runs.people import questions
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.views.history import RunHistory, read_history
+from ideabridge.tools.encoding import JSONObject
+
+_WAITING: Final = ("needs_approval", "running", "needs_solution", "interrupted")
+"""The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms need solutions."""
+
+_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One open decision.
+
+    Attributes:
+        record: the run; for a room, the run that it belongs to.
+        approval: the id in the run; for a room, after the room's name.
+        question: the question.
+        asked: the time of the question in seconds since 1970; None if the journal has no time.
+        deadline: the time of the refusal if nobody has decided; None: never.
+        at_work: true while a process executes the run.
+        grants: what people have allowed for the rest of the run that asks.
+    """
+
+    record: RunRecord
+    approval: str
+    question: Question
+    asked: float | None
+    deadline: float | None
+    at_work: bool
+    grants: tuple[Grant, ...] = ()
+
+    def to_json(self) -> JSONObject:
+        """The decision as `approvals list --json` prints it."""
+        when = None if self.asked is None else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
+        left = None if self.deadline is None else round(self.deadline - time.time(), 1)
+        return {
+            "run": self.record.id,
+            "title": self.record.title,
+            "caller": self.record.caller,
+            "kind": self.question.kind,
+            **self.question.to_json(),
+            "approval": self.approval,
+            "choices": list(self.question.choices),
+            "asked": when,
+            "seconds_left": left,
+            "at_work": self.at_work,
+            **({"grants": [one.to_json() for one in self.grants]} if self.grants else {}),
+        }
+
+
+def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
+    """The open decisions in the journals, those of the newest run first.
+
+    `chosen`: only the decisions of this run, or of the run that this room belongs to.
+    """
+    if chosen is not None:
+        while chosen.parent is not None and (parent := store.runs.get(chosen.parent)) is not None:
+            chosen = parent
+        yield from _of_run(store, chosen, chosen, "")
+        return
+    after: str | None = None
+    while True:
+        page = store.runs.newest(status=_WAITING, limit=_PAGE, after=after, rooms=False)
+        for record in page:
+            yield from _of_run(store, record, record, "")
+        if len(page) < _PAGE:
+            return
+        after = page[-1].id
+
+
+def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
+
+    history = read_history(list(store.runs.events(record.id)), {})
+    machine = history.machine
+    if history.broken or machine.ended:
+        return
+    asked = _asked(history)
+    seconds = approval_timeout(machine.settings.approval)
+    at_work = root.status == "running" and not is_left(root)
+    for question in questions(machine):
+        since = asked.get(question.approval)
+        deadline = None if seconds is None or since is None else since + seconds
+        grants = tuple(machine.grants)
+        yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work, grants)
+    for room in store.runs.rooms(record.id):
+        if call_of_room(room.id) in machine.open_rooms:
+            yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
+
+
+def _asked(history: RunHistory) -> dict[str, float]:
+    """The time of each question, by its approval id."""
+    times: dict[str, float] = {}
+    for entry in history.entries:
+        event = entry.event
+        if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
+            times[event.approval] = event.at
+    return times

@@ -1,0 +1,33 @@
+"""Text: short forms of numbers, values and errors, for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+
+_LONGEST_VALUE: Final = 160
+"""The most characters of a value that is shown in one line."""
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(value: JSON) -> str:
+    """A value as JSON in one line, cut after 160 characters."""
+    text = encode_text(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... ({len(text):,} characters)"
+
+
+def message_of(error: JSON) -> str:
+    """The message of an error entry, in one line."""
+    return str(error.get("message", error) if isinstance(error, dict) else error).replace("\n", " ")
+
+
+def error_line(entry: JSONObject) -> str:
+    """An error of a run in one line, after the name of its call."""
+    call = entry.get("call")
+    name = f"{call.get('_id') or call.get('_tool')}: " if isinstance(call, dict) else ""
+    return name + message_of(entry.get("error"))
