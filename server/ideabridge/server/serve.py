@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -186,6 +187,21 @@ async def _stdio(front: Front, ending: Callable[[], None]) -> None:
         await server.run(reader, writer, server.create_initialization_options())
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A server over HTTP with which clients can connect.
+
+    Attributes:
+        url: its URL for clients.
+        asks: whether requests need a token.
+        page: the URL of the page for people; it signs the first visitor in where a token is needed. None: no page.
+    """
+
+    url: str
+    asks: bool
+    page: str | None
+
+
 async def serve_http(
     configuration: Configuration,
     *,
@@ -196,7 +212,8 @@ async def serve_http(
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
     on_status: Callable[[ModuleStatus], None] | None = None,
-    ready: Callable[[str, bool], None] | None = None,
+    ready: Callable[[Ready], None] | None = None,
+    ui: bool = False,
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
 
@@ -212,13 +229,14 @@ async def serve_http(
         toolbox: see `serve_stdio`.
         store: see `serve_stdio`.
         on_status: see `serve_stdio`.
-        ready: called with the URL, and whether requests need a token, when clients can connect.
+        ready: called when clients can connect.
+        ui: also serve the page for people, at /ui.
 
     Raises:
         ServeError: the address is not loopback and there is no token, or the server cannot listen on it.
         StoreError: the store cannot be opened.
     """
-    from ideabridge.server.transports.http import application, bind, http_server, url_of
+    from ideabridge.server.transports.http import PATH, application, bind, http_server, security, url_of
 
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     with ExitStack() as stack:
@@ -250,7 +268,13 @@ async def serve_http(
                 front.quotas.spend(caller, "requests", most, 60)
 
             gate = BearerGate(app, credentials, spend, _metadata(configuration, url))
-            server = http_server(gate)
+            pages = None
+            if ui:
+                from ideabridge.server.ui.pages import Pages
+
+                accepted = security(host, hosts).allowed_hosts
+                pages = Pages(gate, front, credentials, accepted, spend, version("ideabridge"))
+            server = http_server(gate if pages is None else pages)
 
             def ending() -> None:
                 front.running.closing = True
@@ -261,7 +285,9 @@ async def serve_http(
             async def serve() -> None:
                 _report(f"serving on {url}")
                 if ready is not None:
-                    ready(url, credentials.are_required)
+                    required = credentials.are_required
+                    page = None if pages is None else f"{url.removesuffix(PATH)}{pages.entrance()}"
+                    ready(Ready(url, required, page))
                 async with anyio.create_task_group() as group:
                     group.start_soon(gate.watch)
                     await server.serve(sockets=[listening])

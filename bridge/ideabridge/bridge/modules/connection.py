@@ -684,9 +684,15 @@ class Connection:
                     await begun_once.wait()
                 task_status.started(scope)
 
-    def _words(self) -> str:
+    @property
+    def last_words(self) -> list[str]:
+        """The last lines that the program wrote to standard error, masked and bounded."""
         words = self._stdio.last_words if self._stdio is not None else []
-        return f"; its last words: {shown(words[-1], self._secrets, _WORDS)}" if words else ""
+        return [shown(one, self._secrets, _WORDS) for one in words]
+
+    def _words(self) -> str:
+        words = self.last_words
+        return f"; its last words: {words[-1]}" if words else ""
 
     def _failure(self, error: Exception) -> ModuleError:
         leaves = list(_leaves(error))

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -110,6 +111,7 @@ class FairLimiter:
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Called with (progress, total, message) while a call runs."""
 
+_LATENCIES: Final = 100
 _NOTES: Final = 100
 """Lines that `note` keeps."""
 
@@ -174,6 +176,7 @@ class Module:
         self._listed = False
         self._recalled: list[Tool] | None = None
         self._said_before = ""
+        self._took: deque[float] = deque(maxlen=_LATENCIES)
         self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
@@ -262,6 +265,16 @@ class Module:
         near = nearest(name, self._tools)
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise UnknownModuleToolError(self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}")
+
+    @property
+    def latency(self) -> float | None:
+        """The median of the seconds that the last calls took; None before the first."""
+        return median(self._took) if self._took else None
+
+    @property
+    def last_words(self) -> list[str]:
+        """The last lines that its program wrote to standard error, masked."""
+        return [] if self._connection is None else self._connection.last_words
 
     def status(self) -> ModuleStatus:
         """The status, for people."""
@@ -555,10 +568,13 @@ class Module:
         if tool.renamed:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._limiter.acquire(run)
+        begun = anyio.current_time()
         try:
-            return await self._try(
+            answer = await self._try(
                 tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, client, meant)
             )
+            self._took.append(anyio.current_time() - begun)
+            return answer
         finally:
             self._limiter.release()
 

@@ -338,6 +338,13 @@ class Database:
             self.lock.release()
         return self._data_version
 
+    def revision(self) -> tuple[int, int]:
+        """Two numbers, one of which changes with every commit. The first one counts the commits that the reading
+        connection sees, of the writing one and of other processes; a store in memory has only the second.
+        """
+        with self.guard:
+            return self.number("PRAGMA data_version"), self.connection.total_changes
+
     def counter(self, key: str) -> int:
         """The value of one of the `counters`; 0 if it was never set. Call this inside a guard or transaction."""
         return self.number("SELECT value FROM counters WHERE key = ?", (key,))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from ideabridge.bridge.store.contents import PARTS, Contents
 from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.errors import CursorError, RunExistsError, StaleDriverError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, Page, RunRecord
+from ideabridge.bridge.store.ideas import read_time
 from ideabridge.bridge.store.search import check_limit, read_cursor
-from ideabridge.tools.encoding import JSONObject, decode_trusted, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 _BITS: Final = 32
 """An event's row number is the run's number shifted by so much, plus its sequence number: one tree, in order."""
@@ -219,8 +221,8 @@ class Journal:
                 "SELECT sum(length(body)) FROM events WHERE id > ? AND id < ?", (base, base + 2**_BITS)
             )
 
-    def event_times(self, run_id: str) -> dict[int, float]:
-        """Sequence number -> when the event was journaled, in seconds since 1970.
+    def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
+        """Sequence number -> when the event was journaled, in seconds since 1970, for the events after a number.
 
         Raises:
             UnknownRunError: no such run.
@@ -228,7 +230,7 @@ class Journal:
         with self._database.guard:
             base = self._number(run_id) << _BITS
             rows = self._database.execute(
-                "SELECT id, at FROM events WHERE id > ? AND id < ?", (base, base + 2**_BITS)
+                "SELECT id, at FROM events WHERE id > ? AND id < ?", (base + after, base + 2**_BITS)
             ).fetchall()
         return {number - base: at for number, at in rows}
 
@@ -384,27 +386,96 @@ class Journal:
         after: str | None = None,
         rooms: bool = True,
         sessions: bool = True,
+        chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
-        """Runs, newest first; `caller` and `status` filter them. `after` is the last id of the previous page. Without
-        `rooms`, runs that answer calls of other runs are left out; without `sessions`, recorded and imported calls.
+        """Runs, newest first; `caller`, `status` and `chosen` filter them. `after` is the last id of the previous page.
+        Without `rooms`, runs that answer calls of other runs are left out; without `sessions`, recorded and imported
+        calls.
 
         Raises:
             CursorError: the limit is out of bounds.
+            FilterError: a time of the filter cannot be read.
             UnknownRunError: `after` is not a run.
         """
         check_limit(limit)
         statuses = [] if status is None else [status] if isinstance(status, str) else list(status)
         with self._database.guard:
             before = read_cursor(None) if after is None else self._number(after)
-            values = [*([] if caller is None else [caller]), *statuses]
+            values: list[Any] = [*([] if caller is None else [caller]), *statuses]
             where = "" if caller is None else "caller = ? AND "
             where += f"status IN ({', '.join('?' * len(statuses))}) AND " if statuses else ""
             where += "" if rooms else "parent IS NULL AND "
             where += "" if sessions else "kind <> 'session' AND "
+            for clause, value in () if chosen is None else chosen.clauses():
+                where += f"{clause} AND "
+                values.append(value)
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?", (*values, before, limit)
             ).fetchall()
         return [_read(row) for row in rows]
+
+    def decisions(self, caller: str | None = None, limit: int = 50) -> list[Decided]:
+        """What people, assistants and time-outs decided in the newest runs, the latest run first; `caller`: only in
+        this caller's runs.
+        """
+        check_limit(limit)
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT runs.id, runs.title, runs.caller, events.at, events.body FROM runs JOIN events "
+                "ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295 "
+                "WHERE runs.number > (SELECT coalesce(max(number), 0) FROM runs) - ?1 AND runs.caller = "
+                "coalesce(?2, runs.caller) AND json_extract(events.body, '$.event') IN "
+                "('call_decided', 'outcome_decided', 'plan_decided', 'question_answered') "
+                "AND json_extract(events.body, '$.granted') IS NULL ORDER BY events.id DESC LIMIT ?3",
+                (_DECIDED_RUNS, caller, limit),
+            ).fetchall()
+        return [Decided(run, title, owner, at, decode_trusted(body)) for run, title, owner, at, body in rows]
+
+
+_DECIDED_RUNS: Final = 1000
+"""The newest runs in which `Journal.decisions` looks: their whole journals are read."""
+
+
+class Decided(NamedTuple):
+    """A decision in a run: its time in seconds since 1970, and the event that records it."""
+
+    run: str
+    title: str
+    caller: str
+    at: float | None
+    event: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """The conditions that a run must meet, all of them; None: no condition.
+
+    Attributes:
+        tool: a tool that one of its Solutions calls.
+        since, until: when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago: `3d`, `12h`, `2w`.
+        words: a part of its title or its id.
+    """
+
+    tool: str | None = None
+    since: str | None = None
+    until: str | None = None
+    words: str | None = None
+
+    def clauses(self) -> Iterator[tuple[str, str]]:
+        """(condition on a row of `runs`, its value) of each condition.
+
+        Raises:
+            FilterError: a time cannot be read.
+        """
+        if self.tool is not None:
+            calls = "SELECT 1 FROM ideas JOIN idea_calls ON idea_calls.idea = ideas.number WHERE ideas.run = runs.id"
+            yield f"EXISTS ({calls} AND idea_calls.tool = ?)", self.tool
+        if self.since is not None:
+            yield "created >= ?", read_time(self.since, "since")
+        if self.until is not None:
+            yield "created < ?", read_time(self.until, "until")
+        if self.words is not None:
+            yield "instr(lower(title || ' ' || id), lower(?)) > 0", self.words
 
 
 # -- direct calls ---------------------------------------------------------------------------------------------------

@@ -264,6 +264,10 @@ class Store:
         except UnknownPublicationError:
             return None
 
+    def revision(self) -> tuple[int, int]:
+        """Two numbers, one of which changes whenever this process or another has written something."""
+        return self._database.revision()
+
     def data_version(self) -> int:
         """A number that changes when *another* connection, usually of another process, has written something. It is
         cheaper than `Publications.catalogue_version`, which changes only with publications.

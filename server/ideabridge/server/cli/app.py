@@ -37,6 +37,7 @@ from ideabridge.tools.names import printable
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": ("demo", "modules import claude-code --write", "install claude-code --write", "run plan.json -i repo=."),
     "serve": ("serve", "serve --http 127.0.0.1:8787 --model openai:gpt-5-mini"),
+    "ui": ("ui", "ui 127.0.0.1:9000 --no-browser"),
     "run": ("run plan.json -i repo=. -i count=20", "run - --json < plan.json"),
     "solve": (
         'solve "Which names occur twice?" -i @names.json --tool count',
@@ -278,6 +279,7 @@ def root(
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 app.command("serve")(serve.serve)
+app.command("ui")(serve.show_ui)
 app.command("run")(run_plan.run)
 app.command("solve")(run_plan.solve)
 app.command("resume")(runs.resume)

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.settings import ModelConfiguration
     from ideabridge.bridge.modules.settings import ModuleStatus
     from ideabridge.server.asking.forms import Commands
+    from ideabridge.server.serve import Ready
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
+UI_ADDRESS = "127.0.0.1:8788"
 
 
 @command("config", "project", "store", "tools", "allow_all")
@@ -48,14 +50,16 @@ async def serve(
         str | None,
         typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
     ] = None,
+    ui: Annotated[bool, typer.Option("--ui", help="With --http: also the page for people, at /ui.")] = False,
 ) -> None:
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
     Hosts start this command; `ideabridge install` adds it to a host's configuration. An address other than loopback
     requires users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
     """
-    if not http and (address is not None or allow_host):
-        raise UsageError(f"{'--allow-host' if allow_host else f'an address ({address})'} goes with --http")
+    if not http and (address is not None or allow_host or ui):
+        what = "--ui" if ui else "--allow-host" if allow_host else f"an address ({address})"
+        raise UsageError(f"{what} goes with --http")
     place = read_address(address or DEFAULT_ADDRESS) if http else None
     configuration = options.configuration()
     if model is not None:
@@ -71,7 +75,42 @@ async def serve(
     else:
         hosts = tuple(allow_host or ())
         ready = partial(_welcome, configuration, hosts)
-        await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, on_status=told, ready=ready)
+        await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, on_status=told, ready=ready, ui=ui)
+
+
+@command("config", "project", "store", "tools", "allow_all")
+async def show_ui(
+    options: Options,
+    address: Annotated[
+        str | None, typer.Argument(metavar="[HOST:PORT]", help=f"Default: {UI_ADDRESS}. Port 0: any free port.")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
+) -> None:
+    """Open the page: runs as they happen, approvals, ideas, modules, and a playground.
+
+    It shows the runs of every assistant that uses this store, also those of other processes. Ctrl-C ends it. It is a
+    server over HTTP, too: `serve --http --ui` has the same page.
+    """
+    place = read_address(address or UI_ADDRESS)
+    configuration = options.configuration()
+    from ideabridge.server.serve import serve_http
+
+    told = _print_status if at_terminal() else None
+    ready = partial(_open_page, opens=not no_browser and at_terminal())
+    await serve_http(configuration, host=place[0], port=place[1], on_status=told, ready=ready, ui=True)
+
+
+def _open_page(ready: Ready, *, opens: bool) -> None:
+    """Print the address of the page, and open it in a browser."""
+    say("The page is at")
+    # One line for copying, however wide the terminal is.
+    sys.stderr.write(f"  {ready.page}\n")
+    if opens and ready.page is not None:
+        import threading
+        import webbrowser
+
+        # A browser in a terminal would block the server.
+        threading.Thread(target=webbrowser.open, args=(ready.page,), daemon=True).start()
 
 
 def _commands(options: Options) -> Commands:
@@ -104,17 +143,18 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
 
 
-def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, asked_for: bool) -> None:
+def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready) -> None:
     """Explain how clients connect to the server over HTTP."""
     from ideabridge.bridge.bridge import TOKEN_VARIABLE
 
+    url = ready.url
     parts = urlsplit(url)
     everywhere = parts.hostname in ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
     if hosts or everywhere:
         host = hosts[0] if hosts else socket.gethostname()
         url = urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
     words = ["claude", "mcp", "add", "--transport", "http", "ideabridge", url]
-    if asked_for:
+    if ready.asks:
         say(f"Clients connect to {url} with the header")
         say("  Authorization: Bearer TOKEN")
         kinds = ["a user's (`ideabridge users add NAME` makes one)"]
@@ -129,6 +169,9 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, ask
     say("For example:")
     # One line for copying, however wide the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
+    if ready.page is not None:
+        say("The page for people is at")
+        sys.stderr.write(f"  {ready.page}\n")
     say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
 
 

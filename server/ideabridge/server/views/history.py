@@ -59,18 +59,22 @@ class RunHistory:
     entries: list[HistoryEntry] = field(default_factory=list[HistoryEntry])
     broken: str | None = None
 
+    def add(self, journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
+        """Add the next events of the journal, with their times by number. It stops at one that cannot be read."""
+        for number, raw in journal:
+            try:
+                event = event_from_json(raw)
+                self.machine.receive(event)
+            except IdeabridgeError as error:
+                self.broken = f"event {number} cannot be read: {error}"
+                return
+            self.entries.append(HistoryEntry(number, times.get(number), *_event_line(event, self.machine), event))
+
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
     """The history of a run, from (number, event) of its journal and the times of the events by number."""
     history = RunHistory()
-    for number, raw in journal:
-        try:
-            event = event_from_json(raw)
-            history.machine.receive(event)
-        except IdeabridgeError as error:
-            history.broken = f"event {number} cannot be read: {error}"
-            return history
-        history.entries.append(HistoryEntry(number, times.get(number), *_event_line(event, history.machine), event))
+    history.add(journal, times)
     return history
 
 

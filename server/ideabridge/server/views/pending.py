@@ -67,19 +67,25 @@ class Pending:
         }
 
 
-def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
+def pending(
+    store: Store, chosen: RunRecord | None = None, caller: str | None = None, history: RunHistory | None = None
+) -> Iterator[Pending]:
     """The open decisions in the journals, those of the newest run first.
 
-    `chosen`: only the decisions of this run, or of the run that this room belongs to.
+    Args:
+        store: has the journals.
+        chosen: only the decisions of this run, or of the run that this room belongs to.
+        caller: only those of this caller's runs.
+        history: the folded journal of the chosen run, if it is known.
     """
     if chosen is not None:
         while chosen.parent is not None and (parent := store.runs.get(chosen.parent)) is not None:
             chosen = parent
-        yield from _of_run(store, chosen, chosen, "")
+        yield from _of_run(store, chosen, chosen, "", history)
         return
     after: str | None = None
     while True:
-        page = store.runs.newest(status=_WAITING, limit=_PAGE, after=after, rooms=False)
+        page = store.runs.newest(caller, _WAITING, limit=_PAGE, after=after, rooms=False)
         for record in page:
             yield from _of_run(store, record, record, "")
         if len(page) < _PAGE:
@@ -87,9 +93,11 @@ def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
         after = page[-1].id
 
 
-def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
+def _of_run(
+    store: Store, record: RunRecord, root: RunRecord, prefix: str, known: RunHistory | None = None
+) -> Iterator[Pending]:
 
-    history = read_history(list(store.runs.events(record.id)), {})
+    history = known or read_history(list(store.runs.events(record.id)), {})
     machine = history.machine
     if history.broken or machine.ended:
         return

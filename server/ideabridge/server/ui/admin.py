@@ -1,0 +1,142 @@
+"""Admin: users and their tokens, limits, and the store."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.bridge.loop.policy import approval_parts
+from ideabridge.bridge.store.errors import StoreAccessError
+from ideabridge.bridge.store.sqlite import IS_FIXED, described
+from ideabridge.bridge.store.users import read_expiry
+from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.site import Handler, Site
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+
+_COUNTED: Final = 1000
+
+
+class NotAnAdminError(IdeabridgeError):
+    """Only the owner of the store and admins may do this."""
+
+
+class AdminPages:
+    """The page for the owner of the store and for admins."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    def routes(self) -> list[Route]:
+        """The routes under `/ui`."""
+        changing = self._site.changing
+        return [
+            Route("/admin", self._guarded(self.show)),
+            Route("/admin/users", changing(self._guarded(self.change_user)), methods=["POST"]),
+            Route("/admin/tokens", changing(self._guarded(self.change_token)), methods=["POST"]),
+            Route("/admin/backup", changing(self._guarded(self.back_up)), methods=["POST"]),
+        ]
+
+    @staticmethod
+    def _guarded(handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            if not visitor_of(request).manages:
+                raise NotAnAdminError("only the owner of the store and admins see this page")
+            return await handler(request)
+
+        return guarded
+
+    async def show(self, request: Request) -> Response:
+        """Users, limits, the store, and what `doctor` says about this process."""
+        bridge, store = self._bridge, self._bridge.store
+        configuration = bridge.configuration
+        tokens = store.users.tokens()
+        size = _size(store.path)
+        listed = store.runs.newest(limit=_COUNTED, rooms=False)
+        facts: list[tuple[str, str]] = [
+            (
+                "Program",
+                f"ideabridge {version('ideabridge')}, mcp {version('mcp')}, Python {platform.python_version()}",
+            ),
+            ("SQLite", described() if IS_FIXED else f"{described()}, whose WAL-reset bug is avoided"),
+            ("Store", "in memory" if size is None else f"{store.path}, {size / 1e6:.1f} MB"),
+            ("Runs", f"{len(listed):,}{' or more' if len(listed) == _COUNTED else ''}"),
+            ("Mind", "the caller, or its client's model" if bridge.mind is None else bridge.mind.name),
+            (
+                "Approval",
+                ", ".join(
+                    part if isinstance(part, str) else "rules"
+                    for part in approval_parts(configuration.approval_setting)
+                ),
+            ),
+            ("Order of effects", str(configuration.order)),
+        ]
+        limits: dict[str, Any] = {**configuration.limits.model_dump(), **configuration.users.model_dump()}
+        return self._site.page(
+            request,
+            "admin.html",
+            users=[(user, [one for one in tokens if one.user == user.name]) for user in store.users.all()],
+            facts=facts,
+            limits=limits,
+            retention=configuration.retention,
+            layers=configuration.layers,
+            away=bridge.modules.away(),
+            backups=size is not None,
+        )
+
+    async def change_user(self, request: Request) -> Response:
+        """Add, disable, enable or promote a user."""
+        form, users = form_of(request), self._bridge.store.users
+        name, action = form.get("name").strip(), form.get("action")
+        if action == "add":
+            with self._bridge.store.transaction():
+                user = users.add(name, "admin" if form.get("role") == "admin" else "member")
+                _, text = users.add_token(name, "first", _expiry(form.get("expires")))
+            return self._told(request, f"{user.name} is a {user.role}", text)
+        if action in ("disable", "enable"):
+            users.change(name, state="disabled" if action == "disable" else "active")
+        elif action in ("member", "admin"):
+            users.change(name, role="admin" if action == "admin" else "member")
+        else:
+            raise ArgumentError(f"action: expected add, disable, enable, member or admin, found {action[:40]!r}")
+        return self._site.back(request, f"{PREFIX}/admin", f"{name}: {action}.")
+
+    async def change_token(self, request: Request) -> Response:
+        """Make a token for a user, or revoke one."""
+        form, users = form_of(request), self._bridge.store.users
+        if form.get("action") == "revoke":
+            token = users.revoke(form.get("token"))
+            return self._site.back(request, f"{PREFIX}/admin", f"Token {token.id} of {token.user} is revoked.")
+        _, text = users.add_token(form.get("name"), form.get("label").strip(), _expiry(form.get("expires")))
+        return self._told(request, f"A token of {form.get('name')}", text)
+
+    def _told(self, request: Request, what: str, token: str) -> Response:
+        return self._site.back(request, f"{PREFIX}/admin", f"{what}. The token, which is shown only now:\n{token}")
+
+    async def back_up(self, request: Request) -> Response:
+        """Copy the store to a new file beside it."""
+        store = self._bridge.store
+        if store.path == ":memory:":
+            raise StoreAccessError("a store in memory has no file to copy")
+        path = Path(store.path)
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+        size = await anyio.to_thread.run_sync(store.back_up, target)
+        return self._site.back(request, f"{PREFIX}/admin", f"{size:,} bytes copied to {target}.")
+
+
+def _size(path: str) -> int | None:
+    """The bytes of the store's file; None if it is in memory."""
+    return Path(path).stat().st_size if Path(path).exists() else None
+
+
+def _expiry(text: str) -> float | None:
+    return read_expiry(text.strip()) if text.strip() else None

@@ -1,0 +1,227 @@
+"""Drawing: calls as boxes in layers, and the values and orders between them as arrows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ideabridge.bridge.context.references import format_reference
+from ideabridge.bridge.loop.graph import components
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.server.ui.timeline import suppliers
+from ideabridge.server.views.trace import Trace
+
+MOST: Final = 150
+"""Calls of a drawing; more could not be read."""
+
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 168, 40, 56, 14
+_SWEEPS: Final = 4
+_TEXT: Final = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box: a call, an input, or the output."""
+
+    key: str
+    title: str
+    note: str = ""
+    status: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An arrow; `kind` is `data` or `order`."""
+
+    source: str
+    target: str
+    kind: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A box with its left upper corner."""
+
+    node: Box
+    x: int
+    y: int
+
+    @property
+    def title(self) -> str:
+        """The title, as far as it fits."""
+        return _fit(self.node.title)
+
+    @property
+    def note(self) -> str:
+        """The note, as far as it fits."""
+        return _fit(self.node.note)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Boxes and arrows with their places, in pixels."""
+
+    nodes: list[Placed]
+    edges: list[tuple[Arrow, str]]
+    width: int
+    height: int
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """The width and height of a box."""
+        return _WIDTH, _HEIGHT
+
+
+def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
+    """Place boxes in layers from left to right, each after those that it waits for, so that few arrows cross."""
+    known = {node.key for node in nodes}
+    arrows = [edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known]
+    layers = _layers(nodes, arrows)
+    before, after = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for edge in arrows:
+        before[edge.target].append(edge.source)
+        after[edge.source].append(edge.target)
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        order = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
+        for number in order:
+            _sort(layers[number], layers[number - 1 if down else number + 1], before if down else after)
+    tallest = max((len(layer) for layer in layers), default=0)
+    by_key = {node.key: node for node in nodes}
+    places: dict[str, tuple[int, int]] = {}
+    for number, layer in enumerate(layers):
+        top = (tallest - len(layer)) * (_HEIGHT + _GAP_Y) // 2
+        for row, key in enumerate(layer):
+            places[key] = 8 + number * (_WIDTH + _GAP_X), 8 + top + row * (_HEIGHT + _GAP_Y)
+    return Drawing(
+        [Placed(by_key[key], *place) for key, place in places.items()],
+        [(edge, _curve(places[edge.source], places[edge.target])) for edge in arrows],
+        16 + max(1, len(layers)) * (_WIDTH + _GAP_X) - _GAP_X,
+        16 + max(1, tallest) * (_HEIGHT + _GAP_Y) - _GAP_Y,
+    )
+
+
+def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
+    number = {node.key: place for place, node in enumerate(nodes)}
+    before: dict[int, set[int]] = {place: set() for place in number.values()}
+    for edge in edges:
+        before[number[edge.target]].add(number[edge.source])
+    depth: dict[int, int] = {}
+    for part in components(before):
+        others = {other for one in part for other in before[one]}.difference(part)
+        depth.update(dict.fromkeys(part, 1 + max((depth[other] for other in others), default=-1)))
+    # A box without a supplier stands beside its first reader, not at the far left.
+    for edge in edges:
+        source, target = number[edge.source], number[edge.target]
+        if not before[source]:
+            depth[source] = max(
+                depth[source], min(depth[number[one.target]] for one in edges if one.source == edge.source) - 1
+            )
+            depth[source] = min(depth[source], max(0, depth[target] - 1))
+    found: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for node in nodes:
+        found[depth[number[node.key]]].append(node.key)
+    return [layer for layer in found if layer]
+
+
+def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str]]) -> None:
+    """Order a layer by the middle of the neighbours that each box has in the layer beside it."""
+    places = {key: place for place, key in enumerate(beside)}
+    own = {key: place for place, key in enumerate(layer)}
+
+    def middle(key: str) -> float:
+        near = [places[one] for one in neighbours.get(key, ()) if one in places]
+        return sum(near) / len(near) if near else own[key]
+
+    layer.sort(key=middle)
+
+
+def _curve(source: tuple[int, int], target: tuple[int, int]) -> str:
+    """The path of an arrow from the right side of one box to the left side of another."""
+    x, y = source[0] + _WIDTH, source[1] + _HEIGHT // 2
+    to_x, to_y = target[0] - 4, target[1] + _HEIGHT // 2
+    bend = max(24, (to_x - x) // 2)
+    return f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
+
+
+def _fit(text: str) -> str:
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+
+
+def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
+    """The drawing of the calls of a run; None if there are none, or more than `MOST`. `href` begins their links."""
+    if not 0 < len(machine.history) <= MOST:
+        return None
+    nodes: list[Box] = []
+    edges: list[Arrow] = []
+    givens: dict[str, Box] = {}
+    for progress, bar in zip(machine.history, trace.bars, strict=False):
+        call, key = progress.call, f"c{progress.call.index}"
+        writes = ", ".join(format_reference(path) for path in call.writes)
+        status = progress.status.value if progress.settled else bar.status
+        title = f"{call.index} {call.name}"
+        nodes.append(Box(key, title, call.instance or writes.removeprefix("†"), status, f"{href}{call.index}"))
+        for read in call.reads:
+            for alternative, operands in zip(read.expression.alternatives, read.bound, strict=False):
+                for operand, writers in zip(alternative, operands, strict=True):
+                    edges += [Arrow(f"c{one}", key, "data", operand.text) for one in writers or ()]
+                    if not writers and operand.kind != "item":
+                        given = givens.setdefault(operand.text, Box(f"g{len(givens)}", operand.text, "", "given"))
+                        edges.append(Arrow(given.key, key, "data", operand.text))
+        data = suppliers(progress)
+        edges += [Arrow(f"c{one}", key, "data", "_after") for one in call.edges or ()]
+        edges += [Arrow(f"c{one}", key, "order", "order of effects") for one in call.order if one not in data]
+    return draw([*givens.values(), *nodes], _without_detours(edges))
+
+
+def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
+    """The arrows without those of the order of effects that others imply."""
+    before = defaultdict[str, set[str]](set)
+    for edge in edges:
+        before[edge.target].add(edge.source)
+
+    def reaches(target: str, source: str) -> bool:
+        """Whether a way from source to target has another box in between."""
+        seen: set[str] = set()
+        waiting = [one for one in before[target] if one != source]
+        while waiting:
+            one = waiting.pop()
+            if one == source:
+                return True
+            if one not in seen:
+                seen.add(one)
+                waiting += before.get(one, ())
+        return False
+
+    return [edge for edge in edges if edge.kind != "order" or not reaches(edge.target, edge.source)]
+
+
+def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
+    """The drawing of what `Bridge.dry_run` returns for a plan; None for more than `MOST` calls."""
+    calls: list[dict[str, Any]] = found.get("calls", [])
+    if not 0 < len(calls) <= MOST:
+        return None
+    nodes: list[Box] = []
+    edges: list[Arrow] = []
+    keys = {(call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)}
+    givens: dict[str, Box] = {}
+    for number, call in enumerate(calls):
+        key = f"c{number}"
+        note = ", ".join(call["writes"])
+        status = "done" if call["read_only"] else "asking"
+        nodes.append(Box(key, f"{call['place']} {call['tool']}", note.removeprefix("†"), status))
+        ordered = call.get("ordered_after", ())
+        for place in call["after"]:
+            source = keys.get((place, call.get("instance"))) or keys.get((place, None))
+            if source is not None:
+                edges.append(Arrow(source, key, "order" if place in ordered else "data"))
+        for text in call["reads"]:
+            if text.startswith("†input"):
+                missing = text in found.get("missing_inputs", ())
+                given = givens.setdefault(text, Box(f"g{len(givens)}", text, "missing" if missing else "", "given"))
+                edges.append(Arrow(given.key, key, "data", text))
+    return draw([*givens.values(), *nodes], _without_detours(edges))

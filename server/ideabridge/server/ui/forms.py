@@ -1,0 +1,115 @@
+"""Forms: fields made from a JSON Schema, and the object that somebody filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.server.ui.access import FormFields
+from ideabridge.server.ui.showing import as_json
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+
+_INPUTS: Final = {"integer": "number", "number": "number", "string": "text"}
+_LONG: Final = 80
+_DATES: Final = {"date": "date", "email": "email", "uri": "url"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One member of an object.
+
+    Attributes:
+        kind: `text`, `number`, `choice`, `flag`, `long` (text of several lines) or `json`.
+        type: the type of the HTML input.
+        choices: the values of a `choice`, as text and as JSON.
+        value: what stands in it at the beginning.
+        hint: what may stand in it.
+    """
+
+    name: str
+    kind: str
+    type: str
+    required: bool
+    description: str
+    choices: list[tuple[str, str]]
+    value: str
+    hint: str
+
+    @property
+    def label(self) -> str:
+        """The name of its input in the form."""
+        return f"p.{self.name}"
+
+
+def fields_of(schema: JSONObject | None) -> list[Field]:
+    """The fields of an object with this schema."""
+    properties = (schema or {}).get("properties")
+    required = (schema or {}).get("required")
+    needed = required if isinstance(required, list) else []
+    if not isinstance(properties, dict):
+        return []
+    return [_field(name, one if isinstance(one, dict) else {}, name in needed) for name, one in properties.items()]
+
+
+def _field(name: str, schema: JSONObject, required: bool) -> Field:
+    kind = schema.get("type")
+    options, default = schema.get("enum"), schema.get("default")
+    given = "default" in schema
+    described = schema.get("description")
+    description = described if isinstance(described, str) else ""
+    hint = "left out: " + _plain(default) if given and not required else ""
+    if isinstance(options, list):
+        choices = [(_plain(one), as_json(one)) for one in options]
+        return Field(name, "choice", "", required, description, choices, as_json(default) if given else "", hint)
+    if kind == "boolean":
+        return Field(name, "choice", "", required, description, [("yes", "true"), ("no", "false")], "", hint)
+    if isinstance(kind, str) and kind in _INPUTS:
+        long = kind == "string" and (isinstance(default, str) and ("\n" in default or len(default) > _LONG))
+        form = schema.get("format")
+        html = _DATES.get(form, _INPUTS[kind]) if isinstance(form, str) else _INPUTS[kind]
+        return Field(
+            name,
+            "long" if long else "number" if html == "number" else "text",
+            html,
+            required,
+            description,
+            [],
+            "",
+            hint,
+        )
+    return Field(name, "json", "", required, description, [], "", hint or "JSON")
+
+
+def _plain(value: JSON) -> str:
+    return value if isinstance(value, str) else as_json(value)
+
+
+def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
+    """The object that somebody filled in; empty fields are left out, and `raw` holds members beyond the fields.
+
+    Raises:
+        ArgumentError: a field has no value of its type.
+    """
+    raw = form.get("raw").strip()
+    given = decode(raw, what="the input") if raw else {}
+    if not isinstance(given, dict):
+        raise ArgumentError("the input: expected an object")
+    return {**given, **dict(_members(schema, form))}
+
+
+def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str, JSON]]:
+    for field in fields_of(schema):
+        text = form.get(field.label)
+        if not text.strip():
+            # A field of text cannot say whether it is empty or left out; an empty text is written in JSON.
+            continue
+        if field.kind in ("text", "long"):
+            yield field.name, text
+            continue
+        try:
+            yield field.name, decode(text, what=field.name)
+        except IdeabridgeError:
+            wanted = "a number" if field.kind == "number" else "JSON"
+            raise ArgumentError(f"{field.name}: expected {wanted}, found {text[:80]!r}") from None

@@ -1,0 +1,367 @@
+"""Ideas: what was saved, what could become a tool, and the tools that are published."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.bridge.context.explanations import WHEN, Explained, read_explained
+from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.lifting.report import report_of
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.users import EVERYBODY, LOCAL, person_of
+from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.forms import fields_of, read_fields
+from ideabridge.server.ui.site import Site
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+
+PAGE: Final = 50
+_EVIDENCE: Final = 100
+_VIEWS: Final = ("published", "suggested", "saved")
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedValue:
+    """What a copied value may be for other data: (text, value of the option) of each explanation."""
+
+    path: str
+    recorded: JSON
+    options: list[tuple[str, str]]
+    taken: str
+    runs: int
+    why: str
+    is_test: bool
+
+
+class IdeaPages:
+    """The pages about ideas."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    def routes(self) -> list[Route]:
+        """The routes under `/ui`."""
+        changing = self._site.changing
+        return [
+            Route("/ideas", self.list),
+            Route("/ideas/publish", self.draft),
+            Route("/ideas/publish", changing(self.publish), methods=["POST"]),
+            Route("/ideas/id/{idea}", self.saved),
+            Route("/ideas/{name}", self.show),
+            Route("/ideas/{name}/diff", self.diff),
+            Route("/ideas/{name}/call", changing(self.call), methods=["POST"]),
+            Route("/ideas/{name}/verify", changing(self.verify), methods=["POST"]),
+            Route("/ideas/{name}/version", changing(self.choose_version), methods=["POST"]),
+            Route("/ideas/{name}/unpublish", changing(self.unpublish), methods=["POST"]),
+        ]
+
+    # -- lists -------------------------------------------------------------------------------------------------
+
+    async def list(self, request: Request) -> Response:
+        """The published tools; with `show`, suggestions or every saved idea; with `q`, what the words find."""
+        asked, visitor, store = request.query_params, visitor_of(request), self._bridge.store
+        words, after = asked.get("q", "").strip(), asked.get("after") or None
+        view = asked.get("show", "published")
+        view = view if view in _VIEWS else "published"
+        values: dict[str, Any] = {"hits": [], "tools": [], "ideas": [], "suggestions": [], "older": ""}
+        following: str | None = None
+        if words:
+            values["hits"] = store.ideas.search(words, PAGE, caller=visitor.scope)
+        elif view == "suggested":
+            suggest = partial(self._bridge.suggest, caller=visitor.caller)
+            values["suggestions"] = await anyio.to_thread.run_sync(suggest)
+        elif view == "saved":
+            if visitor.scope is not None:
+                # The newest that this caller may see.
+                values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
+            else:
+                page = store.ideas.page(PAGE, after)
+                values["ideas"], following = page.items, page.next
+        else:
+            tools = store.publications.page(PAGE, after, caller=visitor.scope)
+            values["tools"] = [(one, self._audience(one)) for one in tools.items]
+            following = tools.next
+        if following:
+            values["older"] = f"?{urlencode({'show': view, 'after': following})}"
+        return self._site.page(request, "ideas.html", view=view, words=words, **values)
+
+    def _audience(self, one: Publication) -> str:
+        if one.owner is None:
+            return "everybody"
+        shares = self._bridge.store.publications.shares(one.name)
+        if EVERYBODY in shares:
+            return "everybody"
+        return ", ".join([person_of(one.owner), *map(person_of, shares)])
+
+    async def saved(self, request: Request) -> Response:
+        """One saved idea: context, schema and solution."""
+        visitor, store = visitor_of(request), self._bridge.store
+        stored = store.ideas.get(request.path_params["idea"], caller=visitor.scope)
+        return self._site.page(request, "idea.html", stored=stored, names=stored.meta.tools)
+
+    # -- one published tool ------------------------------------------------------------------------------------
+
+    def _publication(self, request: Request) -> Publication:
+        """The version that the page is about, if it is published to the visitor."""
+        text = request.query_params.get("version", "")
+        version = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+        return self._bridge.store.publications.get(
+            request.path_params["name"], version, caller=visitor_of(request).scope
+        )
+
+    def _own(self, request: Request) -> Publication:
+        """The publication, if the visitor may change what its name means.
+
+        Raises:
+            PublicationError: it belongs to somebody else.
+        """
+        publication, visitor = self._publication(request), visitor_of(request)
+        if not (visitor.manages or publication.owner == visitor.caller):
+            owner = person_of(publication.owner or LOCAL)
+            raise PublicationError(f"{publication.name} belongs to {owner}, who chooses its version")
+        return publication
+
+    async def show(self, request: Request) -> Response:
+        """A published tool: what it takes, what it does for other data, and its versions."""
+        store, publication = self._bridge.store, self._publication(request)
+        name = publication.name
+        versions = store.publications.versions(name)
+        changes = {
+            one.version: store.change(f"{name}@{before.version}", f"{name}@{one.version}")
+            for one, before in itertools.pairwise(versions)
+        }
+        visitor = visitor_of(request)
+        return self._site.page(
+            request,
+            "tool.html",
+            one=publication,
+            audience=self._audience(publication),
+            fields=fields_of(publication.input_schema),
+            recorded=_recorded(publication),
+            choices=_choices_of(publication),
+            evidence=store.publications.evidence(name, publication.version)[-_EVIDENCE:],
+            versions=versions,
+            changes=changes,
+            run=store.ideas.get(publication.idea_id).meta.run,
+            may_change=visitor.manages or publication.owner == visitor.caller,
+            hints=self._bridge.hints(publication, caller=visitor.caller),
+            plan=_runs(publication),
+        )
+
+    async def diff(self, request: Request) -> Response:
+        """The differences of two versions."""
+        publication, asked = self._publication(request), request.query_params
+        name = publication.name
+        old, new = asked.get("old", "1"), asked.get("new", str(publication.version))
+        if not (old.isdigit() and new.isdigit()):
+            raise ArgumentError("old, new: expected the numbers of two versions")
+        change = self._bridge.store.change(f"{name}@{old}", f"{name}@{new}")
+        return self._site.page(request, "diff.html", name=name, old=old, new=new, change=change)
+
+    async def call(self, request: Request) -> Response:
+        """Call the tool with what was filled in, as an assistant would."""
+        publication, visitor = self._publication(request), visitor_of(request)
+        arguments = read_fields(publication.input_schema, form_of(request))
+        version = publication.version if "version" in request.query_params else None
+        replay = await self._bridge.call_idea(publication.name, arguments, caller=visitor.caller, version=version)
+        if replay.run is not None:
+            # The page of the run shows it at once, also before it has ended.
+            return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
+        visitor.notes.append(("good", f"The recorded answer: {encode_text(replay.output)[:2000]}"))
+        return self._site.back(request, f"{PREFIX}/ideas/{publication.name}")
+
+    async def verify(self, request: Request) -> Response:
+        """Check whether the tool still works."""
+        publication, visitor = self._publication(request), visitor_of(request)
+        [verdict] = await self._bridge.verify([publication.name], caller=visitor.caller)
+        notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
+        if verdict.faults:
+            raise PublicationError(
+                f"{verdict.name}, version {verdict.version} does not hold{notes}:\n" + "\n".join(verdict.faults)
+            )
+        where = f"{PREFIX}/ideas/{publication.name}"
+        return self._site.back(request, where, f"{verdict.name}, version {verdict.version} holds{notes}.")
+
+    async def choose_version(self, request: Request) -> Response:
+        """Pin, unpin or roll back."""
+        publication, form = self._own(request), form_of(request)
+        publications, action = self._bridge.store.publications, form.get("action")
+        version = int(form.get("version")) if form.get("version").isdigit() else publication.version
+        if action == "unpin":
+            chosen = publications.stand_for(publication.name)
+        elif action in ("pin", "rollback"):
+            chosen = publications.stand_for(publication.name, version, pinned=action == "pin")
+        else:
+            raise ArgumentError(f"action: expected pin, unpin or rollback, found {action[:40]!r}")
+        self._site.front.announcements.poke()
+        said = f"{chosen.name} means version {chosen.version}{', pinned' if chosen.pinned else ''}."
+        return self._site.back(request, f"{PREFIX}/ideas/{chosen.name}", said)
+
+    async def unpublish(self, request: Request) -> Response:
+        """Withdraw the tool. Its versions stay in the store."""
+        publication = self._own(request)
+        self._bridge.store.publications.unpublish(publication.name)
+        self._site.front.announcements.poke()
+        return self._site.back(request, f"{PREFIX}/ideas", f"{publication.name} is no longer a tool.")
+
+    # -- publishing --------------------------------------------------------------------------------------------
+
+    async def draft(self, request: Request) -> Response:
+        """The tool that a run would become, with what a person may decide about it."""
+        asked, visitor = request.query_params, visitor_of(request)
+        ref, name = asked.get("ref", ""), asked.get("name", "")
+        owner = self._owner_of(ref, visitor)
+        before: Publication | None = None
+        if name:
+            try:
+                before = self._bridge.store.publications.get(name, caller=visitor.scope)
+            except IdeabridgeError:
+                # The name is free.
+                before = None
+        parameters, choices = _decided(before)
+        runs = [one for one in asked.getlist("with") if one]
+        if runs:
+            choices = {**choices, "runs": list[JSON](runs)}
+        why, report, draft = "", None, None
+        try:
+            # Looking for the sources of copied values may take seconds.
+            lift = partial(self._bridge.lift, ref, parameters=parameters, choices=choices, caller=owner)
+            draft = await anyio.to_thread.run_sync(lift)
+            report = await anyio.to_thread.run_sync(report_of, draft, self._bridge.store, owner)
+        except PublicationError as error:
+            why = str(error)
+        return self._site.page(
+            request,
+            "publish.html",
+            ref=ref,
+            name=name,
+            description=before.description if before is not None else "",
+            report=report,
+            why=why,
+            choices=[] if draft is None else _choices_in(draft),
+            parameters=parameters,
+            runs=runs,
+            answers=("auto", "plan", "program", "recorded", "solve"),
+        )
+
+    def _owner_of(self, ref: str, visitor: Visitor) -> str:
+        """The owner of the run that is to be published: a manager may publish for everybody."""
+        record = self._bridge.store.runs.get(ref.partition(":")[0])
+        if record is not None and visitor.scope in (None, record.caller):
+            return record.caller
+        return visitor.caller
+
+    async def publish(self, request: Request) -> Response:
+        """Publish a run or an idea with what the person decided."""
+        form, visitor = form_of(request), visitor_of(request)
+        ref, name = form.get("ref").strip(), form.get("name").strip()
+        choices: JSONObject = {}
+        taken = {
+            path.removeprefix("t."): _taken(value) for path, value in form.fields if path.startswith("t.") and value
+        }
+        if taken:
+            choices["take"] = taken
+        runs = [one for text in form.all("with") for one in text.split() if one]
+        if runs:
+            choices["runs"] = list[JSON](runs)
+        answer: Any = form.get("answer", "auto")
+        publication = await self._bridge.publish(
+            ref,
+            name,
+            description=form.get("description").strip() or None,
+            answer=answer,
+            parameters=_parameters(form),
+            choices=choices,
+            strict=form.get("strict") == "on",
+            by=visitor.decider,
+            to=form.get("to").strip() or None,
+            caller=self._owner_of(ref, visitor),
+        )
+        self._site.front.announcements.poke()
+        said = f"{publication.name}, version {publication.version}, is a tool now; it answers by {publication.answer}."
+        return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", said)
+
+
+def _taken(value: str) -> JSON:
+    """An option of a copied value: a reference or `keep` as text, an explanation as JSON."""
+    return decode(value, what="the choice") if value.startswith(("{", '"')) else value
+
+
+def _parameters(form: FormFields) -> JSONObject:
+    """The decisions about parameters: the fields `a.NAME.rename`, `.fix`, `.description` and `.required`."""
+    found: dict[str, JSONObject] = {}
+    for key, value in form.fields:
+        head, _, rest = key.partition(".")
+        name, _, what = rest.rpartition(".")
+        if head != "a" or not name or not value.strip():
+            continue
+        decided = found.setdefault(name, {})
+        if what in ("fix", "required"):
+            decided[what] = True
+        elif what == "rename" and value.strip() != name:
+            decided["rename"] = value.strip()
+        elif what == "description":
+            decided["description"] = value.strip()
+    return dict[str, JSON]({name: one for name, one in found.items() if one})
+
+
+def _decided(before: Publication | None) -> tuple[JSONObject, JSONObject]:
+    """(parameters, choices) with which the present version was published."""
+    lifting = None if before is None or before.plan is None else before.plan.get("lifting")
+    if not isinstance(lifting, dict):
+        return {}, {}
+    parameters, choices = lifting.get("parameters"), lifting.get("choices")
+    return parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
+
+
+def _choices_in(draft: PlanDraft) -> list[CopiedValue]:
+    """What a person may choose for each copied value of a draft."""
+    return [_choice(one, draft.calls) for one in draft.explained]
+
+
+def _choices_of(publication: Publication) -> list[CopiedValue]:
+    """What is taken for each copied value of a published plan, under the present evidence."""
+    plan = publication.plan or {}
+    listed = (publication.learned or plan).get("explained")
+    calls = plan.get("calls")
+    explained = [read_explained(one) for one in listed] if isinstance(listed, list) else []
+    return [_choice(one, calls if isinstance(calls, list) else [], plan) for one in explained]
+
+
+def _choice(one: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
+    is_test = one.at[2:] == (WHEN,)
+    recorded = read(plan if plan is not None else {"calls": calls}, one.at)
+    options = [(by.shown, encode_text(by.to_json())) for by in one.by]
+    if not is_test:
+        options.append(("keep the recorded value", "keep"))
+    why = one.why or ("not every explanation was looked for" if one.cut else "")
+    value = None if is_test or isinstance(recorded, Missing) else recorded
+    return CopiedValue(".".join(one.at), value, options, one.by[0].shown, one.runs, why, is_test)
+
+
+def _recorded(publication: Publication) -> Mapping[str, JSON]:
+    """The input and the output of the run that was published."""
+    return publication.recorded if isinstance(publication.recorded, dict) else {}
+
+
+def _runs(publication: Publication) -> JSON:
+    """What a call runs: the text of the program, or calls and output."""
+    plan = publication.plan
+    if plan is None:
+        return None
+    if isinstance(plan.get("program"), str):
+        return plan["program"]
+    return {key: value for key, value in plan.items() if key in ("calls", "output", "input", "instances")}

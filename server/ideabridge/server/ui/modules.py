@@ -1,0 +1,97 @@
+"""Modules: the servers behind this one, their tools, the rule that holds for each, and a test call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.forms import Field, fields_of, read_fields
+from ideabridge.server.ui.site import Site
+from ideabridge.tools.errors import UnknownToolError
+from ideabridge.tools.tool import Tool
+
+OWN = "tools"
+"""The name of the page about the tools of this process; no module may have it as its page."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A tool, its fields, and what a plan's call of it meets."""
+
+    tool: Tool
+    fields: list[Field]
+    verdict: str
+    why: str
+    hints: list[str]
+
+
+class ModulePages:
+    """The pages about modules."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    def routes(self) -> list[Route]:
+        """The routes under `/ui`."""
+        return [
+            Route("/modules", self.list),
+            Route("/modules/{name}", self.show),
+            Route("/modules/{name}/call", self._site.changing(self.call), methods=["POST"]),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """Every module with its state."""
+        modules = self._bridge.modules
+        rows = [(status, modules[status.name].latency) for status in modules.statuses()]
+        own = len(self._own())
+        return self._site.page(request, "modules.html", rows=rows, own=own, own_name=OWN)
+
+    def _own(self) -> list[Tool]:
+        return [tool for tool in self._bridge.tools() if tool.module is None]
+
+    def _tools(self, name: str) -> list[Tool]:
+        if name == OWN and OWN not in self._bridge.modules:
+            return self._own()
+        return self._bridge.modules[name].known_tools
+
+    async def show(self, request: Request) -> Response:
+        """One module: its state, last words, and tools."""
+        name = request.path_params["name"]
+        tools, modules = self._tools(name), self._bridge.modules
+        is_module = name in modules
+        module = modules[name] if is_module else None
+        policy = policy_named(self._bridge.configuration.approval_setting)
+        rows: list[ToolRow] = []
+        for tool in sorted(tools, key=lambda one: one.name):
+            verdict = policy(tool, {})
+            hints = [key for key, value in tool.annotations.to_json().items() if value is True]
+            rows.append(ToolRow(tool, fields_of(tool.parameters), verdict.verdict, verdict.why, hints))
+        return self._site.page(
+            request,
+            "module.html",
+            name=name,
+            module_status=None if module is None else module.status(),
+            latency=None if module is None else module.latency,
+            words=[] if module is None else module.last_words,
+            rows=rows,
+        )
+
+    async def call(self, request: Request) -> Response:
+        """Call one tool, as a plan of one call: it is recorded, and asks for approval where a plan would."""
+        name, form = request.path_params["name"], form_of(request)
+        tool = next((one for one in self._tools(name) if one.name == form.get("tool")), None)
+        if tool is None:
+            raise UnknownToolError(f"{name} has no tool {form.get('tool')[:80]!r}")
+        call = {**read_fields(tool.parameters, form), "_tool": tool.name}
+        if tool.module is not None:
+            call["_module"] = tool.module
+        run = await self._bridge.run_plan(
+            calls=[call], output="†results.0", caller=visitor_of(request).caller, title=f"test of {tool.name}"
+        )
+        return self._site.back(request, f"{PREFIX}/runs/{run.id}")

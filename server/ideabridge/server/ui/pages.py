@@ -1,0 +1,59 @@
+"""Pages: every page of the site, beside the MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ideabridge.server.callers import Credentials
+from ideabridge.server.server import Front
+from ideabridge.server.ui.access import PREFIX, Access
+from ideabridge.server.ui.admin import AdminPages
+from ideabridge.server.ui.approvals import ApprovalPages
+from ideabridge.server.ui.ideas import IdeaPages
+from ideabridge.server.ui.modules import ModulePages
+from ideabridge.server.ui.playground import Playground
+from ideabridge.server.ui.runs import RunPages
+from ideabridge.server.ui.site import Site
+
+_PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, AdminPages)
+
+
+class Pages:
+    """ASGI application that serves the pages at `/ui`, and passes every other request on.
+
+    Args:
+        app: the MCP server.
+        front: the server over the open bridge.
+        credentials: the valid tokens.
+        hosts: the accepted Host headers.
+        spend: see `Access`.
+        version: the version of ideabridge.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        front: Front,
+        credentials: Credentials,
+        hosts: list[str],
+        spend: Callable[[str], None],
+        version: str,
+    ) -> None:
+        self._app = app
+        self._credentials = credentials
+        bridge = front.running.bridge
+        site = Site(bridge, front, version)
+        routes = [route for page in _PAGES for route in page(site).routes()]
+        self._access = site.access = Access(site.application(routes), credentials, bridge.store.users, hosts, spend)
+
+    def entrance(self) -> str:
+        """The path at which a person at this machine enters: where a token is required, a link that signs them in."""
+        return self._access.link() if self._credentials.are_required else f"{PREFIX}/"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        path = scope.get("path", "")
+        is_page = scope["type"] == "http" and (path == PREFIX or path.startswith(f"{PREFIX}/"))
+        await (self._access if is_page else self._app)(scope, receive, send)

@@ -1,0 +1,132 @@
+"""Playground: write a plan or a program, check it, draw it, and run it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.stubs import first_line
+from ideabridge.server.ui import drawing
+from ideabridge.server.ui.access import PREFIX, FormFields, form_of, visitor_of
+from ideabridge.server.ui.showing import as_json
+from ideabridge.server.ui.site import Site
+from ideabridge.server.views.text import message_of
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.tool import Tool
+
+_PLAN: Final = """{
+  "calls": [
+    {"_tool": "compute", "code": "a + b", "a": 2, "b": 3, "_outputPath": "sum"},
+    {"_tool": "compute", "code": "n * 2", "n": "†state.sum", "_outputPath": "double"}
+  ],
+  "output": {"sum": "†state.sum", "double": "†state.double"}
+}
+"""
+_PROGRAM: Final = """from tools import compute
+
+a = await compute(code="a + b", a=2, b=3)
+await compute(code="n * 2", n=a)
+"""
+_MOST: Final = 60
+"""Characters of a description beside a completion."""
+
+
+class Playground:
+    """The page on which plans and programs are written."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    def routes(self) -> list[Route]:
+        """The routes under `/ui`."""
+        return [
+            Route("/playground", self.show, methods=["GET", "POST"]),
+            Route("/playground/tools", self.tools),
+        ]
+
+    async def show(self, request: Request) -> Response:
+        """The editor; a POST checks what is written, and with `action=run` runs it."""
+        form = form_of(request)
+        kind = form.get("kind", request.query_params.get("kind", "plan"))
+        kind = "program" if kind == "program" else "plan"
+        text = form.get("text", _PROGRAM if kind == "program" else _PLAN)
+        values: dict[str, Any] = {"found": None, "graph": None, "errors": [], "why": "", "checked": False}
+        if request.method == "POST":
+            visitor = visitor_of(request)
+            try:
+                plan = _read(form, kind, text)
+                if form.get("action") == "run":
+                    title = form.get("title").strip() or ("a program" if kind == "program" else "")
+                    run = await self._bridge.run_plan(plan, caller=visitor.caller, title=title)
+                    return self._site.back(request, f"{PREFIX}/runs/{run.id}")
+                found = await self._bridge.dry_run(plan, caller=visitor.caller)
+                values.update(checked=True, found=found, graph=drawing.of_dry_run(found))
+            except PlanError as error:
+                values["errors"] = _faults(error)
+                values["why"] = self._bridge.secrets.mask(str(error))
+            except IdeabridgeError as error:
+                values["why"] = self._bridge.secrets.mask(str(error))
+        return self._site.page(
+            request, "playground.html", kind=kind, text=text, input=form.get("input"), title=form.get("title"), **values
+        )
+
+    async def tools(self, request: Request) -> Response:
+        """The tools with their parameters, for completion."""
+        catalogue = self._bridge.offer.chosen(None, caller=visitor_of(request).caller)
+        names = ProgramNames(catalogue.tools)
+        return JSONResponse([_completion(tool, names) for tool in catalogue.tools])
+
+
+def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
+    place = names.place(tool)
+    properties = tool.parameters.get("properties")
+    required = tool.parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    parameters: list[JSON] = []
+    for name, schema in (properties if isinstance(properties, dict) else {}).items():
+        kind = schema.get("type") if isinstance(schema, dict) else None
+        note = f"{kind if isinstance(kind, str) else 'any'}{', required' if name in needed else ''}"
+        parameters.append({"name": name, "note": note})
+    return {
+        "name": tool.name,
+        "program": "" if place is None else ".".join(place),
+        "description": first_line(tool.description)[:_MOST],
+        "parameters": parameters,
+    }
+
+
+def _read(form: FormFields, kind: str, text: str) -> JSONObject:
+    """The plan that somebody wrote, with the input beside it."""
+    if kind == "program":
+        plan: JSONObject = {"program": text}
+    else:
+        read = decode(text, what="the plan")
+        if not isinstance(read, dict):
+            raise ArgumentError('the plan: expected an object, {"calls": [...], "output": ...}')
+        plan = read
+    given = form.get("input").strip()
+    if given:
+        value = decode(given, what="the input")
+        if not isinstance(value, dict):
+            raise ArgumentError("the input: expected an object")
+        before = plan.get("input")
+        plan = {**plan, "input": {**(before if isinstance(before, dict) else {}), **value}}
+    return plan
+
+
+def _faults(error: PlanError) -> list[tuple[str, str]]:
+    """(the call, what is wrong) of each fault of a plan."""
+    found: list[tuple[str, str]] = []
+    for one in error.errors:
+        listed: JSONObject = dict(one)
+        call, fault, place = listed.get("call"), listed.get("error"), listed.get("place")
+        name = "output" if call is None else str(call.get("_tool")) if isinstance(call, dict) else as_json(call)
+        found.append((name if place is None else f"{place} {name}", message_of(fault)))
+    return found

@@ -1,0 +1,359 @@
+"""Runs: the list of runs, one run with its timeline, and one call of it."""
+
+from __future__ import annotations
+
+import ast
+import base64
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.bridge.loop.effect import call_of_room
+from ideabridge.bridge.loop.event import LOCAL_USER
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.runs.driver import is_left
+from ideabridge.bridge.runs.run import RunStatus
+from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.journal import RunFilter
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui import drawing
+from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
+from ideabridge.server.ui.showing import text_of
+from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.timeline import ROWS, suppliers, timeline, why_waited
+from ideabridge.server.views.history import RunHistory, call_json
+from ideabridge.server.views.pending import Pending, pending
+from ideabridge.server.views.records import errors_of, input_of, lineage_of, run_status
+from ideabridge.server.views.trace import CallBar, Trace, module_of
+from ideabridge.tools.encoding import JSON, decode
+from ideabridge.tools.errors import ArgumentError
+
+PAGE: Final = 50
+"""Runs of a page."""
+
+_SCANNED: Final = 200
+_EVENTS: Final = 100
+_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The images that a page shows. SVG is not among them: it may contain scripts."""
+
+STATUSES: Final[tuple[str, ...]] = get_args(RunStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run of the list."""
+
+    record: RunRecord
+    status: str
+    reason: str | None
+    errors: int
+    seconds: float | None
+
+
+class RunPages:
+    """The pages about runs."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    def routes(self) -> list[Route]:
+        """The routes under `/ui`."""
+        changing = self._site.changing
+        return [
+            Route("/runs", self.list),
+            Route("/runs/{run}", self.show),
+            Route("/runs/{run}/calls/{call:int}", self.call),
+            Route("/runs/{run}/calls/{call:int}/result", self.result),
+            Route("/runs/{run}/calls/{call:int}/images/{image:int}", self.image),
+            Route("/runs/{run}/cancel", changing(self.cancel), methods=["POST"]),
+            Route("/runs/{run}/resume", changing(self.resume), methods=["POST"]),
+            Route("/runs/{run}/fork", changing(self.fork), methods=["POST"]),
+        ]
+
+    # -- the list ----------------------------------------------------------------------------------------------
+
+    async def list(self, request: Request) -> Response:
+        """The runs, newest first."""
+        asked, visitor, store = request.query_params, visitor_of(request), self._bridge.store
+        given = {name: asked.get(name, "").strip() for name in ("tool", "since", "until", "words")}
+        chosen = RunFilter(**{name: value or None for name, value in given.items()})
+        status = asked.get("status", "")
+        caller = visitor.scope or asked.get("user") or None
+        after = asked.get("after") or None
+        rows = list(_rows(store, status if status in STATUSES else "", caller, chosen, after))
+        following = rows[PAGE - 1].record.id if len(rows) > PAGE else None
+        kept = {key: value for key, value in asked.items() if key != "after" and value}
+        return self._site.page(
+            request,
+            "runs.html",
+            rows=rows[:PAGE],
+            statuses=STATUSES,
+            asked={**given, "status": status, "user": asked.get("user", "")},
+            callers=_callers(store, visitor),
+            filtered=any(kept.values()),
+            newest=f"?{urlencode(kept)}" if after else "",
+            older=f"?{urlencode({**kept, 'after': following})}" if following else "",
+        )
+
+    # -- one run -----------------------------------------------------------------------------------------------
+
+    async def show(self, request: Request) -> Response:
+        """One run: its timeline, calls, decisions, state and events; with `?at=N`, as it was after event N."""
+        record = self._site.record(request, request.path_params["run"])
+        at = _number(request.query_params.get("at", ""), 0)
+        waits = record.status in ("needs_approval", "needs_solution")
+        async with self._site.histories.reading(record.id, fold=waits) as read:
+            last = read.trace.last
+            if 0 < at < last:
+                history = await self._site.histories.at(record.id, at)
+                trace = Trace()
+                events = self._bridge.store.runs.events(record.id)
+                times = self._bridge.store.runs.event_times(record.id)
+                trace.add((one for _, one in zip(range(at), events, strict=False)), times)
+                return self._show(request, record, trace, history, at, last)
+            return self._show(request, record, read.trace, read.history, last, last)
+
+    def _show(
+        self, request: Request, record: RunRecord, trace: Trace, history: RunHistory | None, at: int, last: int
+    ) -> Response:
+        asked, store = request.query_params, self._bridge.store
+        status, reason = run_status(record)
+        machine = None if history is None else history.machine
+        href = f"{PREFIX}/runs/{record.id}/calls/"
+        first = max(0, _number(asked.get("calls", ""), 0))
+        now = None if at == last or not trace.bars else store.runs.event_times(record.id).get(at)
+        rows = timeline(trace, machine, first=first, status=asked.get("is", ""), tool=asked.get("tool", ""), now=now)
+        decisions: list[Pending] = []
+        if at == last and history is not None and status not in _ENDED and record.parent is None:
+            decisions = list(pending(store, record, history=history))
+        events = [] if history is None else history.entries
+        start = max(0, _number(asked.get("events", ""), max(0, len(events) - _EVENTS)))
+        return self._site.page(
+            request,
+            "run.html",
+            record=record,
+            status=status if at == last else "replayed",
+            reason=(machine.reason if machine is not None else None) or reason,
+            errors=[] if machine is None else machine.errors,
+            error_count=errors_of(record),
+            trace=trace,
+            machine=machine,
+            broken=None if history is None else history.broken,
+            timeline=rows,
+            href=href,
+            at=at,
+            last=last,
+            graph=None if machine is None else drawing.of_run(machine, trace, href),
+            program=_marked(trace) if trace.program else [],
+            pending=decisions,
+            lineage=lineage_of(store, record),
+            ended=status in _ENDED,
+            left=is_left(record),
+            tools=sorted({bar.name for bar in trace.bars}),
+            asked={"is": asked.get("is", ""), "tool": asked.get("tool", "")},
+            page_rows=ROWS,
+            events=events[start : start + _EVENTS],
+            events_from=start,
+            events_total=len(events),
+            events_page=_EVENTS,
+            output=machine.output if machine is not None and machine.has_output else None,
+            has_output=machine is not None and machine.has_output,
+            input=input_of(store, record.id),
+            can_change=True,
+        )
+
+    async def cancel(self, request: Request) -> Response:
+        """End a run."""
+        record = self._site.record(request, request.path_params["run"])
+        run = await self._bridge.cancel(record.id.partition(".")[0], "cancelled on the page")
+        return self._site.back(request, f"{PREFIX}/runs/{record.id}", f"The run is {run.status}.")
+
+    async def resume(self, request: Request) -> Response:
+        """Continue a run whose process died."""
+        record = self._site.record(request, request.path_params["run"])
+        run = (await self._bridge.resume(record.id)).root
+        self._site.front.running.publish_when_done(run)
+        return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
+
+    async def fork(self, request: Request) -> Response:
+        """Continue from a point of a run in a new one, with other input or another solution."""
+        record = self._site.record(request, request.path_params["run"])
+        form = form_of(request)
+        given, solution = form.get("input").strip(), form.get("solution").strip()
+        changes = decode(given, what="the input") if given else None
+        if changes is not None and not isinstance(changes, dict):
+            raise ArgumentError("the input: expected an object")
+        complete = None if changes is None else {**input_of(self._bridge.store, record.id), **changes}
+        other = decode(solution, what="the solution") if solution else None
+        run = await self._bridge.fork(
+            record.id, _number(form.get("at"), 1), solution=other, input=complete, caller=record.caller
+        )
+        return self._site.back(request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}.")
+
+    # -- one call ----------------------------------------------------------------------------------------------
+
+    async def call(self, request: Request) -> Response:
+        """One call: as written and as resolved, its result or error, and what was decided about it."""
+        record, number = self._site.record(request, request.path_params["run"]), request.path_params["call"]
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            history, trace = read.history, read.trace
+            assert history is not None
+            progress, bar = _found(record, history, trace, number)
+            about = call_json(number, progress)
+            data, machine = suppliers(progress), history.machine
+            events = [one for one in history.entries if getattr(one.event, "call", None) == number]
+            waits = [
+                (one, machine.history[one].call.name, "data" if one in data else "order of effects")
+                for one in sorted({*data, *progress.call.order})
+                if one < len(machine.history)
+            ]
+            read_by = [one.call.index for one in machine.history if number in suppliers(one)][:100]
+            rooms = [one for one in self._bridge.store.runs.rooms(record.id) if call_of_room(one.id)[0] == number]
+            return self._site.page(
+                request,
+                "call.html",
+                record=record,
+                number=number,
+                bar=bar,
+                module=module_of(bar, trace),
+                status=progress.status.value,
+                written=bar.call,
+                resolved=about.get("parameters"),
+                value=about.get("value"),
+                has_value="value" in about,
+                error=progress.error,
+                images=[place for place, _ in enumerate(_images(about.get("value")))],
+                events=events,
+                begun=trace.begun,
+                waits=waits,
+                read_by=read_by,
+                why=why_waited(progress, bar, trace, machine),
+                assumed=progress.doubts.assumed,
+                tool=progress.tool,
+                rooms=rooms,
+                fork_at=next((one.number for one in reversed(events)), 1),
+            )
+
+    async def result(self, request: Request) -> Response:
+        """The whole result of a call, as a file."""
+        record, number = self._site.record(request, request.path_params["run"]), request.path_params["call"]
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            assert read.history is not None
+            progress, _ = _found(record, read.history, read.trace, number)
+            value = call_json(number, progress).get("value")
+        kind = "txt" if isinstance(value, str) else "json"
+        name = f"{record.id}-{number}.{kind}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(text_of(value), media_type="text/plain; charset=utf-8", headers=headers)
+
+    async def image(self, request: Request) -> Response:
+        """An image in the result of a call."""
+        record, number = self._site.record(request, request.path_params["run"]), request.path_params["call"]
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            assert read.history is not None
+            progress, _ = _found(record, read.history, read.trace, number)
+            found = list(_images(call_json(number, progress).get("value")))
+        place = request.path_params["image"]
+        if place >= len(found):
+            raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
+        kind, data = found[place]
+        return Response(data, media_type=kind)
+
+
+def _rows(store: Store, status: str, caller: str | None, chosen: RunFilter, after: str | None) -> list[RunRow]:
+    """One run more than a page, if there are so many."""
+    # Only its process shows whether a run stored as running is interrupted.
+    stored = [] if not status else ["running", "interrupted"] if status == "interrupted" else [status]
+    found: list[RunRow] = []
+    while True:
+        limit = PAGE + 1 if not status else _SCANNED
+        page = store.runs.newest(caller, stored, limit=limit, after=after, rooms=False, chosen=chosen)
+        found += [row for row in map(_row, page) if not status or row.status == status]
+        if len(found) > PAGE or len(page) < limit:
+            return found[: PAGE + 1]
+        after = page[-1].id
+
+
+def _row(record: RunRecord) -> RunRow:
+    from datetime import datetime
+
+    status, reason = run_status(record)
+    began, changed = datetime.fromisoformat(record.created), datetime.fromisoformat(record.updated or record.created)
+    seconds = (changed - began).total_seconds() if status in _ENDED else None
+    return RunRow(record, status, reason, errors_of(record), seconds)
+
+
+def _callers(store: Store, visitor: Visitor) -> list[str]:
+    """The callers whose runs a visitor may choose; empty if only its own."""
+    if not visitor.manages:
+        return []
+    return [LOCAL_USER, *(user.caller for user in store.users.all())]
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
+
+
+def _found(record: RunRecord, history: RunHistory, trace: Trace, number: int) -> tuple[Progress, CallBar]:
+    listed = history.machine.history
+    if number >= min(len(listed), len(trace.bars)):
+        raise UnknownRunError(f"run {record.id} has no call {number}")
+    return listed[number], trace.bars[number]
+
+
+def _images(value: JSON) -> Any:
+    """(MIME type, bytes) of each image block in a result."""
+    if isinstance(value, dict):
+        kind, data = value.get("mimeType"), value.get("data")
+        if value.get("type") == "image" and kind in _IMAGES and isinstance(data, str):
+            try:
+                yield str(kind), base64.b64decode(data, validate=True)
+            except ValueError:
+                return
+        else:
+            for one in value.values():
+                yield from _images(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _images(one)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of a program; `marks` are (tool, times called, a call's number) of the calls that stand in it."""
+
+    number: int
+    text: str
+    marks: list[tuple[str, int, int]]
+
+
+def _marked(trace: Trace) -> list[SourceLine]:
+    """The source of the last program. A call belongs to the lines in which the name of its tool is called."""
+    lines = trace.program.rstrip().split("\n")
+    places: dict[int, set[str]] = {}
+    try:
+        tree = ast.parse(trace.program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = ast.Module([], [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            places.setdefault(node.lineno, set()).add(str(name))
+    made: dict[str, list[int]] = {}
+    for bar in trace.bars:
+        made.setdefault(bar.name, []).append(bar.number)
+    return [
+        SourceLine(
+            number,
+            text,
+            [(name, len(made[name]), made[name][0]) for name in sorted(places.get(number, ())) if name in made],
+        )
+        for number, text in enumerate(lines, 1)
+    ]

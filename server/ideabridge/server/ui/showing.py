@@ -1,0 +1,101 @@
+"""Showing: values, times and names as text in pages. Templates escape all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import visible
+
+LONGEST: Final = 20_000
+"""Characters of a value that a page shows; the rest is loaded on demand."""
+
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
+
+
+def duration(seconds: float | None) -> str:
+    """`3 ms`, `1.25 s`, `2 min 5 s`, `3 h 20 min`; empty for None."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{max(0, seconds) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    return f"{int(seconds // 86_400)} days"
+
+
+def ago(at: float | str | None, now: float) -> str:
+    """`5 s ago`, `3 min ago`, `2 h ago`, `4 d ago`; empty for None. A text is a time as the store writes it."""
+    if not at:
+        return ""
+    then = datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
+    seconds = max(0.0, now - then)
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            return f"{int(seconds // unit)} {name} ago"
+    return f"{int(seconds)} s ago"
+
+
+def moment(at: float | str | None) -> str:
+    """`2026-11-22 10:15:03` in UTC; empty for None."""
+    if not at:
+        return ""
+    then = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
+    return then.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def as_json(value: JSON) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def text_of(value: JSON) -> str:
+    """A value for people: text as it is, with hidden characters visible, anything else as indented JSON."""
+    return visible(value, "\n\t") if isinstance(value, str) else as_json(value)
+
+
+def bounded(value: JSON) -> str:
+    """`text_of` a value, without what exceeds `LONGEST`."""
+    text = text_of(value)
+    return text if len(text) <= LONGEST else text[:LONGEST]
+
+
+def omitted(value: JSON) -> int:
+    """The characters that `bounded` leaves out."""
+    return max(0, len(text_of(value)) - LONGEST)
+
+
+def short(value: JSON, most: int = 120) -> str:
+    """A value in one line, cut after `most` characters."""
+    text = visible(" ".join(value.split())) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def words(status: str) -> str:
+    """A status with spaces."""
+    return status.replace("_", " ")
+
+
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "duration": duration,
+    "ago": ago,
+    "moment": moment,
+    "json": as_json,
+    "bounded": bounded,
+    "omitted": omitted,
+    "short": short,
+    "count": count,
+    "words": words,
+}

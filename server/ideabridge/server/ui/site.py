@@ -1,0 +1,221 @@
+"""Site: the page of the server, its routes and templates.
+
+Every page is rendered here, works without JavaScript, and is an ordinary document with links and forms. The script
+`static/ui.js` adds what a document cannot do: it loads the page again when the store has changed, and replaces the
+elements marked `data-live`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError, UnknownRunError
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.server.ui import showing
+from ideabridge.server.ui.access import PREFIX, VISITOR, Access, Visitor, form_of, visitor_of
+from ideabridge.server.ui.histories import Histories
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+
+if TYPE_CHECKING:
+    from ideabridge.server.server import Front
+
+_FILES: Final = Path(__file__).parent
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_LOOK_SECONDS: Final = 0.3
+"""Seconds between two looks at the store for a page that is open."""
+
+_REST_SECONDS: Final = 1.0
+"""The least time between two changes that one page is told of."""
+
+_UNKNOWN: Final = (UnknownRunError, UnknownIdeaError, UnknownPublicationError, UnknownToolError)
+
+
+class Site:
+    """The pages over an open bridge.
+
+    Attributes:
+        bridge: the bridge.
+        front: the server, which publishes what runs become.
+        histories: the journals that pages read.
+        access: says who a visitor is.
+    """
+
+    def __init__(self, bridge: Bridge, front: Front, version: str) -> None:
+        self.bridge = bridge
+        self.front = front
+        self.histories = Histories(bridge.store)
+        self._templates = Environment(
+            loader=FileSystemLoader(_FILES / "templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=StrictUndefined,
+            auto_reload=False,
+        )
+        shared: dict[str, Any] = {"ui": PREFIX, "version": version}
+        self._templates.globals.update(shared)
+        self._templates.filters.update(showing.FILTERS)
+        self.access: Access | None = None
+
+    def application(self, routes: Iterable[Route]) -> Starlette:
+        """The application with its own routes and those of the pages. `Access` goes before it."""
+        return Starlette(
+            routes=[
+                Mount(
+                    PREFIX,
+                    routes=[
+                        Route("/", self._home),
+                        Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
+                        Route("/sign-out", self._sign_out, methods=["POST"]),
+                        Route("/live", self._live),
+                        Mount("/static", StaticFiles(directory=_FILES / "static")),
+                        *routes,
+                    ],
+                ),
+                Route(PREFIX, self._home),
+            ],
+            exception_handlers={
+                IdeabridgeError: self._refused,
+                HTTPException: self._missing,
+            },
+        )
+
+    # -- what pages use ----------------------------------------------------------------------------------------
+
+    def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
+        """A page made from a template, with the frame that all pages have."""
+        visitor = visitor_of(request)
+        notes, visitor.notes = visitor.notes, []
+        text = self._templates.get_template(template).render(
+            visitor=visitor,
+            notes=notes,
+            path=request.url.path,
+            query=request.url.query,
+            waiting=self.waiting(visitor),
+            now=time.time(),
+            **values,
+        )
+        return HTMLResponse(text, code)
+
+    def waiting(self, visitor: Visitor) -> int:
+        """How many decisions wait for this visitor."""
+        store = self.bridge.store
+        statuses = ("needs_approval",)
+        records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)
+        return len(records)
+
+    def record(self, request: Request, run_id: str) -> RunRecord:
+        """A run that the visitor may see.
+
+        Raises:
+            UnknownRunError: there is no such run, or it belongs to somebody else.
+        """
+        record = self.bridge.store.runs.get(run_id)
+        visitor = visitor_of(request)
+        if record is None or (visitor.scope is not None and record.caller != visitor.scope):
+            raise UnknownRunError(f"unknown run {run_id[:80]!r}")
+        return record
+
+    @staticmethod
+    def back(request: Request, where: str, said: str = "") -> Response:
+        """Send the visitor to a page of this site, with a message."""
+        if said:
+            visitor_of(request).notes.append(("good", said))
+        return RedirectResponse(where, 303)
+
+    def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
+        """A handler of a form: if the work is refused, the visitor goes back to the page of the form and reads why."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await work(request)
+            except _UNKNOWN:
+                raise
+            except IdeabridgeError as error:
+                visitor_of(request).notes.append(("bad", self.bridge.secrets.mask(str(error))))
+                return RedirectResponse(_from(request), 303)
+
+        return handle
+
+    # -- pages of its own --------------------------------------------------------------------------------------
+
+    async def _home(self, _request: Request) -> Response:
+        return RedirectResponse(f"{PREFIX}/runs", 303)
+
+    async def _sign_in(self, request: Request) -> Response:
+        access = self.access
+        assert access is not None
+        wrong, key = "", None
+        if request.method == "POST":
+            key = await access.sign_in(form_of(request).get("token"))
+            wrong = "" if key else "This token is not valid."
+        elif "key" in request.query_params:
+            key = access.follow_link(request.query_params["key"])
+            wrong = "" if key else "This link was used already, or is older than 10 minutes. Restart `ideabridge ui`."
+        if key is None:
+            text = self._templates.get_template("sign_in.html").render(wrong=wrong)
+            return HTMLResponse(text, 403 if wrong else 200)
+        return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": access.cookie(request.scope, key)})
+
+    async def _sign_out(self, request: Request) -> Response:
+        assert self.access is not None
+        self.access.sign_out(request)
+        return RedirectResponse(f"{PREFIX}/sign-in", 303, {"Set-Cookie": self.access.cookie(request.scope, "")})
+
+    async def _live(self, _request: Request) -> Response:
+        """Server-sent events: one whenever the store has changed, at most one a second."""
+
+        async def changes() -> AsyncGenerator[str]:
+            store, since = self.bridge.store, 0.0
+            told = store.revision()
+            # A comment at the start, and every 15 s: proxies close connections without data.
+            yield ": ideabridge\n\n"
+            quiet = time.monotonic()
+            while not self.front.running.closing:
+                await anyio.sleep(_LOOK_SECONDS)
+                now, revision = time.monotonic(), store.revision()
+                if revision != told and now - since >= _REST_SECONDS:
+                    yield "event: changed\ndata: {}\n\n"
+                    told, since, quiet = revision, now, now
+                elif now - quiet > 15:
+                    yield ": still here\n\n"
+                    quiet = now
+
+        return StreamingResponse(changes(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    # -- refusals ----------------------------------------------------------------------------------------------
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        why = self.bridge.secrets.mask(str(error))
+        status = 404 if isinstance(error, _UNKNOWN) else 400
+        return self.page(request, "refused.html", code=status, title="This cannot be shown", why=why)
+
+    async def _missing(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        if request.scope.get(VISITOR) is None:
+            return HTMLResponse("not found", status)
+        return self.page(request, "refused.html", code=status, title="There is no such page", why=request.url.path)
+
+
+def _from(request: Request) -> str:
+    """The page of the form, by `Referer`, as a path of this site."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(request.headers.get("referer", ""))
+    same = parts.netloc == request.headers.get("host") and parts.path.startswith(f"{PREFIX}/")
+    return f"{parts.path}?{parts.query}" if same and parts.query else parts.path if same else f"{PREFIX}/runs"

@@ -1,0 +1,247 @@
+// What the pages of ideabridge do besides links and forms: they follow the store, slide through a journal, and complete
+// names in the playground. Without this script every page still works.
+"use strict";
+
+(() => {
+  const root = document.body.dataset.ui;
+
+  // -- following the store ----------------------------------------------------------------------------------------
+
+  const sign = document.getElementById("live");
+  let loading = false;
+  let again = false;
+
+  // Loads this page again and replaces the elements marked `data-live` that have changed. What the reader has opened,
+  // is typing into, or has scrolled to stays.
+  async function refresh(url = location.href) {
+    if (loading) {
+      again = true;
+      return;
+    }
+    loading = true;
+    try {
+      const answer = await fetch(url, { headers: { Accept: "text/html" } });
+      if (!answer.ok || answer.redirected) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const old of document.querySelectorAll("[data-live]")) {
+        const next = old.id && fresh.getElementById(old.id);
+        if (next && next.innerHTML !== old.innerHTML && !busy(old)) replace(old, next);
+      }
+      for (const next of fresh.querySelectorAll("[data-live]")) {
+        if (next.id && !document.getElementById(next.id)) document.getElementById("main").append(next);
+      }
+    } catch (error) {
+      show(false);
+    } finally {
+      loading = false;
+      if (again) {
+        again = false;
+        setTimeout(refresh, 500);
+      }
+    }
+  }
+
+  // Somebody types into a field of it, or has changed one.
+  function busy(element) {
+    const active = document.activeElement;
+    if (element.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return true;
+    return [...element.querySelectorAll("textarea, input:not([type=hidden]), select")].some((field) => changed(field));
+  }
+
+  function changed(field) {
+    if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+    if (field.tagName === "SELECT") return [...field.options].some((one) => one.selected !== one.defaultSelected && one.defaultSelected);
+    return field.value !== field.defaultValue;
+  }
+
+  function replace(old, next) {
+    const open = [...old.querySelectorAll("details")].map((one) => one.open);
+    const scrolled = [...old.querySelectorAll(".scroll, pre, .program")].map((one) => [one.scrollLeft, one.scrollTop]);
+    const active = old.contains(document.activeElement) ? pathOf(document.activeElement, old) : null;
+    old.replaceChildren(...next.childNodes);
+    old.querySelectorAll("details").forEach((one, place) => {
+      if (open[place] !== undefined && open.length === old.querySelectorAll("details").length) one.open = open[place];
+    });
+    old.querySelectorAll(".scroll, pre, .program").forEach((one, place) => {
+      if (scrolled[place]) [one.scrollLeft, one.scrollTop] = scrolled[place];
+    });
+    if (active) active.reduce((one, place) => one && one.children[place], old)?.focus({ preventScroll: true });
+  }
+
+  function pathOf(element, top) {
+    const path = [];
+    for (let one = element; one !== top; one = one.parentElement) path.unshift([...one.parentElement.children].indexOf(one));
+    return path;
+  }
+
+  function show(on) {
+    if (!sign) return;
+    sign.textContent = on ? "● live" : "○ not connected";
+    sign.classList.toggle("on", on);
+  }
+
+  let source = null;
+  function follow() {
+    if (source || document.hidden || !document.querySelector("[data-live]")) return;
+    source = new EventSource(`${root}/live`);
+    source.onopen = () => show(true);
+    source.onerror = () => show(false);
+    source.addEventListener("changed", () => {
+      document.documentElement.dataset.changes = String(Number(document.documentElement.dataset.changes || 0) + 1);
+      refresh();
+    });
+  }
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      source?.close();
+      source = null;
+    } else {
+      follow();
+      refresh();
+    }
+  });
+  // A page that is left for another keeps no stream: browsers open six connections to a server.
+  addEventListener("pagehide", () => {
+    source?.close();
+    source = null;
+  });
+  addEventListener("pageshow", follow);
+  follow();
+
+  // -- the slider through a journal ---------------------------------------------------------------------------------
+
+  const slide = document.querySelector("[data-slide]");
+  if (slide) {
+    let timer = 0;
+    slide.addEventListener("input", () => {
+      slide.form.querySelector("output").textContent = slide.value;
+      slide.setAttribute("aria-valuetext", `event ${slide.value} of ${slide.max}`);
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        const url = new URL(location.href);
+        if (slide.value === slide.max) url.searchParams.delete("at");
+        else url.searchParams.set("at", slide.value);
+        history.replaceState(null, "", url);
+        refresh(url.href);
+      }, 120);
+    });
+  }
+
+  // -- choosing several ---------------------------------------------------------------------------------------------
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-all]")) {
+      for (const one of document.querySelectorAll("input[name=which][type=checkbox]")) one.checked = event.target.checked;
+    }
+  });
+
+  // Ctrl+Enter sends the form of a text area.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
+      event.preventDefault();
+      event.target.form.requestSubmit(event.target.form.querySelector("button[data-default]") || undefined);
+    }
+  });
+
+  // -- completion in the playground ---------------------------------------------------------------------------------
+
+  const editor = document.querySelector("textarea[data-complete]");
+  if (editor) {
+    const list = document.getElementById("choices");
+    let tools = [];
+    let chosen = 0;
+    let found = [];
+    fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => { tools = all; });
+
+    const isProgram = () => editor.form.elements.kind.value === "program";
+
+    // The words before the cursor say what can follow: the name of a tool, or a parameter of the tool of this call.
+    function offers() {
+      const before = editor.value.slice(0, editor.selectionStart);
+      if (isProgram()) {
+        const inside = before.match(/([\w.]+)\(([^()]*)$/);
+        const called = inside && tools.find((one) => one.program === inside[1]);
+        const word = before.match(/[\w.]*$/)[0];
+        if (called && /(^|[,\s])\w*$/.test(inside[2])) {
+          return [word, called.parameters.map((one) => ({ text: `${one.name}=`, note: one.note }))];
+        }
+        return word ? [word, tools.map((one) => ({ text: one.program, note: one.description }))] : null;
+      }
+      const tool = before.match(/"_tool"\s*:\s*"([^"]*)$/);
+      if (tool) return [tool[1], tools.map((one) => ({ text: one.name, note: one.description }))];
+      const key = before.match(/[{,]\s*"(\w*)$/);
+      if (key) {
+        const call = before.slice(before.lastIndexOf("{")) + editor.value.slice(editor.selectionStart).split("}")[0];
+        const name = call.match(/"_tool"\s*:\s*"([^"]*)"/);
+        const called = name && tools.find((one) => one.name === name[1]);
+        const own = called ? called.parameters.map((one) => ({ text: one.name, note: one.note })) : [];
+        const meta = ["_tool", "_module", "_outputPath", "_outputMethod", "_each", "_after", "_id", "_output", "_instance", "_imports"];
+        return [key[1], [...own, ...meta.map((one) => ({ text: one, note: "" }))]];
+      }
+      const reference = before.match(/"†(\w*)$/);
+      if (reference) return [reference[1], ["input", "state", "results", "item", "data"].map((one) => ({ text: one, note: "reference" }))];
+      return null;
+    }
+
+    function close() {
+      list.hidden = true;
+      editor.removeAttribute("aria-activedescendant");
+    }
+
+    function complete() {
+      const offered = offers();
+      const [word, all] = offered || ["", []];
+      const low = word.toLowerCase();
+      found = all.filter((one) => one.text.toLowerCase().includes(low) && one.text !== word).slice(0, 12);
+      found.sort((one, other) => other.text.toLowerCase().startsWith(low) - one.text.toLowerCase().startsWith(low));
+      if (!found.length) return close();
+      chosen = 0;
+      list.replaceChildren(...found.map((one, place) => {
+        const item = document.createElement("li");
+        item.id = `choice-${place}`;
+        item.role = "option";
+        const code = document.createElement("b");
+        code.textContent = one.text;
+        item.append(code, one.note ? ` ${one.note}` : "");
+        item.addEventListener("mousedown", (event) => {
+          event.preventDefault();
+          take(place, word);
+        });
+        return item;
+      }));
+      list.dataset.word = word;
+      list.hidden = false;
+      mark();
+    }
+
+    function mark() {
+      [...list.children].forEach((one, place) => one.setAttribute("aria-selected", String(place === chosen)));
+      list.children[chosen]?.scrollIntoView({ block: "nearest" });
+      editor.setAttribute("aria-activedescendant", `choice-${chosen}`);
+    }
+
+    function take(place, word) {
+      const end = editor.selectionStart;
+      editor.setRangeText(found[place].text, end - word.length, end, "end");
+      close();
+    }
+
+    editor.addEventListener("input", complete);
+    editor.addEventListener("blur", close);
+    editor.addEventListener("keydown", (event) => {
+      if (event.key === " " && event.ctrlKey) {
+        event.preventDefault();
+        complete();
+      } else if (!list.hidden && event.key === "Escape") {
+        close();
+      } else if (!list.hidden && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+        event.preventDefault();
+        chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
+        mark();
+      } else if (!list.hidden && event.key === "Enter" && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        take(chosen, list.dataset.word);
+      }
+    });
+  }
+})();

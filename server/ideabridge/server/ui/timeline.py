@@ -1,0 +1,290 @@
+"""Timeline: the calls of a run as rows with bars, and why each call waited."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.server.ui.showing import duration
+from ideabridge.server.views.trace import CallBar, Trace, module_of
+
+ROWS: Final = 200
+"""Rows of a page."""
+
+_NARROWEST: Final = 0.4
+"""Per cent of the width: a shorter bar would not be seen."""
+
+_BUCKETS: Final = 160
+_IDLE: Final = 0.12
+"""A long stretch in which nothing ran is drawn as this part of the time in which something ran, ..."""
+
+_LEAST_IDLE: Final = 0.01
+_LONG_IDLE: Final = 2.0
+"""... if it is so many times longer than that. `_LEAST_IDLE` is in seconds."""
+
+_NOTICED: Final = 0.001
+"""Seconds: a shorter wait is not explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One call, or one answer of the mind.
+
+    Attributes:
+        number: the call; -1 for an answer of the mind.
+        left, width: the bar of its execution, in per cent of the run; None before it starts.
+        asked: the bar of the time in which a person decided.
+        waited: the bar of the time from its listing to its start.
+        took: seconds that it ran.
+        why: why it waited.
+    """
+
+    number: int
+    name: str
+    module: str
+    instance: str
+    status: str
+    left: float | None
+    width: float
+    asked: tuple[float, float] | None
+    waited: tuple[float, float] | None
+    took: float | None
+    items: int
+    error: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Rows of a run, of which one page is shown.
+
+    Attributes:
+        first: the place of the first row among those that were chosen.
+        total: how many were chosen.
+        most: the most calls that ran at the same time.
+        density: for a run with more than one page, how many calls ran in each part of its time, as (x, height) in
+            per cent.
+        seconds: the time that the run took so far.
+        ticks: the texts of the marks on the axis, at equal distances.
+        breaks: (left, width, seconds) in per cent of each stretch in which nothing ran, and which is drawn shorter.
+    """
+
+    rows: list[Row]
+    first: int
+    total: int
+    most: int
+    density: list[tuple[float, float]]
+    seconds: float
+    ticks: list[str]
+    breaks: list[tuple[float, float, float]]
+
+
+def timeline(
+    trace: Trace, machine: Machine | None, *, first: int = 0, status: str = "", tool: str = "", now: float | None = None
+) -> Timeline:
+    """The rows of a run.
+
+    Args:
+        trace: its journal.
+        machine: the folded journal, which knows why calls waited, and the exact status of those that never started.
+        first: the first row of the page.
+        status: only rows with this status.
+        tool: only rows of this tool.
+        now: the end of what still runs; None: the present time.
+    """
+    begun = trace.begun or 0.0
+    end = trace.ended or now or time.time()
+    last = max((bar.finished or bar.started or 0.0 for bar in (*trace.bars, *trace.minds)), default=0.0)
+    end = max(end, last)
+    axis = _Axis.of(trace, begun, end)
+    place = axis.place
+
+    def bar_between(start: float | None, finish: float | None) -> tuple[float, float] | None:
+        if start is None or finish is None or finish - start < _NOTICED:
+            return None
+        return place(start), max(_NARROWEST, place(finish) - place(start))
+
+    def row(bar: CallBar) -> Row:
+        left = None if bar.started is None else min(place(bar.started), 100 - _NARROWEST)
+        finish = bar.finished if bar.finished is not None else end
+        progress = (
+            machine.history[bar.number] if machine is not None and 0 <= bar.number < len(machine.history) else None
+        )
+        instance = bar.call.get("_instance")
+        return Row(
+            bar.number,
+            bar.name,
+            module_of(bar, trace),
+            instance if isinstance(instance, str) else "",
+            _status(bar, progress),
+            left,
+            0.0 if left is None else max(_NARROWEST, place(finish) - left),
+            bar_between(bar.asked, bar.decided if bar.decided is not None else bar.finished or end),
+            bar_between(bar.listed, bar.started),
+            None if bar.started is None else finish - bar.started,
+            bar.items,
+            bar.error or _error(progress),
+            "" if progress is None or machine is None else why_waited(progress, bar, trace, machine),
+        )
+
+    every = sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event) if trace.minds else trace.bars
+    chosen = [bar for bar in every if (not status or bar.status == status) and (not tool or bar.name == tool)]
+    most, density = _density(trace.bars, axis, end)
+    shown = [row(bar) for bar in chosen[first : first + ROWS]]
+    density = density if len(chosen) > ROWS else []
+    return Timeline(shown, first, len(chosen), most, density, end - begun, axis.ticks(), axis.breaks())
+
+
+def _status(bar: CallBar, progress: Progress | None) -> str:
+    if progress is not None and bar.status in ("waiting", "not run", "done", "failed"):
+        if bar.status == "failed" and progress.status is CallStatus.CAUGHT:
+            return "caught"
+        if bar.status in ("waiting", "not run") and progress.settled:
+            return progress.status.value
+    return bar.status
+
+
+def _error(progress: Progress | None) -> str:
+    if progress is None or progress.error is None:
+        return ""
+    return str(progress.error.get("message", ""))
+
+
+class _Axis:
+    """The axis of time. A run may wait for a person for hours: a long stretch in which nothing ran is drawn shorter.
+
+    `points` are (seconds since 1970, per cent) of the ends of the stretches; between two of them time is even.
+    """
+
+    def __init__(self, points: list[tuple[float, float]], idle: list[tuple[float, float]]) -> None:
+        self._points = points
+        self._times = [at for at, _ in points]
+        self._idle = idle
+
+    @classmethod
+    def of(cls, trace: Trace, begun: float, end: float) -> _Axis:
+        """The axis of a run from its beginning to its end."""
+        busy = sorted(
+            (max(begun, bar.started), min(end, bar.finished if bar.finished is not None else end))
+            for bar in (*trace.bars, *trace.minds)
+            if bar.started is not None and not (bar.number < 0 and not trace.mind)
+        )
+        gaps: list[tuple[float, float]] = []
+        reached = begun
+        for start, finish in busy:
+            if start > reached:
+                gaps.append((reached, start))
+            reached = max(reached, finish)
+        if end > reached:
+            gaps.append((reached, end))
+        idle_seconds = sum(finish - start for start, finish in gaps)
+        work = end - begun - idle_seconds
+        shown = max(_IDLE * work, _LEAST_IDLE)
+        idle = [(start, finish) for start, finish in gaps if finish - start > _LONG_IDLE * shown] if work > 0 else []
+        points, place, before = [(begun, 0.0)], 0.0, begun
+        for start, finish in idle:
+            place += start - before
+            points.append((start, place))
+            place += shown
+            points.append((finish, place))
+            before = finish
+        place += end - before
+        points.append((max(end, before + 1e-6), max(place, 1e-6)))
+        whole = points[-1][1]
+        return cls([(at, value / whole * 100) for at, value in points], idle)
+
+    def place(self, at: float) -> float:
+        """The place of a time, in per cent."""
+        number = min(max(1, bisect_right(self._times, at)), len(self._points) - 1)
+        (start, left), (finish, right) = self._points[number - 1], self._points[number]
+        part = (at - start) / (finish - start) if finish > start else 0.0
+        return min(100.0, max(0.0, left + part * (right - left)))
+
+    def time(self, place: float) -> float:
+        """The time at a place."""
+        for (start, left), (finish, right) in pairwise(self._points):
+            if place <= right:
+                return start + (finish - start) * ((place - left) / (right - left) if right > left else 0.0)
+        return self._points[-1][0]
+
+    def ticks(self) -> list[str]:
+        """The times at five equal distances, since the beginning."""
+        begun = self._points[0][0]
+        return [duration(self.time(part * 25.0) - begun) for part in range(5)]
+
+    def breaks(self) -> list[tuple[float, float, float]]:
+        """(left, width, seconds) of the stretches that are drawn shorter."""
+        return [
+            (self.place(start), self.place(finish) - self.place(start), finish - start) for start, finish in self._idle
+        ]
+
+
+def _density(bars: Sequence[CallBar], axis: _Axis, end: float) -> tuple[int, list[tuple[float, float]]]:
+    """(the most calls that ran at once, how many ran in each part of the axis as (x, height) in per cent)."""
+    changes: list[tuple[float, int]] = []
+    for bar in bars:
+        if bar.started is not None:
+            changes += [(bar.started, 1), (bar.finished if bar.finished is not None else end, -1)]
+    # An end before a beginning at the same time: these two calls did not run at once.
+    changes.sort()
+    running = most = before = 0
+    highest = [0] * _BUCKETS
+    for at, change in changes:
+        bucket = min(_BUCKETS - 1, int(axis.place(at) / 100 * _BUCKETS))
+        for one in range(before, bucket + 1):
+            highest[one] = max(highest[one], running)
+        running += change
+        most = max(most, running)
+        highest[bucket] = max(highest[bucket], running)
+        before = bucket
+    tallest = max(1, most)
+    return most, [(number * 100 / _BUCKETS, value / tallest * 100) for number, value in enumerate(highest) if value]
+
+
+def suppliers(progress: Progress) -> set[int]:
+    """The calls whose values or success a call waits for."""
+    found = set(progress.call.edges or ())
+    for item in progress.call.reads:
+        for alternative in item.bound:
+            for operand in alternative:
+                found.update(operand or ())
+    return found
+
+
+def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
+    """Why a call did not start when it was listed; empty if it did."""
+    if bar.listed is None:
+        return ""
+    start = bar.started if bar.started is not None else bar.finished
+    if start is not None and start - bar.listed < _NOTICED:
+        return ""
+    data, parts = suppliers(progress), list[str]()
+    last = _last(trace, data | set(progress.call.order), start)
+    if last is not None:
+        finish = trace.bars[last].finished
+        what = "its result" if last in data else "the order of effects"
+        time_ = f" {duration(finish - bar.listed)}" if finish is not None and finish > bar.listed else ""
+        name = machine.history[last].call.label
+        parts.append(f"waited{time_} for {name}: {what}")
+    if bar.asked is not None and bar.started is not None and bar.decided is not None:
+        parts.append(f"a person decided after {duration(bar.decided - bar.asked)}")
+    elif bar.asked is not None and bar.decided is None and bar.finished is None:
+        parts.append("waits for a decision")
+    if not parts and start is not None:
+        parts.append(f"waited {duration(start - bar.listed)} until one of the parallel calls ended")
+    return "; ".join(parts)
+
+
+def _last(trace: Trace, before: set[int], start: float | None) -> int | None:
+    """The call that ended last, before a time, among the calls that another waited for; an open one comes first."""
+    open_ = [one for one in before if one < len(trace.bars) and trace.bars[one].finished is None]
+    if open_ and start is None:
+        return min(open_)
+    ended = [(finish, one) for one in before if one < len(trace.bars) and (finish := trace.bars[one].finished)]
+    return max(ended)[1] if ended else None
