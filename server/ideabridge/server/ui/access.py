@@ -72,7 +72,8 @@ class Visitor:
     Attributes:
         caller: whose runs it sees: `local`, `user:NAME` or `token_HASH`.
         token: the token that it began with; None: no token was required, or it began with the link.
-        by_link: it began with the link of `ideabridge ui`, which only a person at this machine sees.
+        by_link: it began with the link of `ideabridge ui`, which only a person at this machine sees, or is that of the
+            owner who has added the first user.
         secret: what every form of this session carries.
         used: when it was last used, by the monotonic clock.
         notes: messages for the next page.

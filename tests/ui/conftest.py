@@ -1,0 +1,52 @@
+"""A browser of the system, driven by Playwright. Where there is none, its tests are skipped, and say so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.ui.serving import served
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    """Headless Chromium. While Playwright is open, its event loop occupies the thread of the tests, so no module has both
+    tests of the page and tests that are coroutines.
+    """
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine: install the package chromium")
+    with sync_playwright() as playwright:
+        # Containers have no user namespaces for its sandbox; it opens our own pages only.
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Generator[Page]:
+    """An empty page. An error of a script, or what the policy of a page forbids, fails the test."""
+    with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
+        found, faults = context.new_page(), list[str]()
+        found.on("pageerror", lambda error: faults.append(str(error)))
+        found.on("console", lambda one: faults.append(one.text) if _is_fault(one.type, one.text) else None)
+        found.set_default_timeout(20_000)
+        yield found
+        assert faults == []
+
+
+def _is_fault(kind: str, text: str) -> bool:
+    # A page that is refused on purpose, and a stream that ends with its server, are no faults of a script.
+    return kind == "error" and "Failed to load resource" not in text and "ERR_" not in text
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[str]:
+    """The URL of a page over an empty store."""
+    with served(tmp_path) as url:
+        yield url

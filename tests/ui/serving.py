@@ -1,0 +1,66 @@
+"""A server with the page in a process of its own, and a client that sends forms as a browser would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+TOOLS = Path(__file__).parent / "shop.py"
+_SECRET = re.compile(r'name="secret" value="([^"]+)"')
+
+
+@contextmanager
+def served(folder: Path, *words: str, command: str = "ui") -> Generator[str]:
+    """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints for people."""
+    options = ["--store", str(folder / "ideas.sqlite"), "--tools", str(TOOLS), "--project", str(folder)]
+    start = ["ui", "127.0.0.1:0", "--no-browser"] if command == "ui" else ["serve", "--http", "127.0.0.1:0", "--ui"]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "ideabridge.server", *start, *options, *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            yield _address(process.stderr)
+        finally:
+            process.terminate()
+            process.stderr.read()
+
+
+def _address(lines: IO[str]) -> str:
+    read: list[str] = []
+    for line in lines:
+        read.append(line)
+        found = re.search(r"(http://\S+/ui/\S*)", line)
+        if found is not None:
+            return found[1]
+    raise AssertionError(f"the server ended:\n{''.join(read)}")
+
+
+def client(url: str) -> httpx.Client:
+    """A client with a cookie jar that follows redirects, at the address of the server."""
+    return httpx.Client(base_url=url.partition("/ui/")[0], follow_redirects=True, timeout=30)
+
+
+def secret(http: httpx.Client, path: str = "/ui/playground") -> str:
+    """The secret of the forms of this session."""
+    found = _SECRET.search(http.get(path).text)
+    assert found is not None
+    return found[1]
+
+
+def send(http: httpx.Client, path: str, page: str = "/ui/playground", **fields: str) -> httpx.Response:
+    """Send a form of a page, with its secret, and load what comes next."""
+    headers = {"Origin": str(http.base_url).rstrip("/"), "Referer": str(http.base_url.join(page))}
+    return http.post(path, data={"secret": secret(http, page), **fields}, headers=headers)

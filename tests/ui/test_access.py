@@ -1,0 +1,156 @@
+"""Who may open the page, and what a request must have. Requests are sent as another web page could send them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ideabridge.bridge.store.store import Store
+from tests.ui.serving import client, secret, send, served
+
+PLAN = '{"calls": [{"_tool": "refund", "order": 1, "amount": 10}], "output": "†results.0"}'
+
+
+@pytest.fixture
+def http(site: str) -> Generator[httpx.Client]:
+    with client(site) as found:
+        yield found
+
+
+def run(http: httpx.Client, text: str = PLAN) -> str:
+    """Run a plan in the playground; returns the id of the run."""
+    answer = send(http, "/ui/playground", kind="plan", text=text, action="run")
+    found = re.fullmatch(r".*/runs/(run_[0-9a-f]+)", str(answer.url))
+    assert answer.status_code == 200, answer.text
+    assert found is not None
+    return found[1]
+
+
+def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> None:
+    for path in ("/ui/", "/ui/runs", "/ui/static/ui.js", "/ui/nothing"):
+        headers = http.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+    cookie = httpx.get(http.base_url.join("/ui/runs")).headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+
+
+def test_a_name_that_points_here_is_refused(http: httpx.Client) -> None:
+    for name in ("evil.example", "evil.example:8788", "127.0.0.1.evil.example", ""):
+        assert http.get("/ui/runs", headers={"Host": name}).status_code in (400, 421)
+    assert http.get("/ui/runs", headers={"Host": "localhost:1"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_a_form_of_another_site_changes_nothing(http: httpx.Client, headers: dict[str, str]) -> None:
+    form = {"secret": secret(http), "kind": "plan", "text": PLAN, "action": "run"}
+    assert http.post("/ui/playground", data=form, headers=headers).status_code == 403
+    assert "There are no runs yet" in http.get("/ui/runs").text
+
+
+def test_a_form_without_the_secret_of_its_session_changes_nothing(http: httpx.Client) -> None:
+    run_id = run(http)
+    with client(str(http.base_url)) as other:
+        theirs = secret(other)
+    for wrong in ("", "guess", theirs):
+        answer = http.post(f"/ui/runs/{run_id}/cancel", data={"secret": wrong})
+        assert answer.status_code == 403
+        assert "out of date" in answer.text
+    assert "needs approval" in http.get(f"/ui/runs/{run_id}").text
+    # A link must not change anything.
+    assert http.get(f"/ui/runs/{run_id}/cancel").status_code == 405
+    assert send(http, f"/ui/runs/{run_id}/cancel").status_code == 200
+    assert "cancelled" in http.get(f"/ui/runs/{run_id}").text
+
+
+def test_large_and_malformed_forms_are_refused(http: httpx.Client) -> None:
+    key = secret(http)
+    assert http.post("/ui/playground", data={"secret": key, "text": "x" * 5_000_000}).status_code == 413
+    many = "&".join(f"a{number}=1" for number in range(2000))
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert http.post("/ui/playground", content=many, headers=headers).status_code == 400
+    assert http.put("/ui/playground").status_code == 405
+
+
+def test_what_is_refused_is_said_on_the_page_of_the_form(http: httpx.Client) -> None:
+    run_id = run(http)
+    answer = send(http, "/ui/approvals/decide", "/ui/approvals", which=f"{run_id}:a9-nothing", decision="approve")
+    assert "no approval" in answer.text
+    assert str(answer.url).endswith("/ui/approvals")
+    answer = send(http, "/ui/approvals/decide", "/ui/approvals", which="run_0000:a0-x", decision="approve")
+    assert answer.status_code == 404
+    assert "unknown run" in answer.text
+    answer = send(http, "/ui/playground", kind="plan", text='{"calls": 3}', action="check")
+    assert 'role="alert"' in answer.text
+
+
+def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        tokens: dict[str, str] = {}
+        for name, role in (("ann", "member"), ("bob", "member"), ("eva", "admin")):
+            store.users.add(name, "admin" if role == "admin" else "member")
+            tokens[name] = store.users.add_token(name)[1]
+    with served(tmp_path, command="serve") as link, client(link) as ann, client(link) as bob, client(link) as eva:
+        assert ann.get("/ui/runs").url.path == "/ui/sign-in"
+        assert ann.get("/ui/live").url.path == "/ui/sign-in"
+        assert ann.post("/ui/sign-in", data={"token": "wrong"}).status_code == 403
+        for name, http in (("ann", ann), ("bob", bob), ("eva", eva)):
+            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
+        run_id = run(ann)
+        assert run_id in ann.get("/ui/runs").text
+        assert run_id not in bob.get("/ui/runs").text
+        for path in (f"/ui/runs/{run_id}", f"/ui/runs/{run_id}/calls/0", f"/ui/runs/{run_id}/calls/0/result"):
+            assert bob.get(path).status_code == 404
+        assert run_id not in bob.get("/ui/approvals").text
+        approval = re.search(rf'value="{run_id}:([^"]+)"', ann.get("/ui/approvals").text)
+        assert approval is not None
+        decided = send(bob, "/ui/approvals/decide", which=f"{run_id}:{approval[1]}", decision="approve")
+        assert decided.status_code == 404
+        assert bob.get("/ui/admin").status_code == 400
+        assert "only the owner" in bob.get("/ui/admin").text
+        assert send(bob, "/ui/admin/users", name="mallory", action="add", role="admin").url.path != "/ui/admin"
+
+        # An admin sees everybody's runs, decides, and is journaled by name.
+        assert run_id in eva.get("/ui/runs").text
+        answer = send(eva, "/ui/approvals/decide", "/ui/approvals", which=f"{run_id}:{approval[1]}", decision="approve")
+        assert "the person at the local page (eva)" in answer.text
+
+        # A revoked token ends its session at once.
+        added = send(eva, "/ui/admin/users", "/ui/admin", name="bob", action="disable")
+        assert "bob: disable" in added.text
+        assert bob.get("/ui/runs").url.path == "/ui/sign-in"
+
+        # The link that the command prints signs the person at this machine in, once.
+        with client(link) as local, client(link) as late:
+            path = link[link.index("/ui/") :]
+            assert local.get(path).url.path == "/ui/runs"
+            assert run_id in local.get("/ui/runs").text
+            assert late.get(path).status_code == 403
+
+
+def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Client) -> None:
+    with client(str(http.base_url)) as other:
+        assert other.get("/ui/runs").url.path == "/ui/runs"
+        answer = send(http, "/ui/admin/users", "/ui/admin", name="ann", action="add", role="member")
+        found = re.search(r"shown only now:\n(\S+)</p>", answer.text)
+        assert found is not None
+        assert other.get("/ui/runs").url.path == "/ui/sign-in"
+        assert other.post("/ui/sign-in", data={"token": found[1]}).url.path == "/ui/runs"

@@ -1,0 +1,184 @@
+"""Every page, as people see it: in light and dark, from 320 pixels on, with a keyboard, and for a screen reader."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from ideabridge.bridge import Bridge, Configuration
+from ideabridge.bridge.runs.people import Decision
+from ideabridge.tools import Toolbox
+from tests import npm
+from tests.ui import shop
+from tests.ui.serving import served
+
+AXE: Final = npm.FOLDER / "axe-core" / "axe.min.js"
+
+
+async def _fill(path: Path) -> str:
+    """Make runs of every kind; returns the id of one with several calls."""
+    tools = Toolbox(shop.list_orders, shop.find_customer, shop.refund, shop.photograph, shop.read_review)
+    async with Bridge(Configuration(), toolbox=tools, store=path) as bridge:
+        for customer in ("c1", "c2"):
+            run = await bridge.run_plan(
+                calls=[
+                    {"_tool": "list_orders", "customer": "†input.customer", "_outputPath": "orders"},
+                    {"_tool": "find_customer", "_each": "†state.orders", "id": "†item.customer", "_outputPath": "who"},
+                    {"_tool": "find_customer", "id": "c9", "_outputPath": "other || missing"},
+                    {"_tool": "refund", "order": "†state.orders.0.id", "amount": 5.0, "_id": "pay"},
+                    {"_tool": "list_orders", "_after": ["pay"]},
+                ],
+                input={"customer": customer},
+                output={"who": "†state.who"},
+                title=f"Refund for {customer}",
+            )
+            await run.wait()
+            [asked] = run.pending()
+            if customer == "c1":
+                await bridge.decide(run, asked.approval, Decision("approve", reason="as agreed"))
+                await run.wait()
+                await bridge.publish(run.id, "refund_first")
+                await bridge.publish(run.id, "refund_first", description="Refund the first order of a customer.")
+        failed = await bridge.run_plan(calls=[{"_tool": "find_customer", "id": "c9"}], output="†results.0")
+        await failed.wait()
+        program = await bridge.run_program(
+            "from tools import list_orders, read_review\n"
+            "orders = await list_orders()\nprint('orders:', len(orders))\nawait read_review(order=orders[0]['id'])"
+        )
+        await program.wait()
+        await bridge.solve("Which customer has the most orders?")
+        return run.id
+
+
+@pytest.fixture(scope="module")
+def shop_site(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Generator[tuple[str, str]]:
+    """(the URL of a page over runs of every kind, the id of one that waits)."""
+    folder = tmp_path_factory.mktemp("shop")
+    with ThreadPoolExecutor(1) as thread:
+        # Playwright's event loop occupies this one.
+        run_id = thread.submit(anyio.run, _fill, folder / "ideas.sqlite").result()
+    with served(folder) as url:
+        yield url, run_id
+
+
+def pages(run_id: str) -> list[str]:
+    """The pages that the navigation and the lists lead to."""
+    return [
+        "runs",
+        "runs?status=done&tool=refund",
+        f"runs/{run_id}",
+        f"runs/{run_id}?at=4",
+        f"runs/{run_id}/calls/1",
+        f"runs/{run_id}/calls/3",
+        "approvals",
+        "ideas",
+        "ideas?show=saved",
+        "ideas?show=suggested",
+        "ideas?q=refund",
+        "ideas/refund_first",
+        "ideas/refund_first/diff?old=1&new=2",
+        f"ideas/publish?ref={run_id}&name=refund_first",
+        "modules",
+        "modules/tools",
+        "playground",
+        "playground?kind=program",
+        "admin",
+        "runs/run_0000",
+    ]
+
+
+@npm.needs("axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, shop_site: tuple[str, str], scheme: Any) -> None:
+    url, run_id = shop_site
+    source = AXE.read_text(encoding="utf-8")
+    found: list[str] = []
+    # Axe is injected past the policy of the page, which forbids foreign scripts.
+    with browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1100, "height": 900}) as context:
+        page = context.new_page()
+        for path in pages(run_id):
+            page.goto(url + path)
+            page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            page.evaluate(source)
+            result = page.evaluate("axe.run()")
+            for one in result["violations"]:
+                if one["impact"] in ("serious", "critical"):
+                    found += [f"{path}: {one['id']}: {node['html'][:120]}" for node in one["nodes"][:3]]
+    assert found == []
+
+
+def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[str, str]) -> None:
+    url, run_id = shop_site
+    with browser.new_context(viewport={"width": 320, "height": 700}) as context:
+        page = context.new_page()
+        widths: dict[str, int] = {}
+        for path in pages(run_id):
+            page.goto(url + path)
+            page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            widths[path] = page.evaluate("document.documentElement.scrollWidth")
+        assert {path: width for path, width in widths.items() if width > 320} == {}
+
+
+def test_a_keyboard_reaches_the_content_first_and_decides(page: Page, shop_site: tuple[str, str]) -> None:
+    url, run_id = shop_site
+    page.goto(f"{url}runs/{run_id}")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    focused: list[str] = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        focused.append(page.evaluate("document.activeElement.textContent.trim()"))
+    assert "Approve" in focused
+    assert "Deny" in focused
+
+
+def test_every_page_works_without_scripts(browser: Browser, shop_site: tuple[str, str]) -> None:
+    url, run_id = shop_site
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        for path in pages(run_id)[:-1]:
+            answer = page.goto(url + path)
+            assert answer is not None
+            assert answer.status == 200, path
+        page.goto(f"{url}runs/{run_id}?at=3")
+        expect(page.locator("#head .status")).to_have_text("replayed")
+        page.goto(f"{url}playground")
+        page.get_by_label("The plan or program").fill('{"calls": [{"_tool": "list_orders"}], "output": "†results.0"}')
+        page.get_by_role("button", name="Run", exact=True).click()
+        assert re.search(r"/runs/run_[0-9a-f]+$", page.url)
+
+
+def test_the_tool_page_tells_versions_and_verifies(page: Page, shop_site: tuple[str, str]) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}ideas/refund_first")
+    expect(page.get_by_role("heading", name=re.compile("version 2"))).to_be_visible()
+    page.get_by_role("link", name="1 difference").click()
+    expect(page.get_by_label("Differences")).to_contain_text("description")
+    page.go_back()
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="1", exact=True))
+    row.get_by_role("button", name="Pin").click()
+    expect(page.get_by_text("refund_first means version 1, pinned.")).to_be_visible()
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.get_by_text("refund_first means version 2.")).to_be_visible()
+    page.get_by_role("button", name="Verify").click()
+    expect(page.get_by_role("status")).to_contain_text("holds")
+
+
+def test_a_test_call_of_a_tool_is_a_run(page: Page, shop_site: tuple[str, str]) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}modules/tools")
+    card = page.locator("#tool-find_customer")
+    card.get_by_text("Test call").click()
+    card.locator("input[name='p.id']").fill("c4")
+    card.get_by_role("button", name="Call").click()
+    expect(page.get_by_label("The output of the run")).to_contain_text("Customer c4")
+    assert json.loads(page.get_by_label("The output of the run").inner_text())["id"] == "c4"

@@ -1,0 +1,178 @@
+"""The first minutes of a new user, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+PLAN: dict[str, Any] = {
+    "calls": [
+        {"_tool": "list_orders", "customer": "†input.customer", "_outputPath": "orders"},
+        {"_tool": "find_customer", "id": "†input.customer", "_outputPath": "who"},
+        {
+            "_tool": "compute",
+            "code": "max(orders, key=lambda one: one['total'])",
+            "orders": "†state.orders",
+            "_outputPath": "largest",
+        },
+        {"_tool": "refund", "order": "†state.largest.id", "amount": "†state.largest.total"},
+    ],
+    "output": {"mail": "†state.who.mail", "done": "†results.3"},
+}
+
+
+def run(page: Page, site: str, plan: dict[str, object], given: dict[str, object] | None = None) -> None:
+    """Write a plan into the playground, and run it."""
+    page.goto(f"{site}playground")
+    page.get_by_label("The plan or program").fill(json.dumps(plan))
+    page.get_by_label("Input, as JSON").fill(json.dumps(given or {}))
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+
+
+def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
+    page.goto(site)
+    expect(page.get_by_text("There are no runs yet")).to_be_visible()
+
+    # The run is watched live: it gets as far as the call that asks.
+    run(page, site, PLAN, {"customer": "c1"})
+    expect(page.locator("#head .status")).to_have_text("needs approval")
+    expect(page.get_by_role("link", name="Approvals")).to_contain_text("1")
+    question = page.locator("article.asking")
+    expect(question).to_contain_text('"amount": 40.0')
+    expect(page.locator("#timeline tbody tr")).to_have_count(4)
+    expect(page.locator("#timeline tbody tr").nth(2)).to_contain_text("waited")
+
+    # The page is not loaded again: it follows the store.
+    page.evaluate("window.stays = true")
+    question.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator("#head .status")).to_have_text("done")
+    expect(page.get_by_label("The output of the run")).to_contain_text("refunded 40 for order 4")
+    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("a person decided")
+
+    page.get_by_role("link", name="3 refund").first.click()
+    expect(page.get_by_label("The parameters with which it ran")).to_contain_text('"order": 4')
+    expect(page.get_by_text("approve by the person at the local page")).to_be_visible()
+    page.go_back()
+
+    page.get_by_role("link", name="Publish as a tool").click()
+    page.locator("input[name=name]").fill("refund_largest")
+    expect(page.get_by_text("Self-consistent")).to_be_visible()
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("heading", name=re.compile("refund_largest version 1"))).to_be_visible()
+
+    # Another customer, from the form that was made from the schema.
+    page.locator("#call-form input[name='p.customer']").fill("c2")
+    page.get_by_role("button", name="Call", exact=True).click()
+    expect(page.locator("#head .status")).to_have_text("needs approval")
+    expect(page.locator("article.asking")).to_contain_text('"order": 5')
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_label("The output of the run")).to_contain_text("c2@example.org")
+
+
+def test_a_run_of_somebody_else_appears_while_the_list_is_open(page: Page, site: str) -> None:
+    page.goto(f"{site}runs")
+    expect(page.locator("#live")).to_have_text("● live")
+    other = page.context.new_page()
+    run(other, site, {"calls": [{"_tool": "list_orders"}], "output": "†results.0"})
+    expect(page.locator("#runs tbody tr")).to_have_count(1)
+    expect(page.locator("#runs .status")).to_have_text("done")
+
+
+def test_the_slider_shows_what_was_before(page: Page, site: str) -> None:
+    run(page, site, {"calls": PLAN["calls"][:3], "output": "†state.largest.id"}, {"customer": "c1"})
+    expect(page.locator("#head .status")).to_have_text("done")
+    slider = page.get_by_role("slider")
+    last = int(slider.get_attribute("max") or 0)
+    slider.focus()
+    for _ in range(last - 2):
+        page.keyboard.press("ArrowLeft")
+    expect(page.locator("#head .status")).to_have_text("replayed")
+    expect(page.locator("#timeline .status").first).to_have_text("waiting")
+    expect(page).to_have_url(re.compile(r"\?at=2$"))
+    page.keyboard.press("End")
+    expect(page.locator("#head .status")).to_have_text("done")
+
+
+def test_a_program_with_its_calls_marked_and_a_fork(page: Page, site: str) -> None:
+    program = (
+        "import asyncio\nfrom tools import list_orders, find_customer\norders = await list_orders()\n"
+        "people = await asyncio.gather(*[find_customer(id=one['customer']) for one in orders])\n"
+        "print(len(people))\n[one['name'] for one in people]"
+    )
+    page.goto(f"{site}playground?kind=program")
+    page.get_by_label("The plan or program").fill(program)
+    page.get_by_role("button", name="Check and draw").click()
+    expect(page.locator("#checked")).to_contain_text("may call 2 tools")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#head .status")).to_have_text("done")
+    expect(page.locator("#program li").nth(3)).to_contain_text("find_customer ×6")
+    expect(page.get_by_label("What the program printed")).to_have_text("6")
+
+    page.get_by_text("Fork: continue from a point").click()
+    page.get_by_label("After event").last.fill("3")
+    page.get_by_role("button", name="Fork the run").click()
+    expect(page.locator("#head")).to_contain_text("forked from")
+    expect(page.locator("#head .status")).to_have_text("done")
+
+
+def test_several_are_decided_at_once(page: Page, site: str) -> None:
+    calls = [{"_tool": "refund", "order": n, "amount": n * 1.0} for n in (1, 2)]
+    for call in calls:
+        run(page, site, {"calls": [call], "output": "†results.0"})
+        expect(page.locator("#head .status")).to_have_text("needs approval")
+    page.get_by_role("link", name="Approvals").click()
+    page.get_by_text("Decide several at once").click()
+    page.get_by_label("Choose all").check()
+    page.locator("#several").get_by_label("Reason").fill("not before Monday")
+    page.locator("#several").get_by_role("button", name="Deny").click()
+    expect(page.get_by_text("2 calls denied.")).to_be_visible()
+    expect(page.get_by_text("Nothing waits for a decision")).to_be_visible()
+    expect(page.get_by_role("cell", name="not before Monday")).to_have_count(2)
+
+
+def test_an_edited_call_runs_in_place_of_the_one_that_asked(page: Page, site: str) -> None:
+    run(page, site, {"calls": [{"_tool": "refund", "order": 3, "amount": 30.0}], "output": "†results.0"})
+    page.locator("article.asking").get_by_text("Edit", exact=True).click()
+    editor = page.get_by_label("What runs instead, as JSON")
+    editor.fill('{"_tool": "refund", "order": 3, "amount": 15.0}')
+    page.get_by_role("button", name="Run the edited call").click()
+    expect(page.get_by_label("The output of the run")).to_have_text("refunded 15 for order 3")
+
+
+def test_the_playground_completes_names(page: Page, site: str) -> None:
+    page.goto(f"{site}playground")
+    editor = page.get_by_label("The plan or program")
+    with page.expect_response(re.compile("/playground/tools")):
+        page.reload()
+    editor.fill('{"calls": [{"_tool": "')
+    editor.press("End")
+    editor.press_sequentially("find_c")
+    expect(page.get_by_role("option").first).to_contain_text("find_customer")
+    editor.press("Enter")
+    editor.press_sequentially('", "')
+    expect(page.get_by_role("option").first).to_contain_text("id")
+    editor.press("Enter")
+    assert editor.input_value() == '{"calls": [{"_tool": "find_customer", "id'
+    # What is wrong is named by call, and nothing runs.
+    editor.fill('{"calls": [{"_tool": "find_custmer", "id": "c1"}]}')
+    page.get_by_role("button", name="Check and draw").click()
+    expect(page.get_by_role("alert")).to_contain_text("find_customer")
+
+
+def test_words_of_strangers_stay_words(page: Page, site: str) -> None:
+    run(
+        page,
+        site,
+        {"calls": [{"_tool": "read_review", "order": 7}, {"_tool": "photograph", "order": 7}], "output": "†results.0"},
+    )
+    expect(page.get_by_label("The output of the run")).to_contain_text("<script>")
+    expect(page.get_by_label("The output of the run")).to_contain_text("\\u202e")
+    page.get_by_role("link", name="1 photograph").first.click()
+    picture = page.get_by_role("img", name="Image 1")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("one => one.naturalWidth") == 10
+    assert "owned" not in page.title()
