@@ -37,6 +37,7 @@ PREFIX: Final = "/ui"
 COOKIE: Final = "ideabridge_ui"
 FORM: Final = "ideabridge.ui.form"
 VISITOR: Final = "ideabridge.ui.visitor"
+REVISION: Final = "ideabridge.ui.revision"
 
 MAX_FORM: Final = 4 * 1024 * 1024
 """Bytes of the body of a POST."""
@@ -142,12 +143,20 @@ class Access:
         users: says who sees everybody's runs.
         hosts: the accepted Host headers; `NAME:*` accepts every port.
         spend: counts a change that a caller requests, and raises `QuotaError` when there are too many.
+        revision: the revision of the store, which a page notes before it reads anything.
     """
 
     def __init__(
-        self, app: ASGIApp, credentials: Credentials, users: Users, hosts: list[str], spend: Callable[[str], None]
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        users: Users,
+        hosts: list[str],
+        spend: Callable[[str], None],
+        revision: Callable[[], tuple[int, int]],
     ) -> None:
         self._app = app
+        self._revision = revision
         self._credentials = credentials
         self._users = users
         self._hosts = hosts
@@ -215,7 +224,7 @@ class Access:
             except QuotaError as error:
                 await refuse(429, str(error))
                 return
-        scope[FORM], scope[VISITOR] = form, visitor
+        scope[FORM], scope[VISITOR], scope[REVISION] = form, visitor, "{}.{}".format(*self._revision())
         path: str = scope["path"]
         if visitor is None and not path.startswith((f"{PREFIX}/static/", f"{PREFIX}/sign-in")):
             await _Redirect(f"{PREFIX}/sign-in")(scope, receive, guarded)

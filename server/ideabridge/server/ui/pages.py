@@ -46,7 +46,10 @@ class Pages:
         bridge = front.running.bridge
         site = Site(bridge, front, version)
         routes = [route for page in _PAGES for route in page(site).routes()]
-        self._access = site.access = Access(site.application(routes), credentials, bridge.store.users, hosts, spend)
+        store = bridge.store
+        self._access = site.access = Access(
+            site.application(routes), credentials, store.users, hosts, spend, store.revision
+        )
 
     def entrance(self) -> str:
         """The path at which a person at this machine enters: where a token is required, a link that signs them in."""

@@ -25,7 +25,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError, UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.access import PREFIX, VISITOR, Access, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Visitor, form_of, visitor_of
 from ideabridge.server.ui.histories import Histories
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 
@@ -107,6 +107,7 @@ class Site:
             path=request.url.path,
             query=request.url.query,
             waiting=self.waiting(visitor),
+            revision=request.scope[REVISION],
             now=time.time(),
             **values,
         )
@@ -177,18 +178,18 @@ class Site:
         self.access.sign_out(request)
         return RedirectResponse(f"{PREFIX}/sign-in", 303, {"Set-Cookie": self.access.cookie(request.scope, "")})
 
-    async def _live(self, _request: Request) -> Response:
-        """Server-sent events: one whenever the store has changed, at most one a second."""
+    async def _live(self, request: Request) -> Response:
+        """Server-sent events: one whenever the store has changed since the page was made, at most one a second."""
+        shown = request.query_params.get("since", "")
 
         async def changes() -> AsyncGenerator[str]:
-            store, since = self.bridge.store, 0.0
-            told = store.revision()
+            store, since, told = self.bridge.store, 0.0, shown
             # A comment at the start, and every 15 s: proxies close connections without data.
             yield ": ideabridge\n\n"
             quiet = time.monotonic()
             while not self.front.running.closing:
                 await anyio.sleep(_LOOK_SECONDS)
-                now, revision = time.monotonic(), store.revision()
+                now, revision = time.monotonic(), "{}.{}".format(*store.revision())
                 if revision != told and now - since >= _REST_SECONDS:
                     yield "event: changed\ndata: {}\n\n"
                     told, since, quiet = revision, now, now

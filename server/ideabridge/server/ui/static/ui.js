@@ -83,7 +83,7 @@
   let source = null;
   function follow() {
     if (source || document.hidden || !document.querySelector("[data-live]")) return;
-    source = new EventSource(`${root}/live`);
+    source = new EventSource(`${root}/live?since=${document.body.dataset.revision}`);
     source.onopen = () => show(true);
     source.onerror = () => show(false);
     source.addEventListener("changed", () => {
