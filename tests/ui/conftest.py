@@ -16,8 +16,9 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    """Headless Chromium. While Playwright is open, its event loop occupies the thread of the tests, so a module with tests
-    of the page has no tests that are coroutines.
+    """Headless Chromium.
+
+    While Playwright is open, its event loop occupies the thread of the tests: their modules have no coroutines.
     """
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine: install the package chromium")

@@ -100,6 +100,8 @@ def pages(run_id: str) -> list[str]:
 def test_axe_finds_nothing_serious(browser: Browser, shop_site: tuple[str, str], scheme: Any) -> None:
     url, run_id = shop_site
     source = AXE.read_text(encoding="utf-8")
+    # The two schemes differ in their colours alone.
+    rules = "axe.run()" if scheme == "light" else "axe.run({runOnly: ['color-contrast']})"
     found: list[str] = []
     # Axe is injected past the policy of the page, which forbids foreign scripts.
     with browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1100, "height": 900}) as context:
@@ -108,7 +110,7 @@ def test_axe_finds_nothing_serious(browser: Browser, shop_site: tuple[str, str],
             page.goto(url + path)
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             page.evaluate(source)
-            result = page.evaluate("axe.run()")
+            result = page.evaluate(rules)
             for one in result["violations"]:
                 if one["impact"] in ("serious", "critical"):
                     found += [f"{path}: {one['id']}: {node['html'][:120]}" for node in one["nodes"][:3]]
