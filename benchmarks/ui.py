@@ -1,0 +1,182 @@
+"""The page: how soon it opens, and whether it stays responsive while runs finish.
+
+    python benchmarks/ui.py [--json]
+
+A browser (Chromium) opens the list over 5,000 runs and the page of a run of 10,000 calls; a figure is the time until
+the document is complete (`load`). Then the list is open while another process finishes 50 runs a second in the same store;
+the figure is the longest time in which the browser could not have answered a key (95th percentile of the delay of a
+timer, and the longest). Targets are bounds in seconds: there is no peer that shows the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ideabridge.bridge import Bridge, Configuration
+
+RUNS = 5000
+CALLS = 10_000
+RATE = 50
+SECONDS = 10.0
+MOST_SECONDS = 1.0
+MOST_DELAY = 0.1
+"""Seconds: people notice a longer delay of an answer to a key."""
+
+PLAN: dict[str, Any] = {
+    "calls": [
+        {"_tool": "compute", "code": "a + 1", "a": 1, "_outputPath": "one"},
+        {"_tool": "compute", "code": "a + 1", "a": "†state.one"},
+    ],
+    "output": "†results.1",
+}
+
+
+async def fill(path: Path, runs: int) -> None:
+    """Make runs."""
+    async with Bridge(Configuration(), store=path) as bridge:
+        for _ in range(runs):
+            await (await bridge.run_plan(PLAN)).wait()
+
+
+async def large(path: Path) -> str:
+    """Make a run of many calls; returns its id."""
+    calls = [
+        {"_tool": "compute", "code": "a + 1", "a": f"†results.{number - 100}" if number >= 100 else number}
+        for number in range(CALLS)
+    ]
+    async with Bridge(Configuration(), store=path) as bridge:
+        run = await bridge.run_plan(calls=calls, output=f"†results.{CALLS - 1}")
+        await run.wait()
+        return run.id
+
+
+async def finish(path: Path, seconds: float) -> int:
+    """Finish `RATE` runs a second; returns how many were finished."""
+    done = 0
+    async with Bridge(Configuration(), store=path) as bridge, anyio.create_task_group() as group:
+
+        async def one() -> None:
+            nonlocal done
+            await (await bridge.run_plan(PLAN)).wait()
+            done += 1
+
+        begun = time.monotonic()
+        for number in range(int(seconds * RATE)):
+            await anyio.sleep(max(0.0, begun + number / RATE - time.monotonic()))
+            group.start_soon(one)
+    return done
+
+
+@contextmanager
+def served(path: Path) -> Generator[str]:
+    """The page over a store, in a process of its own; yields its URL."""
+    command = [sys.executable, "-m", "ideabridge.server", "ui", "127.0.0.1:0", "--no-browser", "--store", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=path.parent) as process:
+        assert process.stderr is not None
+        try:
+            yield next(line.strip() for line in process.stderr if line.strip().endswith("/ui/"))
+        finally:
+            process.terminate()
+            process.stderr.read()
+
+
+def opened(page: Any, url: str) -> float:
+    """Seconds until a page is complete."""
+    page.goto(url)
+    return page.evaluate("performance.getEntriesByType('navigation')[0].duration") / 1000
+
+
+def row(what: str, seconds: float, target: float) -> dict[str, Any]:
+    """A row whose target is a bound in seconds."""
+    ratio = seconds / target
+    return {
+        "what": what,
+        "ours": seconds,
+        "peer": None,
+        "floor": target,
+        "ratio": ratio,
+        "target": 1,
+        "met": ratio <= 1,
+    }
+
+
+def measure(chromium: str) -> list[dict[str, Any]]:
+    """The rows."""
+    from playwright.sync_api import sync_playwright
+
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "ideas.sqlite"
+        anyio.run(fill, path, RUNS)
+        run_id = anyio.run(large, path)
+        with served(path) as url, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page()
+            opened(page, f"{url}runs")
+            rows.append(row(f"list over {RUNS:,} runs, s", opened(page, f"{url}runs"), MOST_SECONDS))
+            filtered = opened(page, f"{url}runs?status=done&tool=compute&words=compute")
+            rows.append(row("the same with three filters, s", filtered, MOST_SECONDS))
+            rows.append(row(f"a run of {CALLS:,} calls, s", opened(page, f"{url}runs/{run_id}"), MOST_SECONDS))
+            opened(page, f"{url}runs")
+            page.evaluate(
+                """() => {
+                    window.delays = [];
+                    let last = performance.now();
+                    setInterval(() => {
+                        const now = performance.now();
+                        delays.push(now - last - 10);
+                        last = now;
+                    }, 10);
+                }"""
+            )
+            command = [sys.executable, __file__, "--finish", str(path)]
+            done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            while done.poll() is None:
+                page.wait_for_timeout(200)
+            assert done.stdout is not None
+            count = int(done.stdout.read())
+            delays = sorted(page.evaluate("window.delays"))
+            changes = int(page.evaluate("document.documentElement.dataset.changes || '0'"))
+            what = f"delay while {count / SECONDS:.0f} runs/s finish ({changes} refreshes)"
+            rows.append(row(f"{what}, 95th percentile, s", delays[int(len(delays) * 0.95)] / 1000, MOST_DELAY))
+            rows.append(row(f"{what}, longest, s", delays[-1] / 1000, MOST_DELAY))
+            browser.close()
+    return rows
+
+
+def main() -> int:
+    """Measure, and print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--finish", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.finish is not None:
+        print(anyio.run(finish, asked.finish, SECONDS))
+        return 0
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        print(json.dumps({"rows": [], "skipped": "there is no Chromium on this machine"}))
+        return 0
+    rows = measure(chromium)
+    if asked.json:
+        print(json.dumps({"rows": rows}))
+    else:
+        for one in rows:
+            print(f"{one['what']:<70} {one['ours']:.3f}  at most {one['floor']}  {'yes' if one['met'] else 'NO'}")
+    return 0 if all(one["met"] for one in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
