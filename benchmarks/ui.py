@@ -3,7 +3,7 @@
     python benchmarks/ui.py [--json]
 
 A browser (Chromium) opens the list over 5,000 runs and the page of a run of 10,000 calls; a figure is the time until
-the the document is complete (`load`). Then the list is open while another process finishes 50 runs a second in the same
+the document is complete (`load`). Then the list is open while another process finishes 50 runs a second in the same
 store; the figure is the time in which the browser could not have answered a key (95th percentile of the delay of a
 timer, and the longest). Targets are bounds in seconds: there is no peer that shows the same.
 """
