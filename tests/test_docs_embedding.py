@@ -74,11 +74,11 @@ def blocks(name: str, kind: str) -> list[str]:
     return [match.group(2) for match in FENCE.finditer(text) if match.group(1).strip() == kind]
 
 
-def test_what_the_readme_lets_people_copy_is_right(tmp_path: Path) -> None:
-    found: list[Any] = [json.loads(text) for text in blocks("README.md", "json")]
+def test_what_the_start_page_lets_people_copy_is_right(tmp_path: Path) -> None:
+    found: list[Any] = [json.loads(text) for text in blocks("docs/start.md", "json")]
     hosts = [value for value in found if "ideabridge" in (value.get("mcpServers") or value.get("servers") or {})]
     assert len(hosts) == 5
-    (codex,) = (tomllib.loads(text) for text in blocks("README.md", "toml"))
+    (codex,) = (tomllib.loads(text) for text in blocks("docs/start.md", "toml"))
     entries = [*((value.get("mcpServers") or value["servers"])["ideabridge"] for value in hosts)]
     entries.append(codex["mcp_servers"]["ideabridge"])
     for entry in entries:
@@ -94,15 +94,16 @@ def test_the_readme_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "{'n': 2}\n"
 
 
-def test_the_readme_lists_every_command() -> None:
+def test_the_page_of_the_command_line_lists_every_command() -> None:
     known: dict[str, Any] = cast("Any", get_command(app)).commands
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| `ideabridge ")]
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("## Shared options")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
     told: dict[str, set[str]] = {}
     for row in rows:
         first, *others = re.findall(r"`([^`]+)`", row.split("|")[1])
-        name, *below = first.split()[1:]
-        told.setdefault(name, set()).update(word for word in [*below, *others] if word.islower())
+        name, *below = first.split()
+        following = [one.split()[0] for one in others]
+        told.setdefault(name, set()).update(word for word in [*below[:1], *following] if re.fullmatch("[a-z]+", word))
     assert set(told) == set(known)
     for name, below in told.items():
         assert below == set(getattr(known[name], "commands", {}))

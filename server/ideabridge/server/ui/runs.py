@@ -36,6 +36,9 @@ from ideabridge.tools.errors import ArgumentError
 PAGE: Final = 50
 """Runs of a page."""
 
+MOST_DRAWN: Final = 40
+"""Calls in the picture of a run."""
+
 _SCANNED: Final = 200
 _EVENTS: Final = 100
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
@@ -69,6 +72,7 @@ class RunPages:
         return [
             Route("/runs", self.list),
             Route("/runs/{run}", self.show),
+            Route("/runs/{run}/picture.svg", self.picture),
             Route("/runs/{run}/calls/{call:int}", self.call),
             Route("/runs/{run}/calls/{call:int}/result", self.result),
             Route("/runs/{run}/calls/{call:int}/images/{image:int}", self.image),
@@ -168,6 +172,24 @@ class RunPages:
             input=input_of(store, record.id),
             can_change=True,
         )
+
+    async def picture(self, request: Request) -> Response:
+        """The first calls of the timeline as a picture that stands alone."""
+        record = self._site.record(request, request.path_params["run"])
+        async with self._site.histories.reading(record.id) as read:
+            machine = None if read.history is None else read.history.machine
+            whole = timeline(read.trace, machine)
+            text = self._site.render(
+                "picture.svg",
+                title=record.title or record.id,
+                rows=[row for row in whole.rows if row.number >= 0][:MOST_DRAWN],
+                calls=len(read.trace.bars),
+                most=whole.most,
+                seconds=whole.seconds,
+                ticks=whole.ticks,
+                breaks=whole.breaks,
+            )
+        return Response("\n".join(filter(None, text.split("\n"))) + "\n", media_type="image/svg+xml")
 
     async def cancel(self, request: Request) -> Response:
         """End a run."""

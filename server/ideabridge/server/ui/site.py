@@ -101,7 +101,8 @@ class Site:
         """A page made from a template, with the frame that all pages have."""
         visitor = visitor_of(request)
         notes, visitor.notes = visitor.notes, []
-        text = self._templates.get_template(template).render(
+        text = self.render(
+            template,
             visitor=visitor,
             notes=notes,
             path=request.url.path,
@@ -112,6 +113,10 @@ class Site:
             **values,
         )
         return HTMLResponse(text, code)
+
+    def render(self, template: str, **values: Any) -> str:
+        """A template filled with values."""
+        return self._templates.get_template(template).render(**values)
 
     def waiting(self, visitor: Visitor) -> int:
         """How many decisions wait for this visitor."""
@@ -169,7 +174,7 @@ class Site:
             key = access.follow_link(request.query_params["key"])
             wrong = "" if key else "This link was used already, or is older than 10 minutes. Restart `ideabridge ui`."
         if key is None:
-            text = self._templates.get_template("sign_in.html").render(wrong=wrong)
+            text = self.render("sign_in.html", wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
         return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": access.cookie(request.scope, key)})
 
