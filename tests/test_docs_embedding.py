@@ -102,7 +102,8 @@ def test_the_page_of_the_command_line_lists_every_command() -> None:
     for row in rows:
         first, *others = re.findall(r"`([^`]+)`", row.split("|")[1])
         name, *below = first.split()
-        following = [one.split()[0] for one in others]
+        # `users token add`, `list`: the commands of a group in a group.
+        following = [] if len(below) > 1 and re.fullmatch("[a-z]+", below[1]) else [one.split()[0] for one in others]
         told.setdefault(name, set()).update(word for word in [*below[:1], *following] if re.fullmatch("[a-z]+", word))
     assert set(told) == set(known)
     for name, below in told.items():

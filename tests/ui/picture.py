@@ -26,6 +26,7 @@ def drawn(folder: Path) -> str:
     configuration.write_text(json.dumps({"mcpServers": modules}), encoding="utf-8")
     given = {"repo": str(ROOT), "count": 20, "timezone": "Europe/Berlin"}
     words = ["--config", str(configuration), "--tools", str(ROOT / "examples" / "git_history.py")]
+    path = ""
     with served(folder, *words) as url, client(url) as http:
         for _ in range(2):
             # The first run starts the servers; the second shows what a user sees from then on.

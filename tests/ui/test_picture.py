@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from tests.ui.picture import PICTURE, PLAN, drawn
 
@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def names(text: str) -> list[str]:
     """The names of the calls in a picture, from top to bottom."""
-    root = ElementTree.fromstring(text)  # noqa: S314 - our own file
+    root = ET.fromstring(text)
     return [one.text or "" for one in root.iter(f"{SVG}text") if one.get("x") == "16" and one.get("class") is None]
 
 
