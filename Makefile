@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-model test-hosts conformance npm lint format typecheck bench
+.PHONY: help demo test test-long test-model test-hosts conformance npm docs lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -47,6 +47,9 @@ conformance: $(STAMP) $(NODE_STAMP) ## the official conformance suite: a referen
 	@test -n "$(ARGS)" || $(BIN)/python -m tests.conformance.clients
 
 npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, server-filesystem, the conformance suite
+
+docs: $(STAMP) ## the documentation site, in site/; a link that leads nowhere is an error
+	@$(BIN)/zensical build --strict --clean $(ARGS)
 
 lint: $(STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .

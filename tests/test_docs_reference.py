@@ -80,3 +80,15 @@ def test_documents_mention_no_deeper_import() -> None:
         if package not in listed()
     }
     assert found == set()
+
+
+def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)) == pages
+    listed_for_models = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(([^)]+)\)", listed_for_models)) == pages - {"index.md"}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -1,4 +1,4 @@
-"""Draws docs/images/run.svg: a run of the demo's plan, with real servers, as the page draws it.
+"""Draws the pictures of the documentation as the page draws them: a run of the demo's plan with real servers, graphs.
 
 python -m tests.ui.picture
 """
@@ -9,8 +9,10 @@ import json
 import re
 import sys
 import tempfile
+from html import escape
 from pathlib import Path
 
+from ideabridge.server.ui import drawing
 from tests.ui.serving import client, send, served
 
 ROOT = Path(__file__).parent.parent.parent
@@ -48,11 +50,118 @@ def drawn(folder: Path) -> str:
         return http.get(f"{path}/picture.svg").text
 
 
+_STYLE = """
+  .box { fill: #eef1f6; stroke: #aab2c0; stroke-width: 1.5; } .edge { fill: none; stroke: #5b6475; stroke-width: 1.4; }
+  .order { stroke-dasharray: 3 4; } .tip { fill: #5b6475; } .own { fill: #e2edfb; stroke: #4b8be0; }
+  text { fill: #1b2130; font: 600 12px system-ui, "Noto Sans", sans-serif; }
+  .note { fill: #5b6475; font-weight: 400; font-size: 11px; }
+  @media (prefers-color-scheme: dark) {
+    .box { fill: #272e38; stroke: #586274; } .edge { stroke: #9fa9ba; } .tip { fill: #9fa9ba; } text { fill: #e6e9ef; }
+    .own { fill: #1a2c45; stroke: #4f8fe0; } .note { fill: #9fa9ba; }
+  }"""
+
+
+_TIP = """<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>"""
+
+
+def graph(boxes: list[tuple[str, str, str]], arrows: list[str]) -> str:
+    """A graph as a picture that stands alone: boxes are (key, title, note), arrows `FROM>TO`; * marks our own box."""
+    found = drawing.draw(
+        [drawing.Box(key, title, note) for key, title, note in boxes],
+        [drawing.Arrow(*arrow.split(">"), "data") for arrow in arrows],
+    )
+    width, height = found.box
+    size = f'width="{found.width}" height="{found.height}" viewBox="0 0 {found.width} {found.height}"'
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{_STYLE}\n</style>", _TIP]
+    lines += [f'<path class="edge" d="{path}" marker-end="url(#tip)"/>' for _, path in found.edges]
+    for one in found.nodes:
+        title, note = escape(one.node.title.strip("*")), escape(one.node.note)
+        kind = "box own" if one.node.title.endswith("*") else "box"
+        lines.append(f'<rect class="{kind}" x="{one.x}" y="{one.y}" width="{width}" height="{height}" rx="6"/>')
+        lines.append(f'<text x="{one.x + 10}" y="{one.y + (17 if note else 25)}">{title}</text>')
+        lines += [f'<text class="note" x="{one.x + 10}" y="{one.y + 32}">{note}</text>'] if note else []
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+GRAPHS: dict[str, tuple[list[tuple[str, str, str]], list[str]]] = {
+    "around": (
+        [
+            ("claude", "Claude Code", ""),
+            ("cursor", "Cursor, VS Code", ""),
+            ("agent", "your own agent", ""),
+            ("server", "ideabridge*", "one MCP server"),
+            ("git", "MCP servers", "stdio, HTTP"),
+            ("tools", "Python tools", "your functions"),
+            ("model", "a model", "where one is needed"),
+            ("ideas", "ideas", "every run, every tool"),
+        ],
+        [
+            *(f"{one}>server" for one in ("claude", "cursor", "agent")),
+            *(f"server>{one}" for one in ("git", "tools", "model", "ideas")),
+        ],
+    ),
+    "flow": (
+        [
+            ("input", "†input.repo", ""),
+            ("log", "git_log", "state.log"),
+            ("status", "git_status", "state.status"),
+            ("authors", "authors", "state.authors"),
+            ("output", "output", ""),
+        ],
+        ["input>log", "input>status", "log>authors", "authors>output", "status>output"],
+    ),
+    "life": (
+        [
+            ("task", "a task", "plan, program, solve"),
+            ("run", "a run", "journaled call by call"),
+            ("idea", "an idea", "context, schema, solution"),
+            ("lift", "lifted", "copied values explained"),
+            ("tool", "a tool*", "any assistant calls it"),
+            ("call", "a call", "a run of its own"),
+            ("evidence", "evidence", "removes assumptions"),
+        ],
+        ["task>run", "run>idea", "idea>lift", "lift>tool", "tool>call", "call>evidence"],
+    ),
+    "layers": (
+        [
+            ("serve", "server", "stdio, HTTP"),
+            ("cli", "cli", "commands"),
+            ("ui", "ui", "the page"),
+            ("bridge", "Bridge*", ""),
+            ("publishing", "publishing", "publish, verify"),
+            ("lifting", "lifting", ""),
+            ("runs", "runs", "runner, people, rooms"),
+            ("programs", "programs", "sandbox, stubs"),
+            ("modules", "modules", "clients of servers"),
+            ("minds", "minds", ""),
+            ("loop", "loop", "machine, graph, tick"),
+            ("store", "store", ""),
+            ("context", "context", "messages, state"),
+            ("tools", "tools", "Tool, Toolbox, @tool"),
+        ],
+        [
+            *(f"{one}>bridge" for one in ("serve", "cli", "ui")),
+            "bridge>publishing",
+            "publishing>lifting",
+            "lifting>runs",
+            *(f"runs>{one}" for one in ("programs", "modules", "minds")),
+            "programs>loop",
+            "minds>store",
+            *(f"{one}>context" for one in ("loop", "modules", "store")),
+            "context>tools",
+        ],
+    ),
+}
+
+
 def main() -> None:
-    """Draw, and write the file."""
-    with tempfile.TemporaryDirectory() as name:
-        PICTURE.parent.mkdir(exist_ok=True)
-        PICTURE.write_text(drawn(Path(name)), encoding="utf-8")
+    """Draw, and write the files."""
+    PICTURE.parent.mkdir(exist_ok=True)
+    for name, parts in GRAPHS.items():
+        (PICTURE.parent / f"{name}.svg").write_text(graph(*parts), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        PICTURE.write_text(drawn(Path(folder)), encoding="utf-8")
 
 
 if __name__ == "__main__":

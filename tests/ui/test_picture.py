@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tests.ui.picture import PICTURE, PLAN, drawn
+from tests.ui.picture import GRAPHS, PICTURE, PLAN, drawn, graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,3 +24,8 @@ def test_the_picture_of_the_readme_is_that_of_the_demo(tmp_path: Path) -> None:
     for text in (new, kept):
         assert "<script" not in text
         assert text.count('class="done"') == len(calls)
+
+
+def test_the_graphs_of_the_documentation_are_those_of_the_code() -> None:
+    for name, parts in GRAPHS.items():
+        assert (PICTURE.parent / f"{name}.svg").read_text(encoding="utf-8") == graph(*parts)
