@@ -69,7 +69,7 @@ def graph(boxes: list[tuple[str, str, str]], arrows: list[str]) -> str:
     """A graph as a picture that stands alone: boxes are (key, title, note), arrows `FROM>TO`; * marks our own box."""
     found = drawing.draw(
         [drawing.Box(key, title, note) for key, title, note in boxes],
-        [drawing.Arrow(*arrow.split(">"), "data") for arrow in arrows],
+        [drawing.Arrow(source, target, "data") for source, _, target in (arrow.partition(">") for arrow in arrows)],
     )
     width, height = found.box
     size = f'width="{found.width}" height="{found.height}" viewBox="0 0 {found.width} {found.height}"'
