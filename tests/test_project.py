@@ -325,7 +325,7 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    for part in (*PARTS, "examples"):
+    for part in (*PARTS, "examples", "docs"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
