@@ -27,6 +27,8 @@ class Looking:
         self._tests = tests
         self._smallest: dict[tuple[int | None, Path], int] = {}
         self._values: dict[int, Values] = {}
+        # By the identity of the run, which is kept, and the step: a run may have thousands of literals.
+        self._seen: dict[tuple[int, int], frozenset[str]] = {}
         self._found: dict[tuple[int | None, Path], Found | None] = {}
 
     def look(self, place: int | None, keys: Path, value: JSON) -> Found | None:
@@ -112,10 +114,12 @@ class Looking:
     def _before(self, run: AlignedRun, place: int | None) -> frozenset[str]:
         """Return the roots of the values that the writer of a literal could have seen."""
         step = run.function.run.machine.step if place is None else run.calls[place].chosen
-        found = {
-            root for other, root in _roots(run) if other is None or (self._several and run.calls[other].step < step)
-        }
-        return frozenset(found)
+        key = id(run), step
+        if key not in self._seen:
+            self._seen[key] = frozenset(
+                root for other, root in _roots(run) if other is None or (self._several and run.calls[other].step < step)
+            )
+        return self._seen[key]
 
 
 def _reads(one: Explanation, root: str) -> bool:
