@@ -324,7 +324,10 @@ def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "description": description, "inputSchema": {**schema, "properties": properties}}
 
 
-OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
+VIEW_RUN: Final = "view_run"
+"""The tool that views of runs ask; see `ui/apps.py`. It is listed only for clients that show views."""
+
+OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOLS)])
 """Names that no idea and no module's tool may have. All of them answer, listed or not."""
 
 LISTED: Final = frozenset(_RARE)

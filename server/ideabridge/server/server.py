@@ -26,10 +26,13 @@ from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.offerings import Offerings
-from ideabridge.server.own_tools import OWN_NAMES, OwnHandlers
+from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
+from ideabridge.server.ui.apps import URI as VIEW_URI
+from ideabridge.server.ui.apps import RunViews, wants_views, with_views
+from ideabridge.server.ui.apps import page as view_page
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import visible
@@ -88,6 +91,7 @@ class Front:
         bridge.modules.on_event = self.announcements.heard
         self.running.deciding.changed = self.announcements.tools_changed
         self.running.published = self.announcements.poke
+        self._views = RunViews(bridge)
         self._own = OwnHandlers(self.running, self.catalogue.is_exposed, self.direct_calls)
         self.server = self._served(version)
 
@@ -116,7 +120,7 @@ class Front:
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_request_handler("resources/list", types.PaginatedRequestParams, offerings.resources)
         server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, offerings.templates)
-        server.add_request_handler("resources/read", types.ReadResourceRequestParams, offerings.read)
+        server.add_request_handler("resources/read", types.ReadResourceRequestParams, self.read_resource)
         server.add_request_handler("prompts/list", types.PaginatedRequestParams, offerings.prompts)
         server.add_request_handler("prompts/get", types.GetPromptRequestParams, offerings.prompt)
         server.add_request_handler("completion/complete", types.CompleteRequestParams, offerings.complete)
@@ -193,8 +197,11 @@ class Front:
             tools, following = self.catalogue.page(
                 params.cursor if params else None, caller_of(context), as_sent=self._takes_any_schema(context)
             )
-            if not self.running.deciding.offers(ToolRequest(caller_of(context), context)):
+            request = ToolRequest(caller_of(context), context)
+            if not self.running.deciding.offers(request):
                 tools = [tool for tool in tools if tool["name"] != DECIDE]
+            if wants_views(request):
+                tools = with_views(tools)
         except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
         result: dict[str, Any] = {"tools": tools, "resultType": "complete"}
@@ -207,6 +214,16 @@ class Front:
         if setting != "auto":
             return setting == "as_sent"
         return client is None or not any(host in client.client_info.name.lower() for host in PLAIN_HOSTS)
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> dict[str, Any] | types.ReadResourceResult:
+        """The view of a run, an idea, or a resource of a module.
+
+        Raises:
+            MCPError: there is no such resource, or its module refuses it.
+        """
+        return view_page() if str(params.uri) == VIEW_URI else await self.offerings.read(context, params)
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
         """Answer a call. Every failure becomes a tool error with the reason.
@@ -237,6 +254,9 @@ class Front:
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
         with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
+            if name == VIEW_RUN:
+                may_decide = self.running.deciding.offers(request)
+                return await self._views.call(arguments, request.caller, may_decide=may_decide)
             if name in OWN_NAMES:
                 if self._own.starts_run(name, arguments):
                     self._expect_place(request)

@@ -55,7 +55,7 @@ RESERVED: Final = frozenset(
     {
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
-        *("search_ideas", "publish_idea"),
+        *("search_ideas", "publish_idea", "view_run"),
         # Other words that can stand in the place of a module's or published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }

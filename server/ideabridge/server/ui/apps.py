@@ -1,0 +1,149 @@
+"""Apps: a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
+
+Such a client reads the resource `ui://ideabridge/run`, a page without any foreign part, shows it beside the answers of
+`run_plan`, `solve`, `check_run` and `decide_approval`, and passes on what it asks. The view asks `view_run`, a tool for
+views alone, which models are not shown. Other clients see neither.
+
+A click in the view reaches the server as a call of `decide_approval`, which a model could send, too. So a decision in
+the view counts as the assistant's, and is refused where only a person decides: in a client with forms, and with
+`approval.by` in the configuration.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.server.answers import ToolAnswer, answer
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.own_tools import VIEW_RUN
+from ideabridge.server.ui.histories import Histories
+from ideabridge.server.ui.showing import duration, short
+from ideabridge.server.ui.timeline import Row, timeline
+from ideabridge.server.views.pending import Pending, pending
+from ideabridge.server.views.records import run_status
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ArgumentError
+
+EXTENSION: Final = "io.modelcontextprotocol/ui"
+URI: Final = "ui://ideabridge/run"
+MIME: Final = "text/html;profile=mcp-app"
+VIEWED: Final = ("run_plan", "solve", "check_run", "decide_approval")
+"""The tools whose answers the view shows."""
+
+MOST_ROWS: Final = 60
+"""Calls that the view shows."""
+
+_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+
+TOOL: Final[dict[str, Any]] = {
+    "name": VIEW_RUN,
+    "title": "View a run",
+    "description": "The timeline of a run and its open decisions, for the view of a run.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"run": {"type": "string"}},
+        "required": ["run"],
+        "additionalProperties": False,
+    },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    "_meta": {"ui": {"resourceUri": URI, "visibility": ["app"]}},
+}
+
+
+def wants_views(request: ToolRequest) -> bool:
+    """Return whether the client declares that it shows views in HTML."""
+    capabilities = request.context.session.client_capabilities
+    extensions = None if capabilities is None else capabilities.extensions
+    declared = (extensions or {}).get(EXTENSION)
+    types = declared.get("mimeTypes") if isinstance(declared, dict) else None
+    return isinstance(types, list) and MIME in types
+
+
+def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A page of tools for a client that shows views: ours name the view, and the page with them has `view_run`."""
+    found = [
+        {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}} if tool["name"] in VIEWED else tool
+        for tool in tools
+    ]
+    return [*found, TOOL] if any(tool["name"] == "run_plan" for tool in tools) else found
+
+
+def page() -> dict[str, Any]:
+    """The result of reading the view."""
+    text = (Path(__file__).parent / "templates" / "app.html").read_text(encoding="utf-8")
+    content = {"uri": URI, "mimeType": MIME, "text": text, "_meta": {"ui": {"prefersBorder": True}}}
+    return {"contents": [content], "resultType": "complete"}
+
+
+class RunViews:
+    """Answers `view_run`."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._histories = Histories(bridge.store)
+
+    async def call(self, arguments: JSONObject, caller: str, *, may_decide: bool) -> ToolAnswer:
+        """The timeline of a run of this caller, its errors and open decisions.
+
+        Raises:
+            ArgumentError: the arguments are not `{"run": ID}`.
+            UnknownRunError: this caller has no run of that id.
+        """
+        run_id = arguments.get("run")
+        if not isinstance(run_id, str) or len(arguments) != 1:
+            raise ArgumentError('view_run: expected {"run": ID}')
+        store = self._bridge.store
+        record = store.runs.get(run_id)
+        if record is None or record.caller != caller:
+            raise UnknownRunError(f"unknown run {run_id[:80]!r}")
+        status, reason = run_status(record)
+        async with self._histories.reading(record.id, fold=status == "needs_approval") as read:
+            machine = None if read.history is None else read.history.machine
+            whole = timeline(read.trace, machine)
+            open_ = list[Pending]()
+            if read.history is not None and status not in _ENDED:
+                open_ += pending(store, record, history=read.history)
+            approvals: list[JSON] = [
+                {
+                    "approval": one.approval,
+                    "kind": one.question.kind,
+                    "call": one.question.shown,
+                    "why": one.question.why,
+                    "choices": [choice for choice in one.question.choices if choice in ("approve", "deny")],
+                }
+                for one in open_
+            ]
+            shown: JSONObject = {
+                "run": record.id,
+                "title": record.title,
+                "status": status,
+                "ended": status in _ENDED,
+                "reason": reason,
+                "took": duration(whole.seconds),
+                "calls": len(read.trace.bars),
+                "ticks": list[JSON](whole.ticks),
+                "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
+                "more": max(0, whole.total - MOST_ROWS),
+                "output": short(machine.output, 2000) if machine is not None and machine.has_output else None,
+                "approvals": approvals,
+                "mayDecide": may_decide,
+            }
+        return answer(shown, f"run {record.id}: {status}")
+
+
+def _row(row: Row) -> JSONObject:
+    return {
+        "number": row.number,
+        "name": row.name,
+        "module": row.module,
+        "status": row.status,
+        "left": row.left,
+        "width": row.width,
+        "asked": None if row.asked is None else list(row.asked),
+        "waited": None if row.waited is None else list(row.waited),
+        "took": duration(row.took),
+        "why": short(row.error or row.why, 160),
+    }
