@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -25,6 +26,9 @@ from ideabridge.tools.names import printable, printable_line
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+_MOMENT: Final = 0.5
+"""Seconds before a line about work in progress appears."""
 
 _LEAST: Final = 12
 """The least columns of the last column of a table, however narrow the terminal is."""
@@ -314,3 +318,27 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
 def at_terminal() -> bool:
     """True if standard input and standard error are terminals, so a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@contextmanager
+def working(what: str, *, quiet: bool = False) -> Generator[None]:
+    """At a terminal, a last line on standard error that says what takes time and counts the seconds. It appears after
+    half a second and disappears at the end. Elsewhere, and with `quiet`, nothing.
+    """
+    console = err()
+    if quiet or not console.is_terminal or console.is_dumb_terminal:
+        yield
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    began = time.monotonic()
+
+    def line() -> Text:
+        seconds = time.monotonic() - began
+        text = "" if seconds < _MOMENT else f"{what} ({seconds:.0f} s)"
+        return Text(text, "dim", no_wrap=True, overflow="ellipsis")
+
+    # Its thread draws the line, also while this one waits for the disk.
+    with Live(get_renderable=line, console=console, refresh_per_second=2, transient=True, redirect_stdout=False):
+        yield

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.console import UsageError, at_terminal, fit, print_json, print_table, report, say, show
+from ideabridge.server.cli.console import (
+    UsageError,
+    at_terminal,
+    fit,
+    print_json,
+    print_table,
+    report,
+    say,
+    show,
+    working,
+)
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import open_store
 from ideabridge.server.views.text import counted
@@ -69,7 +79,8 @@ async def import_history(
         if not yes and not _may_read(found):
             say("nothing was read")
             return 0
-        taken = await found.survey()
+        with working("reading logs", quiet=options.json):
+            taken = await found.survey()
         if not dry_run and any(not one.why for one in taken.runs):
             # The modules are started only if there is something to take.
             await stack.enter_async_context(bridge)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from ideabridge.server.cli.console import UsageError, at_terminal, first_line, fit, print_json, say, show
+from ideabridge.server.cli.console import UsageError, at_terminal, first_line, fit, print_json, say, show, working
 from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
@@ -320,7 +320,8 @@ def prune_ideas(
         if not yes and not typer.confirm("Delete them?", err=True):
             say("nothing was deleted", "yellow")
             return
-        pruned = store.prune(prunable)
+        with working("deleting old runs", quiet=options.json):
+            pruned = store.prune(prunable)
     sizes = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
     text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
     options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)

@@ -22,6 +22,7 @@ from ideabridge.server.cli.console import (
     print_value,
     say,
     show,
+    working,
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
 from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
@@ -223,7 +224,8 @@ async def verify_ideas(
     Exit code 1 if one does not.
     """
     async with open_bridge(options) as bridge:
-        verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
+        with working("checking published ideas", quiet=options.json):
+            verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
     if options.json:
         print_json({"ideas": [{**asdict(one), "holds": not one.faults} for one in verdicts]})
     elif not verdicts:
@@ -398,7 +400,8 @@ async def distill_runs(
             return 0
         refused: list[Refused] = []
         if program is None:
-            publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)
+            with working("the model writes a program", quiet=options.json):
+                publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)
         else:
             given = decode(inputs, what="--inputs") if inputs is not None else None
             if given is not None and not isinstance(given, list):

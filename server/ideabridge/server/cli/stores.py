@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ideabridge.server.cli.console import UsageError
+from ideabridge.server.cli.console import UsageError, working
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.names import did_you_mean
 
@@ -156,7 +156,7 @@ def back_up(
 ) -> None:
     """Copy the store to a new file, also while the store is in use. An existing file is never overwritten."""
     target = file.expanduser()
-    with open_store(options) as store:
+    with open_store(options) as store, working("copying the store", quiet=options.json):
         size = store.back_up(target)
     options.print_or_say({"file": str(target), "bytes": size}, f"{size:,} bytes copied to {target}")
 
@@ -165,6 +165,6 @@ def back_up(
 @command("config", "project", "store", "json")
 def vacuum(options: Options) -> None:
     """Return unused space in the store's file to the disk. Other processes wait meanwhile."""
-    with open_store(options) as store:
+    with open_store(options) as store, working("rewriting the store", quiet=options.json):
         before, after = store.vacuum()
     options.print_or_say({"before": before, "after": after}, f"{before:,} bytes before, {after:,} after")
