@@ -29,6 +29,8 @@ from ideabridge.server.offerings import Offerings
 from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
+from ideabridge.server.skills import EXTENSION as SKILLS
+from ideabridge.server.skills import GetSkillParams, IdeaSkills
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.server.ui.apps import URI as VIEW_URI
 from ideabridge.server.ui.apps import RunViews, wants_views, with_views
@@ -92,6 +94,7 @@ class Front:
         self.running.deciding.changed = self.announcements.tools_changed
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
+        self._skills = IdeaSkills(bridge)
         self._own = OwnHandlers(self.running, self.catalogue.is_exposed, self.direct_calls)
         self.server = self._served(version)
 
@@ -121,6 +124,9 @@ class Front:
         server.add_request_handler("resources/list", types.PaginatedRequestParams, offerings.resources)
         server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, offerings.templates)
         server.add_request_handler("resources/read", types.ReadResourceRequestParams, self.read_resource)
+        server.extensions[SKILLS] = {}
+        server.add_request_handler("skills/list", types.PaginatedRequestParams, self._skills.page)
+        server.add_request_handler("skills/get", GetSkillParams, self._skills.entry)
         server.add_request_handler("prompts/list", types.PaginatedRequestParams, offerings.prompts)
         server.add_request_handler("prompts/get", types.GetPromptRequestParams, offerings.prompt)
         server.add_request_handler("completion/complete", types.CompleteRequestParams, offerings.complete)
@@ -223,7 +229,23 @@ class Front:
         Raises:
             MCPError: there is no such resource, or its module refuses it.
         """
-        return view_page() if str(params.uri) == VIEW_URI else await self.offerings.read(context, params)
+        uri = str(params.uri)
+        if uri == VIEW_URI:
+            return view_page()
+        if uri.startswith("skill://"):
+            return await self._skill_file(context, params)
+        return await self.offerings.read(context, params)
+
+    async def _skill_file(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> dict[str, Any] | types.ReadResourceResult:
+        """A file of the skill of an idea, or else of a module, which may have skills of its own."""
+        try:
+            return self._skills.read(str(params.uri), caller_of(context))
+        except MCPError:
+            if not self.offerings.has_modules:
+                raise
+            return await self.offerings.read(context, params)
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
         """Answer a call. Every failure becomes a tool error with the reason.

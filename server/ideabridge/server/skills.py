@@ -1,0 +1,175 @@
+"""Published ideas as skills: instructions that hosts load when a task calls for them (the Skills extension, SEP-2640).
+
+The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`: how to call the tool, and
+beside it what a call runs. Its last segment is the name that the format of skills allows; the first one keeps two ideas
+apart whose names differ in what that format does not have. Nothing is stored: a skill is made from the present version
+of its idea, and its digests change with it.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.callers import Context, caller_of
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.names import MAX_NAME
+
+EXTENSION: Final = "io.modelcontextprotocol/skills"
+PAGE: Final = 50
+"""Skills of one page."""
+
+_URI: Final = re.compile(rf"skill://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})/([a-z0-9-]{{1,64}})/(.{{1,200}})\Z")
+_MAIN: Final = "SKILL.md"
+_LONGEST: Final = 1024
+"""Characters of a description that the format of skills allows."""
+
+_FRESH_MS: Final = 1000
+
+
+class GetSkillParams(types.RequestParams):
+    """The parameters of `skills/get`: the URI of a SKILL.md."""
+
+    uri: str
+
+
+class IdeaSkills:
+    """The handlers of `skills/*`, and of resources below `skill://`."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    async def page(self, context: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
+        """One page of skills.
+
+        Raises:
+            MCPError: the cursor is not one of this list.
+        """
+        try:
+            page = self._bridge.store.publications.page(
+                PAGE, params.cursor if params else None, caller=caller_of(context)
+            )
+        except CursorError as error:
+            raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+        result: dict[str, Any] = {"skills": [self._entry(one) for one in page.items], **_complete()}
+        return {**result, "nextCursor": page.next} if page.next is not None else result
+
+    async def entry(self, context: Context, params: GetSkillParams) -> dict[str, Any]:
+        """One skill by the URI of its SKILL.md.
+
+        Raises:
+            MCPError: there is no such skill.
+        """
+        publication, file = self._find(params.uri, caller_of(context))
+        if file != _MAIN:
+            raise MCPError(types.INVALID_PARAMS, f"{params.uri[:120]!r}: expected the URI of a {_MAIN}")
+        return {"skill": self._entry(publication), **_complete()}
+
+    def read(self, uri: str, caller: str) -> dict[str, Any]:
+        """A file of a skill as a resource.
+
+        Raises:
+            MCPError: there is no such file.
+        """
+        publication, file = self._find(uri, caller)
+        text = self._files(publication).get(file)
+        if text is None:
+            raise MCPError(types.INVALID_PARAMS, f"the skill has no file {file[:120]!r}", {"uri": uri})
+        kinds = {".md": "text/markdown", ".json": "application/json", ".py": "text/x-python"}
+        kind = kinds[file[file.rindex(".") :]]
+        return {"contents": [{"uri": uri, "mimeType": kind, "text": text}], "resultType": "complete"}
+
+    def _find(self, uri: str, caller: str) -> tuple[Publication, str]:
+        """The idea of a skill, and the path of a file within the skill."""
+        match = _URI.match(uri)
+        try:
+            if match is not None:
+                publication = self._bridge.store.publications.get(match[1], caller=caller)
+                if publication.live and match[2] == skill_name(publication.name):
+                    return publication, match[3]
+        except UnknownPublicationError:
+            # The same answer as for a name that nobody ever had.
+            match = None
+        raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
+
+    def _entry(self, one: Publication) -> JSONObject:
+        root = f"skill://{one.name}/{skill_name(one.name)}/"
+        resources: list[JSON] = []
+        for path, text in self._files(one).items():
+            data = text.encode()
+            digest = f"sha256:{sha256(data).hexdigest()}"
+            resources.append({"uri": root + path, "digest": digest, "size": len(data)})
+        return {"uri": root + _MAIN, "frontmatter": self._frontmatter(one), "resources": resources}
+
+    def _frontmatter(self, one: Publication) -> JSONObject:
+        description = " ".join(self._bridge.secrets.mask(one.description).split()) or one.name
+        return {"name": skill_name(one.name), "description": description[:_LONGEST]}
+
+    def _files(self, one: Publication) -> dict[str, str]:
+        """The files of a skill, by their paths."""
+        plan, mask = one.plan or {}, self._bridge.secrets.mask
+        program = plan.get("program")
+        files = {_MAIN: ""}
+        if isinstance(program, str):
+            files["references/program.py"] = mask(program.rstrip("\n") + "\n")
+        elif plan:
+            shown: JSONObject = {key: plan[key] for key in ("calls", "output") if key in plan}
+            files["references/plan.json"] = mask(encode_text(shown) + "\n")
+        files[_MAIN] = mask(self._text(one, [path for path in files if path != _MAIN]))
+        return files
+
+    def _text(self, one: Publication, references: list[str]) -> str:
+        # A JSON text is a YAML scalar, whatever characters it has.
+        head = [f"{key}: {encode_text(value)}" for key, value in self._frontmatter(one).items()]
+        reads = one.annotations.get("readOnlyHint") is True
+        lines = ["---", *head, "---", "", f"# {one.name}", "", one.description.strip(), ""]
+        lines.append(f"Call the tool `{one.name}` of this server. {_READS if reads else _CHANGES}")
+        step: JSONObject = {"_tool": one.name, "_module": f"idea:{one.name}"}
+        lines.append(
+            f"If your list of tools lacks it: `run_plan` with the call `{encode_text(step)}` and the input in it."
+        )
+        lines += ["", "## Input", "", *_input(one.input_schema or {})]
+        if references:
+            lines += ["", "## What it does", ""]
+            lines += [
+                f"A call runs [{path}]({path}); `†` begins a reference to an earlier value." for path in references
+            ]
+        return "\n".join(lines) + "\n"
+
+
+_READS: Final = "It only reads."
+_CHANGES: Final = "It may change something, so the user may be asked before."
+
+
+def skill_name(name: str) -> str:
+    """The name of the skill of an idea: letters, digits and single hyphens between them."""
+    return re.sub(r"_+", "-", name).strip("-")
+
+
+def _input(schema: JSONObject) -> list[str]:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not properties:
+        return ["It takes no input."]
+    needed = required if isinstance(required, list) else []
+    lines: list[str] = []
+    for name, one in properties.items():
+        member = one if isinstance(one, dict) else {}
+        kind = member.get("type")
+        words = [kind if isinstance(kind, str) else "any", "required" if name in needed else "may be left out"]
+        if "default" in member:
+            words.append(f"default {encode_text(member['default'])[:80]}")
+        described = member.get("description")
+        note = f": {' '.join(described.split())}" if isinstance(described, str) else ""
+        lines.append(f"- `{name}` ({', '.join(words)}){note}")
+    return lines
+
+
+def _complete() -> dict[str, Any]:
+    return {"resultType": "complete", "ttlMs": _FRESH_MS, "cacheScope": "private"}

@@ -1,0 +1,113 @@
+"""Published ideas as skills, over both eras of the protocol."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any, Literal
+
+import pytest
+from mcp import Client, types
+from mcp.shared.exceptions import MCPError
+
+from .serving import call
+
+pytestmark = pytest.mark.anyio
+
+PLAN: dict[str, Any] = {
+    "calls": [{"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "sum"}],
+    "input": {"a": 1},
+    "output": {"sum": "†state.sum"},
+}
+
+
+class ListSkills(types.Request[types.PaginatedRequestParams | None, Literal["skills/list"]]):
+    method: Literal["skills/list"] = "skills/list"
+    params: types.PaginatedRequestParams | None = None
+
+
+class OneUri(types.RequestParams):
+    uri: str
+
+
+class GetSkill(types.Request[OneUri, Literal["skills/get"]]):
+    method: Literal["skills/get"] = "skills/get"
+    params: OneUri
+
+
+class AnyResult(types.Result):
+    model_config = types.Result.model_config | {"extra": "allow"}
+
+
+async def asked(client: Client, request: types.Request[Any, Any]) -> dict[str, Any]:
+    result = await client.session.send_request(request, AnyResult)
+    return result.model_dump(by_alias=True)
+
+
+async def published(client: Client, **more: Any) -> str:
+    name = f"add_two_{client.protocol_version[:4]}"
+    run = (await call(client, "run_plan", **PLAN))["run"]
+    description = 'Add 2: a "simple" sum.\nFor tests.'
+    await call(client, "publish_idea", idea=run, name=name, description=description, **more)
+    return name
+
+
+async def test_a_published_idea_is_a_skill_whose_files_have_the_listed_digests(client: Client) -> None:
+    name = await published(client)
+    skills = (await asked(client, ListSkills()))["skills"]
+    [skill] = [one for one in skills if one["uri"].startswith(f"skill://{name}/")]
+    written = name.replace("_", "-")
+    assert skill["uri"] == f"skill://{name}/{written}/SKILL.md"
+    assert skill["frontmatter"] == {"name": written, "description": 'Add 2: a "simple" sum. For tests.'}
+    assert (await asked(client, GetSkill(params=OneUri(uri=skill["uri"]))))["skill"] == skill
+    texts: dict[str, str] = {}
+    for file in skill["resources"]:
+        [content] = (await client.read_resource(file["uri"])).contents
+        assert isinstance(content, types.TextResourceContents)
+        data = content.text.encode()
+        assert (file["digest"], file["size"]) == (f"sha256:{sha256(data).hexdigest()}", len(data))
+        texts[file["uri"].rpartition("/")[2]] = content.text
+    head = texts["SKILL.md"].split("---\n")[1]
+    # Every value of the frontmatter is a JSON text, which is YAML, too.
+    members = {key: json.loads(value) for key, value in (line.split(": ", 1) for line in head.splitlines())}
+    assert members == skill["frontmatter"]
+    assert "- `a` (number, required)\n- `b` (integer, may be left out, default 2)" in texts["SKILL.md"]
+    assert json.loads(texts["plan.json"])["calls"][0]["_tool"] == "add"
+
+
+async def test_a_new_version_is_another_skill_under_the_same_uri(client: Client) -> None:
+    name = await published(client)
+    uri = f"skill://{name}/{name.replace('_', '-')}/SKILL.md"
+    before = (await asked(client, GetSkill(params=OneUri(uri=uri))))["skill"]
+    run = (await call(client, "run_plan", **PLAN))["run"]
+    await call(client, "publish_idea", idea=run, name=name, description="Add 2, again.")
+    after = (await asked(client, GetSkill(params=OneUri(uri=uri))))["skill"]
+    assert after["frontmatter"]["description"] == "Add 2, again."
+    assert after["resources"][0]["digest"] != before["resources"][0]["digest"]
+
+
+async def test_what_is_no_skill_is_refused(client: Client) -> None:
+    name = await published(client)
+    written = name.replace("_", "-")
+    for uri in (
+        "skill://nothing/nothing/SKILL.md",
+        f"skill://{name}/other/SKILL.md",
+        f"skill://{name}/{written}/references/plan.json",
+        f"skill://{name}/{written}/../../etc/passwd",
+        "file:///etc/passwd",
+    ):
+        with pytest.raises(MCPError) as refused:
+            await asked(client, GetSkill(params=OneUri(uri=uri)))
+        assert refused.value.error.code == types.INVALID_PARAMS
+    with pytest.raises(MCPError):
+        await client.read_resource(f"skill://{name}/{written}/references/../SKILL.md")
+    with pytest.raises(MCPError, match="cursor"):
+        await asked(client, ListSkills(params=types.PaginatedRequestParams(cursor="Not A Cursor")))
+
+
+async def test_the_server_declares_the_extension(client: Client) -> None:
+    capabilities = client.server_capabilities
+    assert capabilities is not None
+    # The handshake of 2025-11-25 has no extensions of servers; its clients may still ask.
+    declared = client.protocol_version >= "2026"
+    assert ("io.modelcontextprotocol/skills" in (capabilities.extensions or {})) == declared
