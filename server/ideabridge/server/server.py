@@ -25,16 +25,18 @@ from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.extensions.apps import URI as VIEW_URI
+from ideabridge.server.extensions.apps import RunViews, wants_views, with_views
+from ideabridge.server.extensions.apps import page as view_page
+from ideabridge.server.extensions.skills import EXTENSION as SKILLS
+from ideabridge.server.extensions.skills import GetSkillParams, IdeaSkills
+from ideabridge.server.extensions.tasks import EXTENSION as TASKS
+from ideabridge.server.extensions.tasks import STARTING, WAIT_S, RunTasks, TaskParams, UpdateTaskParams, takes_tasks
 from ideabridge.server.offerings import Offerings
 from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
-from ideabridge.server.skills import EXTENSION as SKILLS
-from ideabridge.server.skills import GetSkillParams, IdeaSkills
 from ideabridge.server.transports.quotas import QuotaError, Quotas
-from ideabridge.server.ui.apps import URI as VIEW_URI
-from ideabridge.server.ui.apps import RunViews, wants_views, with_views
-from ideabridge.server.ui.apps import page as view_page
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import visible
@@ -96,6 +98,7 @@ class Front:
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
         self._own = OwnHandlers(self.running, self.catalogue.is_exposed, self.direct_calls)
+        self._tasks = RunTasks(self.running)
         self.server = self._served(version)
 
     def _served(self, version: str) -> FrontServer:
@@ -124,7 +127,10 @@ class Front:
         server.add_request_handler("resources/list", types.PaginatedRequestParams, offerings.resources)
         server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, offerings.templates)
         server.add_request_handler("resources/read", types.ReadResourceRequestParams, self.read_resource)
-        server.extensions[SKILLS] = {}
+        server.extensions.update({SKILLS: {}, TASKS: {}})
+        server.add_request_handler("tasks/get", TaskParams, self.get_task)
+        server.add_request_handler("tasks/update", UpdateTaskParams, self.update_task)
+        server.add_request_handler("tasks/cancel", TaskParams, self.cancel_task)
         server.add_request_handler("skills/list", types.PaginatedRequestParams, self._skills.page)
         server.add_request_handler("skills/get", GetSkillParams, self._skills.entry)
         server.add_request_handler("prompts/list", types.PaginatedRequestParams, offerings.prompts)
@@ -221,6 +227,22 @@ class Front:
             return setting == "as_sent"
         return client is None or not any(host in client.client_info.name.lower() for host in PLAIN_HOSTS)
 
+    # -- tasks -------------------------------------------------------------------------------------------------
+
+    async def get_task(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        """See `RunTasks.get`."""
+        return await self._tasks.get(params, ToolRequest(caller_of(context), context))
+
+    async def update_task(self, context: Context, params: UpdateTaskParams) -> dict[str, Any]:
+        """See `RunTasks.update`."""
+        return await self._tasks.update(params, ToolRequest(caller_of(context), context))
+
+    async def cancel_task(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        """See `RunTasks.cancel`."""
+        return await self._tasks.cancel(params, ToolRequest(caller_of(context), context))
+
+    # -- resources and tools -----------------------------------------------------------------------------------
+
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
@@ -280,8 +302,11 @@ class Front:
                 may_decide = self.running.deciding.offers(request)
                 return await self._views.call(arguments, request.caller, may_decide=may_decide)
             if name in OWN_NAMES:
-                if self._own.starts_run(name, arguments):
+                starts = self._own.starts_run(name, arguments)
+                if starts:
                     self._expect_place(request)
+                if starts and name in STARTING and takes_tasks(request):
+                    return self._tasks.answer(await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request))
                 return await self._own.call(name, arguments, request)
             tool = await self.catalogue.find(name, request.caller)
             if isinstance(tool, PublishedTool):

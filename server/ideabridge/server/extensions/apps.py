@@ -73,7 +73,7 @@ def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def page() -> dict[str, Any]:
     """The result of reading the view."""
-    text = (Path(__file__).parent / "templates" / "app.html").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "app.html").read_text(encoding="utf-8")
     content = {"uri": URI, "mimeType": MIME, "text": text, "_meta": {"ui": {"prefersBorder": True}}}
     return {"contents": [content], "resultType": "complete"}
 

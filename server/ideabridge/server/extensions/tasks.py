@@ -1,0 +1,122 @@
+"""Tasks: long runs in clients that declare the Tasks extension (SEP-2663).
+
+A task is a run, under the same id: nothing else is stored. `run_plan` and `solve` answer such a client with a task if
+the run has not ended after a few seconds; the client asks `tasks/get` until it has a result, which is the answer that
+`check_run` would give. A run that waits for a decision or a solution is a completed task, because the next step is the
+assistant's: its result says what to do, as the tool's own answer does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import Field
+
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.server.answers import ToolAnswer
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.running import Running
+from ideabridge.tools.encoding import JSONObject
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+STARTING: Final = ("run_plan", "solve")
+"""The tools whose runs may become tasks."""
+
+WAIT_S: Final = 5
+"""Seconds after which a run becomes a task, unless the call names a `wait_s`."""
+
+_POLL_MS: Final = 1000
+
+
+class TaskParams(types.RequestParams):
+    """The parameters of `tasks/get` and `tasks/cancel`."""
+
+    task_id: str
+
+
+class UpdateTaskParams(TaskParams):
+    """The parameters of `tasks/update`."""
+
+    input_responses: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+def takes_tasks(request: ToolRequest) -> bool:
+    """Return whether the client declares tasks on this request."""
+    capabilities = request.context.session.client_capabilities
+    extensions = None if capabilities is None else capabilities.extensions
+    return request.has_rounds and EXTENSION in (extensions or {})
+
+
+class RunTasks:
+    """The handlers of `tasks/*`, and answers that are tasks."""
+
+    def __init__(self, running: Running) -> None:
+        self._bridge = running.bridge
+        self._running = running
+
+    def answer(self, result: ToolAnswer) -> ToolAnswer:
+        """The answer of a tool that has started a run: a task if the run is still at work, else as it is."""
+        told = cast("JSONObject", result.get("structuredContent") or {})
+        run_id = told.get("run")
+        if told.get("status") != "running" or not isinstance(run_id, str):
+            return result
+        return {**self._task(run_id, "working"), "resultType": "task"}
+
+    def _task(self, run_id: str, status: str) -> dict[str, Any]:
+        record = self._bridge.store.runs.get(run_id)
+        assert record is not None
+        return {
+            "taskId": run_id,
+            "status": status,
+            "statusMessage": f"run {run_id}: {record.title}"[:200],
+            "createdAt": record.created,
+            "lastUpdatedAt": record.updated or record.created,
+            "ttlMs": None,
+            "pollIntervalMs": _POLL_MS,
+        }
+
+    async def _run(self, run_id: str, request: ToolRequest) -> Run:
+        try:
+            return await self._bridge.run(run_id, caller=request.caller)
+        except UnknownRunError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from None
+
+    async def get(self, params: TaskParams, request: ToolRequest) -> dict[str, Any]:
+        """The state of a task, with its result once it has one.
+
+        Raises:
+            MCPError: the caller has no such run.
+        """
+        run = await self._run(params.task_id, request)
+        if run.status == "running":
+            calls = run.calls()
+            ended = sum(one.settled for one in calls)
+            message = f"{ended} of {len(calls)} calls have ended"
+            return {**self._task(run.id, "working"), "statusMessage": message, "resultType": "complete"}
+        if run.status == "cancelled":
+            return {**self._task(run.id, "cancelled"), "resultType": "complete"}
+        result = self._running.answer_of(run, request)
+        return {**self._task(run.id, "completed"), "result": result, "resultType": "complete"}
+
+    async def update(self, params: UpdateTaskParams, request: ToolRequest) -> dict[str, Any]:
+        """Acknowledge answers. No task asks for any, so they change nothing.
+
+        Raises:
+            MCPError: the caller has no such run.
+        """
+        await self._run(params.task_id, request)
+        return {"resultType": "complete"}
+
+    async def cancel(self, params: TaskParams, request: ToolRequest) -> dict[str, Any]:
+        """End the run of a task; what has ended stays as it is.
+
+        Raises:
+            MCPError: the caller has no such run.
+        """
+        run = await self._run(params.task_id, request)
+        if not run.machine.ended:
+            await self._bridge.cancel(run.id, "cancelled by the client", caller=request.caller)
+        return {"resultType": "complete"}
