@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
-from ideabridge.server.cli.app import EXAMPLES, app
+from ideabridge.server.cli.app import EXAMPLES, app, called
 from ideabridge.server.main import main
 from tests.ideas.values import publish, said
 from tests.trusting import write_trusted
@@ -56,6 +56,27 @@ def test_every_example_is_a_command_line_that_is_understood(line: str) -> None:
     # Reads the words and runs nothing.
     with command.make_context("it", words):
         pass
+
+
+def test_only_the_command_that_is_called_is_built() -> None:
+    for path in filter(None, commands()):
+        built: Any = typer.main.get_command(called(app, [*path, "--json"]))
+        whole = GROUP
+        for name in path:
+            assert list(built.commands) == [name]
+            built, whole = built.commands[name], whole.commands[name]
+        assert [one.opts for one in built.params] == [one.opts for one in whole.params]
+        assert list(getattr(built, "commands", {})) == list(getattr(whole, "commands", {}))
+
+
+@pytest.mark.parametrize("line", ["", "--json runs list", "--help", "rns list"])
+def test_without_a_command_first_all_are_built(line: str) -> None:
+    assert called(app, line.split()) is app
+
+
+def test_a_mistake_below_a_command_is_answered_with_the_names_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "lst"]) == 2
+    assert "list" in capsys.readouterr().err
 
 
 # -- completion ------------------------------------------------------------------------------------------------------

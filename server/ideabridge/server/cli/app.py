@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import sys
 import textwrap
@@ -298,13 +299,32 @@ app.command("demo")(demo)
 _use_plain_help(app)
 
 
+def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
+    """The application with only the command that is called, because Typer builds every command that it has.
+
+    It has all its commands where the first argument names none of them: an option, nothing, or a mistake, whose message
+    suggests names.
+    """
+    word = arguments[0] if arguments else None
+    commands = [one for one in application.registered_commands if one.name == word]
+    groups = [copy.copy(one) for one in application.registered_groups if one.name == word]
+    if not commands and not groups:
+        return application
+    for group in groups:
+        assert group.typer_instance is not None
+        group.typer_instance = called(group.typer_instance, arguments[1:])
+    only = copy.copy(application)
+    only.registered_commands, only.registered_groups = commands, groups
+    return only
+
+
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Each error is one line on standard error."""
     clean_logs()
     sys.excepthook = _excepthook
     # People write `--http=HOST:PORT`, but the address is an argument, because it is optional.
     arguments = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--http=") else [word])]
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(called(app, arguments))
     assert isinstance(group, TyperGroup)
     try:
         result = group.main(arguments, prog_name="ideabridge", standalone_mode=False)
