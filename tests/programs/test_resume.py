@@ -24,7 +24,7 @@ from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
 
 INSIDE = "    "
-PARTS = 10
+PARTS = 5
 
 
 class Bench:
