@@ -48,6 +48,7 @@ test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, 
 conformance: $(STAMP) $(NODE_STAMP) ## the official conformance suite: a reference server, the gateway, and the client of modules
 	@$(BIN)/python -m tests.conformance.suite $(ARGS)
 	@test -n "$(ARGS)" || $(BIN)/python -m tests.conformance.clients
+	@test -n "$(ARGS)" || $(BIN)/python -m tests.conformance.extensions
 
 npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, server-filesystem, the conformance suite
 

@@ -83,6 +83,10 @@ async def test_other_clients_get_no_tasks(tmp_path: Path, gate: Path) -> None:
         answer = await started(client, gate, wait_s=0)
         assert answer["resultType"] == "complete"
         assert answer["structuredContent"]["status"] == "running"
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            with pytest.raises(MCPError) as refused:
+                await asked(client, method, taskId=answer["structuredContent"]["run"])
+            assert refused.value.error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
         await anyio.to_thread.run_sync(opened, gate)
 
 

@@ -100,6 +100,7 @@ def shown(page: Page, client: McpClient, host: str, result: dict[str, Any]) -> F
     page.add_script_tag(content=host)
     [content] = client.ask("resources/read", {"uri": "ui://ideabridge/run"})["contents"]
     assert content["mimeType"] == MIME
+    assert "default-src 'none'" in content["text"]
     assert len(content["text"].encode()) < 60_000
     page.evaluate("([html, result]) => window.showApp(html, result)", [content["text"], result])
     return page.frame_locator("iframe")

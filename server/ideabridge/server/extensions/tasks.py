@@ -79,6 +79,9 @@ class RunTasks:
         }
 
     async def _run(self, run_id: str, request: ToolRequest) -> Run:
+        if not takes_tasks(request):
+            data: JSONObject = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, f"expected the extension {EXTENSION}", data)
         try:
             return await self._bridge.run(run_id, caller=request.caller)
         except UnknownRunError as error:
@@ -88,7 +91,7 @@ class RunTasks:
         """The state of a task, with its result once it has one.
 
         Raises:
-            MCPError: the caller has no such run.
+            MCPError: the caller has no such run, or the client does not declare the extension.
         """
         run = await self._run(params.task_id, request)
         if run.status == "running":
@@ -105,7 +108,7 @@ class RunTasks:
         """Acknowledge answers. No task asks for any, so they change nothing.
 
         Raises:
-            MCPError: the caller has no such run.
+            MCPError: the caller has no such run, or the client does not declare the extension.
         """
         await self._run(params.task_id, request)
         return {"resultType": "complete"}
@@ -114,7 +117,7 @@ class RunTasks:
         """End the run of a task; what has ended stays as it is.
 
         Raises:
-            MCPError: the caller has no such run.
+            MCPError: the caller has no such run, or the client does not declare the extension.
         """
         run = await self._run(params.task_id, request)
         if not run.machine.ended:
