@@ -153,7 +153,7 @@ def _fit(text: str) -> str:
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """The drawing of the calls of a run; None if there are none, or more than `MOST`. `href` begins their links."""
+    """The drawing of the calls of a run; None without calls, or with more than `MOST`. `href` begins their links."""
     if not 0 < len(machine.history) <= MOST:
         return None
     nodes: list[Box] = []

@@ -24,7 +24,7 @@ class Field:
         kind: `text`, `number`, `choice`, `flag`, `long` (text of several lines) or `json`.
         type: the type of the HTML input.
         choices: the values of a `choice`, as text and as JSON.
-        value: what stands in it at the beginning.
+        value: its content at the beginning.
         hint: what may stand in it.
     """
 

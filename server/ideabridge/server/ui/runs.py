@@ -290,7 +290,7 @@ class RunPages:
 
 
 def _rows(store: Store, status: str, caller: str | None, chosen: RunFilter, after: str | None) -> list[RunRow]:
-    """One run more than a page, if there are so many."""
+    """The runs of a page, and one more if there is one."""
     # Only its process shows whether a run stored as running is interrupted.
     stored = [] if not status else ["running", "interrupted"] if status == "interrupted" else [status]
     found: list[RunRow] = []

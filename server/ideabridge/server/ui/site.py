@@ -40,7 +40,7 @@ _LOOK_SECONDS: Final = 0.3
 """Seconds between two looks at the store for a page that is open."""
 
 _REST_SECONDS: Final = 1.0
-"""The least time between two changes that one page is told of."""
+"""The shortest time between two events on one stream."""
 
 _UNKNOWN: Final = (UnknownRunError, UnknownIdeaError, UnknownPublicationError, UnknownToolError)
 
