@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreBusyError
+from ideabridge.bridge.store.sqlite.database import SqliteDatabase
 
 T = TypeVar("T")
 
@@ -59,9 +59,9 @@ def writes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """When the event loop's small writes are done: `now`, or `later`, by the writer's thread (`mark.later`)."""
     when = str(getattr(request, "param", request.config.getoption("--writes")))
     if when == "later":
-        monkeypatch.setattr(Database, "at_once", _refuse)
+        monkeypatch.setattr(SqliteDatabase, "at_once", _refuse)
     return when
 
 
-def _refuse(database: Database, job: Callable[[], T]) -> T:
+def _refuse(database: SqliteDatabase, job: Callable[[], T]) -> T:
     raise StoreBusyError(f"{database.path}: the test lets every write come later")

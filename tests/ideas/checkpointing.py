@@ -21,8 +21,8 @@ if sys.argv[4] == "python":
     sys.modules["pysqlite3"] = None  # pyright: ignore[reportArgumentType]
 
 from ideabridge.bridge.store import sqlite as library
-from ideabridge.bridge.store.files import StoreFiles
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite.files import StoreFiles
 from tests import disk
 
 at_checkpoint = threading.local()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store, database
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import (
     StoreAccessError,
     StoreBusyError,
@@ -18,7 +18,7 @@ from ideabridge.bridge.store.errors import (
     StoreFormatError,
     StoreFullError,
 )
-from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite import database, sqlite3
 from tests.ideas.values import idea_of
 
 
@@ -104,7 +104,9 @@ def test_a_locked_store(tmp_path: Path) -> None:
 def broken(path: Path, pragma: str) -> Store:
     """A store whose connection SQLite itself holds to a limit, as a full disk or a read-only file system would."""
     store = Store.open(path)
-    store._database.connection.execute(pragma)  # pyright: ignore[reportPrivateUsage]
+    opened = store._database  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(opened, database.SqliteDatabase)
+    opened.connection.execute(pragma)
     return store
 
 

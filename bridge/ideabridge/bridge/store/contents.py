@@ -115,7 +115,7 @@ class Contents:
 
     def _store(self, new: list[_Row]) -> None:
         if new:
-            self._database.connection.executemany("INSERT INTO contents(number, hash, body) VALUES (?, ?, ?)", new)
+            self._database.many("INSERT INTO contents(number, hash, body) VALUES (?, ?, ?)", new)
         if self._last - self._keyed >= LAG:
             self._catch_up()
 
@@ -216,7 +216,7 @@ class Contents:
             known.update(
                 self._database.execute(
                     "SELECT contents.hash, contents.number FROM json_each(?) AS part "
-                    "JOIN content_keys ON content_keys.key = part.value "
+                    "JOIN content_keys ON content_keys.key = CAST(part.value AS BIGINT) "
                     "JOIN contents ON contents.number = content_keys.number",
                     (_text(keys),),
                 )
@@ -235,7 +235,9 @@ class Contents:
         """Write the keys of the latest rows. Call this inside a transaction."""
         # Sorted, so that neighbours are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
-        self._database.connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)
+        self._database.many(
+            "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET number = ?2", keys
+        )
         self._known.update(self._waiting)
         self._waiting.clear()
         self._keyed = self._last
@@ -260,7 +262,8 @@ class Contents:
     def texts(self, numbers: list[int]) -> list[str]:
         """The JSON texts of messages, in order."""
         rows = self._database.execute(
-            "SELECT contents.body FROM json_each(?) AS part JOIN contents ON contents.number = part.value "
+            "SELECT contents.body FROM json_each(?) AS part "
+            "JOIN contents ON contents.number = CAST(part.value AS BIGINT) "
             "ORDER BY part.key",
             (_text(numbers),),
         ).fetchall()

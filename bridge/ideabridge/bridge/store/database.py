@@ -1,62 +1,51 @@
-"""Database: the SQLite file behind the store: opening, locking, transactions, and errors by cause."""
+"""Database: what the tables of a store need from a database, in one interface for SQLite and PostgreSQL.
+
+The classes of the tables (`Journal`, `Ideas`, `Publications`, ...) write SQL that both databases accept. What differs
+between them is a method here. The rules of that SQL:
+
+- Parameters are `?`, or `?1`, `?2`, ... if one is used more than once.
+- `INSERT ... ON CONFLICT`, never `INSERT OR ...`. A column that its `UPDATE` reads is written as `table.column`.
+- A subquery in FROM has a name. A condition is a comparison, never a number. NULLs are ordered by `NULLS LAST`.
+- Lists of values are JSON arrays, read by `json_each(?)`, whose `value` is cast to BIGINT where it is a number.
+- The functions of SQLite that PostgreSQL lacks (`json_extract`, `json_type`, `instr`, `hex`, ...) are functions of the
+  PostgreSQL schema.
+
+The transactions:
+
+| | others meanwhile |
+|---|---|
+| `transaction(concurrent=True)` | write too: its statements must be right while others change the same rows |
+| `transaction()` | can read, and write in concurrent transactions |
+| `exclusive()` | can only read: every earlier write is visible, and none is in progress |
+
+SQLite has one writer at a time, so that all three are exclusive.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import get_ident
-from types import TracebackType
-from typing import Any, Final, Literal, TypeVar
-
-from ideabridge.bridge.store import schema
-from ideabridge.bridge.store.errors import (
-    PASSING,
-    StoreAccessError,
-    StoreBusyError,
-    StoreClosedError,
-    StoreError,
-    StoreFormatError,
-    StoreFullError,
-    StoreGoneError,
-    StoreVersionError,
-)
-from ideabridge.bridge.store.files import StoreFiles, copy
-from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
-from ideabridge.tools.errors import InvalidJSONError
-
-# -- database --------------------------------------------------------------------------------------------------------
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 
-APPLICATION_ID: Final = 0x49444541
-"""`PRAGMA application_id` of a store: "IDEA"."""
+Durability = Literal["normal", "full"]
 
-COMMITS: Final = 256
-"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise SQLite decides."""
+SOLUTION_OF: Final = (
+    "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
+    "ELSE (SELECT body FROM contents AS solved WHERE solved.number = ideas.solved) END"
+)
+"""SQL for the text of an idea's Solution: its own, or the content it shares with the journal of its run."""
 
-_SHORTEST: Final = 0.001
-_LONGEST: Final = 0.05
-"""The shortest and longest pause between two attempts to lock the file, in seconds."""
+# -- times -----------------------------------------------------------------------------------------------------------
 
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-_CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
-    sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
-    sqlite3.SQLITE_LOCKED: (StoreBusyError, "it is locked"),
-    sqlite3.SQLITE_NOTADB: (StoreFormatError, "it is not an SQLite file"),
-    sqlite3.SQLITE_CORRUPT: (StoreFormatError, "it is damaged"),
-    sqlite3.SQLITE_FULL: (StoreFullError, "there is no room left"),
-    sqlite3.SQLITE_READONLY: (StoreAccessError, "it can only be read"),
-    sqlite3.SQLITE_CANTOPEN: (StoreAccessError, "it cannot be opened"),
-    sqlite3.SQLITE_PERM: (StoreAccessError, "access is not permitted"),
-    sqlite3.SQLITE_IOERR: (StoreAccessError, "the file system reports an error"),
-}
 
 
 def now_text() -> str:
@@ -90,214 +79,186 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
         raise ValueError(str(error)) from error
 
 
-class Database:
-    """Two connections to the store: one writes, the other reads and never waits for a writer.
+# -- words -----------------------------------------------------------------------------------------------------------
 
-    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They hold the lock of
-    their connection and translate SQLite's errors into the store's. Reads inside a transaction see its writes. A
-    database in memory has one connection for both.
 
-    A writer that finds the file locked by another process sleeps and retries. It holds no lock meanwhile.
+class WordIndex(ABC):
+    """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words` (name, description).
+
+    Words are letters and digits only. Methods run inside a transaction or guard of the caller.
     """
 
-    def __init__(
-        self, path: Path | str, *, durability: Literal["normal", "full"] = "normal", busy_timeout_s: float = 5.0
-    ) -> None:
-        self.path = str(path)
-        self.durability: Final = durability
-        self.depth = 0
+    @abstractmethod
+    def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
+        """Index texts: (row, text of each column)."""
+
+    @abstractmethod
+    def remove(self, table: str, rows: Sequence[int]) -> bool:
+        """Remove rows; returns False if the index cannot, so that it must be rebuilt without them some time."""
+
+    @abstractmethod
+    def count(self, table: str, word: str, most: int) -> int:
+        """The number of rows that contain a word. Counting stops at `most`."""
+
+    @abstractmethod
+    def best(self, table: str, words: Sequence[str], limit: int, *, every: bool) -> list[tuple[int, float]]:
+        """(row, score) of the rows with every word, or with any of them, best first."""
+
+    @abstractmethod
+    def newest(
+        self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
+    ) -> list[tuple[int, float]]:
+        """(row, 0.0) of the newest rows with every word or with any; `begins`: the words are beginnings of words."""
+
+    def begin_rebuild(self) -> None:
+        """Create an empty table `idea_words_new`, if the index cannot remove rows. Call this inside a transaction."""
+        raise NotImplementedError
+
+    def end_rebuild(self) -> None:
+        """Replace `idea_words` by `idea_words_new`. Call this inside a transaction."""
+        raise NotImplementedError
+
+
+# -- database --------------------------------------------------------------------------------------------------------
+
+
+class ResultRows(Protocol):
+    """The result of a statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows that it changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row; None after the last."""
+
+    def fetchall(self) -> list[Any]:
+        """The remaining rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Database(ABC):
+    """One connection that writes and another that reads and never waits for a writer.
+
+    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They hold the lock of
+    their connection and translate errors into the store's. Reads inside a transaction see its writes.
+
+    Attributes:
+        path: the file, ":memory:", or the address of the server without credentials.
+        durability: `normal` survives a crash of the process, `full` also a power failure.
+        one_writer: True if only one transaction at a time can write.
+        for_update: SQL at the end of a SELECT that locks its rows until the transaction ends.
+        voids: counts the events that invalidate remembered row numbers: rolled back transactions and own deletions.
+        lock: held by the thread that writes, during its transaction.
+        guard: `with database.guard:` around reads.
+        words: the full-text index.
+    """
+
+    path: str
+    durability: Durability
+    one_writer: bool
+    for_update: str
+    guard: AbstractContextManager[None]
+    words: WordIndex
+
+    def __init__(self, busy_timeout_s: float) -> None:
         self.voids = 0
-        """Counts the events that invalidate remembered row numbers: rolled back transactions and own deletions."""
         self.lock = threading.RLock()
-        """Held by the thread that writes, during its transaction."""
         self._busy_timeout_s = busy_timeout_s
-        self._writer = 0
-        """The thread that is in a transaction; 0: no thread."""
         self._of_thread = threading.local()
-        self._data_version = 0
-        self._commits = 0
-        self.files = None if self.path == ":memory:" else StoreFiles(Path(path))
-        if self.files is not None:
-            self.files.prepare()
-        self._address = self.path if self.files is None else self.files.address
-        self._rescued = ""
-        """A message about the rescue of the contents, while the files are gone."""
-        self._unsaved = ""
-        """The fault of the files at which the last rescue failed."""
-        self._rescuing = threading.Lock()
-        with self._translated():
-            self.connection = self._connect()
-            self._write = self._read = self.connection.execute
-            self._reader, self._reading = self.connection, self.lock
-            try:
-                self._configure(durability)
-                self._migrate()
-                if self.files is not None:
-                    self._open_reader()
-            except BaseException:
-                self._reader.close()
-                self.connection.close()
-                raise
-        if self.files is not None:
-            self.files.opened()
-        self.guard = _Guard(self)
 
-    def _open_reader(self) -> None:
-        # From here on the writer waits in `_patiently`, where other threads can take its lock.
-        self._write("PRAGMA busy_timeout=0")
-        self._reader, self._reading = self._connect(), threading.RLock()
-        self._read = self._reader.execute
-        self._read("PRAGMA query_only=ON")
-        self._read("PRAGMA temp_store=MEMORY")
-        self._read("PRAGMA cache_size=-8000")
+    # Statements
 
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self._address,
-            uri=self.files is not None,
-            timeout=self._busy_timeout_s,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
+    @abstractmethod
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
+        """Run a statement: reads inside `guard`, writes inside `transaction`."""
 
-    def _configure(self, durability: Literal["normal", "full"]) -> None:
-        run = self.connection.execute
-        self._refuse_foreign()
-        mode = self._switch_to_wal()
-        if mode != "wal" and self.path != ":memory:":
-            raise StoreAccessError(
-                f"{self.path}: its file system does not support write-ahead logging (journal mode is {mode})"
-            )
-        run(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
-        run("PRAGMA foreign_keys=ON")
-        run("PRAGMA temp_store=MEMORY")
-        run("PRAGMA cache_size=-8000")
-        # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth save would make one. If
-        # SQLite has the WAL-reset bug, `committed` makes the checkpoints.
-        run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
-        run("PRAGMA journal_size_limit=67108864")
+    @abstractmethod
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
+        """Run one statement that writes. Outside a transaction it is one by itself."""
 
-    def _refuse_foreign(self) -> None:
-        application = self.number("PRAGMA application_id")
-        if application == APPLICATION_ID:
-            return
-        used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process may have created the schema between the two reads. It sets both in one transaction.
-        if used and self.number("PRAGMA application_id") != APPLICATION_ID:
-            raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
-
-    def _switch_to_wal(self) -> str:
-        # If two processes switch a new file at once, SQLite reports "locked" without waiting.
-        deadline = time.monotonic() + self._busy_timeout_s
-        while True:
-            try:
-                return str(self.connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
-            except sqlite3.OperationalError as error:
-                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-
-    def _migrate(self) -> None:
-        """Create the schema in a new file, or bring that of an earlier version to this one."""
-        if self._version() == schema.VERSION:
-            return
-        with _Transaction(self):
-            # Another process may have created or migrated it meanwhile.
-            version = self._version()
-            if version == schema.VERSION:
-                return
-            if version == 0:
-                schema.create(self.connection)
-            else:
-                schema.migrate(self.connection, version)
-            self.connection.execute(f"PRAGMA user_version={schema.VERSION}")
-            self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-
-    def _version(self) -> int:
-        """The version of the file's schema; 0: it is empty.
-
-        Raises:
-            StoreVersionError: this ideabridge can neither read it nor migrate it.
+    @abstractmethod
+    def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
+        """Run one INSERT, as `change` does; returns the new row's number, or None if it inserted nothing. `key` is the
+        column of the number.
         """
-        found, wanted = self.number("PRAGMA user_version"), schema.VERSION
-        if found > wanted:
-            raise StoreVersionError(
-                f"{self.path}: written by a newer ideabridge (store version {found}; this one reads {wanted}): "
-                "upgrade ideabridge, or name another store"
-            )
-        if found > 0 and not schema.can_migrate(found):
-            raise StoreVersionError(
-                f"{self.path}: written by an earlier ideabridge (store version {found}; this one reads {wanted}), from "
-                "before the first release: export its ideas with the ideabridge that wrote it (`ideas export`) and "
-                "import them into a new store, or name another store"
-            )
-        return found
 
-    def number(self, sql: str, parameters: tuple[Any, ...] = ()) -> int:
+    @abstractmethod
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement that writes for each row of parameters, inside a transaction."""
+
+    def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """The whole number that a query returns; 0 for no row or NULL. Inside `guard` or `transaction`."""
         row = self.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
 
-    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
-        """Run a statement: reads inside `guard`, writes inside `transaction`."""
-        return (self._write if self._writer == get_ident() else self._read)(sql, parameters)
+    @abstractmethod
+    def using(self, index: str) -> str:
+        """SQL after the name of a table that makes SQLite use an index."""
 
-    def change(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement that writes. Outside a transaction it is one by itself."""
-        if self._writer == get_ident():
-            return self._write(sql, parameters)
-        self.take_lock()
-        try:
-            self.look(self.connection)
-            cursor = self._patiently(sql, parameters)
-            self.committed()
-        except (sqlite3.Error, UnicodeEncodeError) as error:
-            self.raise_translated(error)
-            raise
-        finally:
-            self.lock.release()
-        return cursor
+    @abstractmethod
+    def newest_row(self, table: str) -> int:
+        """The largest number of a row of a table, so that no row with a smaller number can appear later."""
 
-    def take_lock(self) -> None:
-        """Take the lock for writing; `lock.release` returns it.
+    # Counters
+
+    def counter(self, key: str) -> int:
+        """The value of one of the `counters`; 0 if it was never set. Call this inside a guard or transaction."""
+        return self.number("SELECT value FROM counters WHERE key = ?", (key,))
+
+    def set_counter(self, key: str, value: int) -> None:
+        """Set one of the `counters`. Call this inside a transaction."""
+        self.execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2", (key, value)
+        )
+
+    def count(self, key: str, more: int) -> None:
+        """Add to one of the `counters`. Call this inside a transaction."""
+        self.execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) "
+            "ON CONFLICT(key) DO UPDATE SET value = counters.value + ?2",
+            (key, more),
+        )
+
+    # Transactions
+
+    @abstractmethod
+    def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
+        """`with database.transaction():` commits all or nothing. An inner one that fails undoes only itself."""
+
+    @abstractmethod
+    def exclusive(self) -> AbstractContextManager[None]:
+        """A transaction in which nobody else writes, without checks of foreign keys: the caller deletes what refers to
+        deleted rows. Not inside another transaction.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """`with database.snapshot():` lets several reads see one state of the store."""
+
+    @abstractmethod
+    def at_once(self, job: Callable[[], T]) -> T:
+        """Run a job that writes, without waiting for locks.
 
         Raises:
-            StoreBusyError: another thread held it for longer than this thread's patience.
+            StoreBusyError: another thread or process is writing; the job changed nothing.
         """
-        # Only the event loop's thread has little patience. Transactions of other threads may take long.
-        if not self.lock.acquire(blocking=False) and not self.lock.acquire(
-            timeout=self.patience if self.impatient else -1
-        ):
-            raise StoreBusyError(f"{self.path}: another thread is writing into it")
 
-    def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run a statement that begins to write, and wait while another process keeps the file locked. The caller holds
-        the lock once; it is released during each pause.
+    @abstractmethod
+    def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        """Run jobs that write in one transaction; if that fails, each in a separate one. It does not wait for locks.
+
+        Args:
+            jobs: (key, job). If a job could not be written, later jobs of its key are skipped.
+
+        Returns:
+            The result of each job, or its error. A job with an error changed nothing.
         """
-        deadline, pause = -1.0, _SHORTEST
-        while True:
-            try:
-                return self._write(sql, parameters)
-            except sqlite3.OperationalError as error:
-                now = time.monotonic()
-                deadline = now + self.patience if deadline < 0 else deadline
-                if _code(error) != sqlite3.SQLITE_BUSY or now >= deadline:
-                    raise
-                self.lock.release()
-                try:
-                    time.sleep(min(pause, deadline - now))
-                    pause = min(2 * pause, _LONGEST)
-                finally:
-                    self.lock.acquire()
 
-    def lock_for_reading(self) -> threading.RLock:
-        """The lock of the connection that `execute` uses in this thread."""
-        return self.lock if self._writer == get_ident() else self._reading
-
-    def connection_for_reading(self) -> sqlite3.Connection:
-        """The connection that `execute` uses in this thread, outside a transaction."""
-        return self.connection if self._writer == get_ident() else self._reader
+    # Waiting
 
     @property
     def busy_timeout_s(self) -> float:
@@ -323,380 +284,39 @@ class Database:
         else:
             self._of_thread.patience = seconds
 
-    def data_version(self) -> int:
-        """A number that changes when another process has written something. While a thread of this process writes, it
-        is the last known number: callers poll it.
-        """
-        if not self.lock.acquire(blocking=False):
-            return self._data_version
-        try:
-            self.look(self.connection)
-            self._data_version = int(self._write("PRAGMA data_version").fetchone()[0])
-        except sqlite3.Error as error:
-            raise self.translate(error) from error
-        finally:
-            self.lock.release()
-        return self._data_version
-
-    def revision(self) -> tuple[int, int]:
-        """Two numbers, one of which changes with every commit. The first one counts the commits that the reading
-        connection sees, of the writing one and of other processes; a store in memory has only the second.
-        """
-        with self.guard:
-            return self.number("PRAGMA data_version"), self.connection.total_changes
-
-    def counter(self, key: str) -> int:
-        """The value of one of the `counters`; 0 if it was never set. Call this inside a guard or transaction."""
-        return self.number("SELECT value FROM counters WHERE key = ?", (key,))
-
-    def set_counter(self, key: str, value: int) -> None:
-        """Set one of the `counters`. Call this inside a transaction."""
-        self.execute(
-            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2", (key, value)
-        )
-
-    def count(self, key: str, more: int) -> None:
-        """Add to one of the `counters`. Call this inside a transaction."""
-        self.execute(
-            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = value + ?2",
-            (key, more),
-        )
-
-    def begin(self, level: int) -> None:
-        """Begin a transaction, or a nested one, in the thread that holds the lock."""
-        if level == 0:
-            self._patiently("BEGIN IMMEDIATE")
-            self._writer = get_ident()
-        else:
-            self._write(f"SAVEPOINT level{level}")
-        self.depth = level + 1
-
-    def leave(self, level: int) -> None:
-        """Note that a transaction has ended."""
-        self.depth = level
-        if level == 0:
-            self._writer = 0
-
-    def at_once(self, job: Callable[[], T]) -> T:
-        """Run a job that writes, without waiting for locks.
-
-        Raises:
-            StoreBusyError: another thread or process is writing; the job changed nothing.
-        """
-        if not self.lock.acquire(blocking=False):
-            raise StoreBusyError(f"{self.path}: another thread is writing into it")
-        before = self.patience if self.impatient else None
-        self.patience = 0.0
-        try:
-            return job()
-        finally:
-            self.patience = before
-            self.lock.release()
-
-    def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write in one transaction; if that fails, each in a separate one. It does not wait for locks.
-
-        Args:
-            jobs: (key, job). If a job could not be written, later jobs of its key are skipped.
-
-        Returns:
-            The result of each job, or its error. A job with an error changed nothing.
-        """
-        self.patience = 0.0
-        try:
-            try:
-                with self.transaction():
-                    return [self._attempt(job) for _, job in jobs]
-            except StoreBusyError as error:
-                return [error] * len(jobs)
-            except Exception as error:  # noqa: BLE001 - the caller handles it
-                if len(jobs) == 1:
-                    return [error]
-            outcomes: list[Any] = []
-            held: dict[str, Exception] = {}
-            for key, job in jobs:
-                error = held.get(key)
-                outcome = self.commit([(key, job)])[0] if error is None else error
-                if isinstance(outcome, PASSING):
-                    held[key] = outcome
-                outcomes.append(outcome)
-            return outcomes
-        finally:
-            self.patience = None
-
-    def _attempt(self, job: Callable[[], Any]) -> Any:
-        try:
-            with self.transaction():
-                return job()
-        except PASSING:
-            # SQLite may have rolled back the whole transaction.
-            raise
-        except Exception as error:
-            if not self.connection.in_transaction:
-                raise
-            return error
-
-    def transaction(self) -> _Transaction:
-        """`with database.transaction():` commits all or nothing. An inner one that fails undoes only itself."""
-        return _Transaction(self)
-
-    @contextmanager
-    def snapshot(self) -> Generator[None]:
-        """`with database.snapshot():` lets several reads see one state of the store."""
-        with self.guard:
-            connection = self.connection_for_reading()
-            if connection.in_transaction:
-                yield
-                return
-            connection.execute("BEGIN")
-            try:
-                yield
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-
-    @contextmanager
-    def unchecked(self) -> Generator[None]:
-        """A transaction without checks of foreign keys, for which SQLite would search whole tables at each deletion.
-        The caller deletes what refers to deleted rows. Not inside another transaction.
-        """
-        # A transaction that waits releases the lock, so hold it once more: no other thread may find the checks off.
-        with self.alone():
-            self._write("PRAGMA foreign_keys=OFF")
-            try:
-                with self.transaction():
-                    yield
-            finally:
-                self._write("PRAGMA foreign_keys=ON")
-
-    @contextmanager
-    def alone(self) -> Generator[None]:
-        """Keep other threads from writing, outside a transaction, while statements run on `connection` itself. They
-        hold the lock while they wait for other processes, so this is for maintenance outside the event loop's thread.
-        """
-        with self.lock, self._translated():
-            if self._reader is not self.connection:
-                self._write(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
-            try:
-                yield
-            finally:
-                if self._reader is not self.connection:
-                    self._write("PRAGMA busy_timeout=0")
-
     def wait_no_longer(self) -> None:
         """Stop waiting for the locks of other processes."""
         self._busy_timeout_s = 0.0
 
+    # Upkeep
+
+    @abstractmethod
+    def data_version(self) -> int:
+        """A number that changes when another process has written something. While a thread of this process writes, it
+        is the last known number: callers poll it.
+        """
+
+    @abstractmethod
+    def revision(self) -> tuple[int, int]:
+        """Two numbers, one of which changes with every commit of this process or of another."""
+
+    @abstractmethod
+    def used_bytes(self) -> int:
+        """The bytes that are in use: the size of the file after a vacuum. Inside a guard."""
+
+    @abstractmethod
+    def back_up(self, target: Path) -> int:
+        """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
+
+        Raises:
+            StoreAccessError: the file exists already, or cannot be written.
+            StoreFormatError: the store is damaged.
+        """
+
+    @abstractmethod
+    def vacuum(self) -> tuple[int, int]:
+        """Give free space back to the file system; returns the bytes before and after. Others wait meanwhile."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the connections. Closing twice has no effect."""
-        # `guard` and `alone` would raise an error if the files are gone.
-        with self.lock, self._reading:
-            if self._reader is not self.connection:
-                self._reader.close()
-            self.connection.close()
-
-    def committed(self) -> None:
-        """Count a commit and check the files; called after each commit, with the lock held.
-
-        Raises:
-            StoreGoneError: the files are gone, so the commit is lost.
-        """
-        if self.files is None:
-            return
-        fault = self.files.fault()
-        if fault is not None:
-            raise self._gone(fault, self.connection)
-        self._rescued = ""
-        self._commits += 1
-        if not IS_FIXED and self._commits % COMMITS == 0:
-            # If it fails, the log grows until the next checkpoint.
-            with suppress(sqlite3.Error):
-                checkpoint_locked(self._address)
-
-    def look(self, connection: sqlite3.Connection) -> None:
-        """Check that the files still exist, if a check is due.
-
-        Args:
-            connection: the connection whose lock is held.
-
-        Raises:
-            StoreGoneError: the files are gone.
-        """
-        if self.files is not None and time.monotonic() > self.files.next_look and not connection.in_transaction:
-            fault = self.files.look()
-            if fault is not None:
-                raise self._gone(fault, connection)
-            # The files may have been gone and come back. Later commits are not in the rescued copy.
-            self._rescued = ""
-
-    def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
-        """The error for files that are gone. The first time, the contents that the connection still holds are saved. If
-        that fails, it is retried when the fault of the files changes: their folder may be back without them.
-        """
-        assert self.files is not None
-        with self._rescuing:
-            if not self._rescued or self._unsaved not in ("", fault):
-                target = self.files.beside()
-                try:
-                    copy(connection, target)
-                except (StoreError, sqlite3.Error) as error:
-                    self._unsaved = fault
-                    self._rescued = (
-                        f"What it held could not be saved: {error}. Where it was moved, move it back: then it goes on"
-                    )
-                else:
-                    self._unsaved = ""
-                    name = self.files.path.name
-                    self._rescued = (
-                        f"What it held is saved in {target}. To go on with it, end every process that uses the store, "
-                        f"delete what is left of {name}, {name}-wal and {name}-shm, and move that file to "
-                        f"{self.files.path}"
-                    )
-            return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
-
-    @contextmanager
-    def _translated(self) -> Generator[None]:
-        """Translate the errors of statements outside `guard` and `transaction`, which are faster than this."""
-        try:
-            yield
-        except (sqlite3.Error, UnicodeEncodeError) as error:
-            self.raise_translated(error)
-            raise
-
-    def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
-        if isinstance(error, sqlite3.Error):
-            raise self.translate(error) from error
-        if isinstance(error, UnicodeEncodeError):
-            raise InvalidJSONError("text for the store holds half a surrogate pair") from error
-
-    def translate(self, error: sqlite3.Error) -> StoreError:
-        """The store's error for an SQLite error."""
-        if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
-            return StoreClosedError(f"{self.path}: the store is closed")
-        cause = _CAUSES.get(_code(error))
-        if cause is None:
-            return StoreError(f"{self.path}: {error}")
-        kind, why = cause
-        waited = f" (waited {self.patience:g} s)" if kind is StoreBusyError and self.patience > 0 else ""
-        return kind(f"{self.path}: {why}{waited}")
-
-
-def _code(error: sqlite3.Error) -> int:
-    """Return the primary result code of an SQLite error; 0 if it has none."""
-    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-
-
-class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so a database has one."""
-
-    __slots__ = ("_database",)
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        database = self._database
-        lock = database.lock_for_reading()
-        lock.acquire()
-        try:
-            database.look(database.connection_for_reading())
-        except BaseException:
-            lock.release()
-            raise
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._database.lock_for_reading().release()
-        if error is not None:
-            self._database.raise_translated(error)
-
-
-class _Transaction:
-    """One (possibly nested) transaction; takes the write lock at its beginning."""
-
-    __slots__ = ("_database", "_level")
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._level = 0
-
-    def __enter__(self) -> None:
-        database = self._database
-        database.take_lock()
-        try:
-            database.look(database.connection)
-            self._level = database.depth
-            database.begin(self._level)
-        except BaseException as error:
-            try:
-                # If it was interrupted just after it got the file's lock, nothing else would release that.
-                if self._level == 0 and database.connection.in_transaction:
-                    database.connection.execute("ROLLBACK")
-            except sqlite3.Error as failure:
-                raise database.translate(failure) from error
-            finally:
-                database.lock.release()
-            database.raise_translated(error)
-            raise
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
-        database = self._database
-        level = self._level
-        try:
-            if error is None:
-                try:
-                    database.execute("COMMIT" if level == 0 else f"RELEASE level{level}")
-                    if level == 0:
-                        database.committed()
-                except sqlite3.Error:
-                    self._undo()
-                    raise
-            else:
-                self._undo()
-        except sqlite3.Error as failure:
-            raise database.translate(failure) from failure
-        finally:
-            database.leave(level)
-            database.lock.release()
-        if error is not None:
-            database.raise_translated(error)
-
-    def _undo(self) -> None:
-        database = self._database
-        database.voids += 1
-        # After a full disk or an I/O error SQLite has already rolled back.
-        if not database.connection.in_transaction:
-            return
-        if self._level == 0:
-            database.execute("ROLLBACK")
-        else:
-            database.execute(f"ROLLBACK TO level{self._level}")
-            database.execute(f"RELEASE level{self._level}")
-
-
-# -- upkeep ----------------------------------------------------------------------------------------------------------
-#
-# An online backup of the store, and vacuuming.
-
-
-def back_up(database: Database, target: Path) -> int:
-    """Copy the store into a new file with mode 0600 while it is in use, and check the copy; returns its size in bytes.
-    The copy has the commits until it began. If the process is killed, the file is complete or does not exist.
-
-    Raises:
-        StoreAccessError: the file exists already, or cannot be written.
-        StoreFormatError: the copy is damaged.
-    """
-    with database.alone():
-        copy(database.connection, target)
-    return target.stat().st_size
-
-
-def vacuum(database: Database) -> tuple[int, int]:
-    """Give free pages back to the file system; returns the bytes before and after. Other processes wait meanwhile."""
-    with database.alone():
-        size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
-        before = database.number(size)
-        database.connection.execute("VACUUM")
-        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return before, database.number(size)

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.store import database
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.database import SOLUTION_OF, Database, now_text
 from ideabridge.bridge.store.errors import (
     PASSING,
     AmbiguousIdeaError,
@@ -32,7 +32,6 @@ from ideabridge.bridge.store.errors import (
 )
 from ideabridge.bridge.store.idea import Idea, IdeaHit, IdeaMeta, IdeaRecord, Page, Repeated, StoredIdea
 from ideabridge.bridge.store.publications import Publications, read_named
-from ideabridge.bridge.store.schema import SOLUTION_OF
 from ideabridge.bridge.store.search import (
     BATCH,
     INDEXED,
@@ -196,9 +195,10 @@ class Ideas:
             InvalidJSONError: a part of it is not JSON.
         """
         idea.encoded  # noqa: B018  # encode before taking the lock
-        with self._database.transaction():
+        with self._database.transaction(concurrent=True):
             number, is_new = self._insert(idea, meta)
-            if is_new and number - self._indexed > LAG:
+            # Other writers must wait while a batch is indexed. Where there are some, `index` does it.
+            if is_new and self._database.one_writer and number - self._indexed > LAG:
                 self._index_batch()
         return idea.id
 
@@ -218,9 +218,9 @@ class Ideas:
         text = encode_text(meta_json)
         schema, context = self._contents.put(encoded.schema, encoded.messages)
         solved = self._contents.solution(encoded.solution)
-        cursor = self._database.execute(
-            "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution, solved) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        number = self._database.insert(
+            "INSERT INTO ideas(id, request, run, step, meta, schema, context, solution, solved) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 encoded.idea,
                 encoded.request,
@@ -233,8 +233,7 @@ class Ideas:
                 solved,
             ),
         )
-        if cursor.rowcount == 1:
-            number = cast("int", cursor.lastrowid)
+        if number is not None:
             if meta.tags:
                 self._calls.tag((cast("str", meta_json["time"]), number), (), meta.tags)
             return number, True
@@ -243,7 +242,7 @@ class Ideas:
         ).fetchone()
         if meta.run is not None and (run, step) != (meta.run, meta.step):
             self._database.execute(
-                "INSERT OR IGNORE INTO occurrences(run, step, idea, meta) VALUES (?, ?, ?, ?)",
+                "INSERT INTO occurrences(run, step, idea, meta) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (meta.run, meta.step or 0, number, text),
             )
         return number, False
@@ -314,7 +313,8 @@ class Ideas:
         """The row of a run's last idea."""
         row = self._database.execute(
             "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
-            "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) ORDER BY step DESC, number DESC LIMIT 1",
+            "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) AS steps "
+            "ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
             (run,),
         ).fetchone()
         return None if row is None else row[0]
@@ -433,7 +433,7 @@ class Ideas:
         """The Solutions of a run by step; [] if there is no such run."""
         with self._database.snapshot():
             rows = self._database.execute(
-                f"SELECT coalesce(json_extract(meta, '$.step'), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
+                f"SELECT coalesce(CAST(json_extract(meta, '$.step') AS BIGINT), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
                 f"WHERE run = ?1 UNION ALL SELECT coalesce(occurrences.step, 0), number, {SOLUTION_OF} "
                 "FROM occurrences JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?1",
                 (run_id,),
@@ -533,7 +533,7 @@ class Ideas:
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Those of these rows that pass a filter."""
-        among = SQL("ideas.number IN (SELECT value FROM json_each(?)) AND ", [_listed(numbers)])
+        among = SQL("ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ", [_listed(numbers)])
         return {number for _, number in self._select(_EVERY, among + chosen.columns(), chosen.uses, len(numbers))}
 
     def _places(self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None) -> list[Place]:
@@ -541,7 +541,7 @@ class Ideas:
         own = chosen.columns() + below
         if run is not None:
             # A run has few ideas, whatever the filter is.
-            of_run = SQL("(SELECT * FROM ideas INDEXED BY ideas_by_run WHERE run = ?) AS ideas", [run])
+            of_run = SQL(f"(SELECT * FROM ideas{self._database.using('ideas_by_run')} WHERE run = ?) AS ideas", [run])  # noqa: S608
             return self._select(of_run, own, chosen.uses, limit)
         counts = {use: self._calls.count(use, FEW) for use in chosen.uses}
         uses = sorted(counts, key=lambda use: counts[use])
@@ -558,7 +558,7 @@ class Ideas:
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
         """The newest ideas of a source that pass a condition and have all these uses."""
         rows = self._database.execute(
-            f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 "  # noqa: S608
+            f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
             (*source.values, *own.values, *uses, limit),
         ).fetchall()
@@ -567,7 +567,8 @@ class Ideas:
     def _records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Return the records of rows, in the given order."""
         rows = self._database.execute(
-            f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record ON record.number = part.value "  # noqa: S608
+            f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record "  # noqa: S608
+            "ON record.number = CAST(part.value AS BIGINT) "
             "ORDER BY part.key",
             (_listed(numbers),),
         ).fetchall()
@@ -581,7 +582,7 @@ class Ideas:
         with self._database.guard:
             if not self._waiting():
                 return False
-        with self._database.transaction():
+        with self._database.exclusive():
             return self._index_batch() == BATCH
 
     def index_all(self) -> None:

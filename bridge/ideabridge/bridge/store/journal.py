@@ -84,8 +84,8 @@ class Journal:
         """
         now = now_text()
         cursor = self._database.change(
-            "INSERT OR IGNORE INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, lease_until, "
-            "created, updated) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?)",
+            "INSERT INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, lease_until, "
+            "created, updated) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?) ON CONFLICT DO NOTHING",
             (run_id, kind, caller, title, fingerprint, parent, now, now),
         )
         if cursor.rowcount != 1:
@@ -108,7 +108,7 @@ class Journal:
         Raises:
             UnknownRunError: no such run.
         """
-        with self._database.transaction():
+        with self._database.transaction(concurrent=True):
             number = self._number(run_id)
             cursor = self._database.execute(
                 "UPDATE runs SET driver = ?2, epoch = epoch + 1, lease_until = ?3 "
@@ -126,7 +126,8 @@ class Journal:
             UnknownRunError: no such run.
         """
         # The value must change even if the driver's clock was set back: other processes compare it with the last one.
-        return self._change_lease("lease_until = max(?, lease_until + 0.001)", now + ttl_s, run_id, epoch)
+        longer = "lease_until = CASE WHEN ?1 > lease_until + 0.001 THEN ?1 ELSE lease_until + 0.001 END"
+        return self._change_lease(longer, now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
         """Release the lease: the epoch cannot write any more; return False if it was not the current one.
@@ -134,11 +135,11 @@ class Journal:
         Raises:
             UnknownRunError: no such run.
         """
-        return self._change_lease("driver = NULL, lease_until = ?", 0.0, run_id, epoch)
+        return self._change_lease("driver = NULL, lease_until = ?1", 0.0, run_id, epoch)
 
     def _change_lease(self, change: str, until: float, run_id: str, epoch: int) -> bool:
         cursor = self._database.change(
-            f"UPDATE runs SET {change} WHERE id = ? AND epoch = ? AND driver IS NOT NULL",  # noqa: S608 - constants
+            f"UPDATE runs SET {change} WHERE id = ?2 AND epoch = ?3 AND driver IS NOT NULL",  # noqa: S608 - constants
             (until, run_id, epoch),
         )
         if cursor.rowcount != 1:
@@ -157,15 +158,17 @@ class Journal:
         if len(events) == 1 and events[0].get("event") not in PARTS:
             # One statement is a transaction by itself: the epoch is checked in it.
             body = encode_text(events[0])
-            cursor = self._database.change(_APPEND, (run_id, body, epoch, time.time()))
-            if cursor.rowcount != 1:
+            append = _APPEND + self._database.for_update
+            event = self._database.insert(append, (run_id, body, epoch, time.time()), "id")
+            if event is None:
                 raise self._stale(run_id, epoch)
-            return cast("int", cursor.lastrowid) & (2**_BITS - 1)
-        with self._database.transaction():
-            number = self._number(run_id)
-            if not self._database.number(
-                "SELECT 1 FROM runs WHERE number = ? AND epoch = ? AND driver IS NOT NULL", (number, epoch)
-            ):
+            return event & (2**_BITS - 1)
+        with self._database.transaction(concurrent=True):
+            number = self._database.number(
+                f"SELECT number FROM runs WHERE id = ? AND epoch = ? AND driver IS NOT NULL{self._database.for_update}",  # noqa: S608
+                (run_id, epoch),
+            )
+            if number == 0:
                 raise self._stale(run_id, epoch)
             packed = self._contents.pack(events)
             base = number << _BITS
@@ -174,7 +177,7 @@ class Journal:
             )
             start = (last or base) + 1
             now = time.time()
-            self._database.connection.executemany(
+            self._database.many(
                 "INSERT INTO events(id, body, at, parts) VALUES (?, ?, ?, ?)",
                 [(number, body, now, parts) for number, (body, parts) in enumerate(packed, start)],
             )
@@ -249,7 +252,7 @@ class Journal:
         Raises:
             RunExistsError: the id is taken.
         """
-        with self._database.transaction():
+        with self._database.transaction(concurrent=True):
             self.create(run_id, kind=parent.kind, caller=parent.caller, title=parent.title, fingerprint=fingerprint)
             self._database.execute(
                 "UPDATE runs SET forked_from = ?, forked_at = ? WHERE id = ?", (parent.id, at, run_id)
@@ -361,7 +364,7 @@ class Journal:
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id, driver, epoch, lease_until FROM runs WHERE status = ?1 AND fingerprint = "
-                "coalesce(?2, fingerprint) AND json_extract(summary, '$.set_aside') IS NOT 1 "
+                "coalesce(?2, fingerprint) AND coalesce(json_type(summary, '$.set_aside'), '') <> 'true' "
                 "ORDER BY number DESC LIMIT ?3",
                 (status, fingerprint, limit),
             ).fetchall()
@@ -543,8 +546,8 @@ class DirectCallTable:
             calls: the calls in the order in which they ended.
             now: the time in seconds since 1970.
         """
-        with self._database.transaction():
-            self._database.connection.executemany(
+        with self._database.transaction(concurrent=True):
+            self._database.many(
                 f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - constants
                 [call[:-1] for call in calls],
             )
@@ -628,7 +631,7 @@ class SessionTable:
         """
         first = row.calls - len(bodies)
         tools = encode_text([*row.tools])
-        with self._database.transaction():
+        with self._database.transaction(concurrent=True):
             if first == 0:
                 self._database.execute(
                     "INSERT INTO sessions(id, caller, client, session, began, last, count, tools) "
@@ -643,7 +646,7 @@ class SessionTable:
                 if cursor.rowcount != 1:
                     return False
             number = self._database.number("SELECT number FROM sessions WHERE id = ?", (row.id,))
-            self._database.connection.executemany(
+            self._database.many(
                 "INSERT INTO session_calls(id, body) VALUES (?, ?)",
                 [((number << _BITS) + first + place, body) for place, body in enumerate(bodies)],
             )

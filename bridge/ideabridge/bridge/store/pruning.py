@@ -24,9 +24,9 @@ from typing import Any, Final, cast
 from ideabridge.bridge.store.contents import SWEPT, entries_of, key_of
 from ideabridge.bridge.store.database import Database, time_text
 from ideabridge.bridge.store.errors import PruningStoppedError
-from ideabridge.bridge.store.search import UNINDEXED, Search
+from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
-from ideabridge.tools.encoding import decode_trusted, encode_text
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
 # -- families --------------------------------------------------------------------------------------------------------
 
@@ -96,12 +96,13 @@ class Families:
         ).fetchall()
         times: dict[Key, str] = {row[0]: row[6] for row in rows}
         loose = execute(
-            "SELECT coalesce(run, number), max(json_extract(meta, '$.time')) FROM ideas "
-            "WHERE run IS NULL OR run NOT IN (SELECT id FROM runs) GROUP BY 1 UNION ALL "
-            "SELECT run, max(json_extract(meta, '$.time')) FROM occurrences "
+            "SELECT run, CASE WHEN run IS NULL THEN number END, max(json_extract(meta, '$.time')) FROM ideas "
+            "WHERE run IS NULL OR run NOT IN (SELECT id FROM runs) GROUP BY 1, 2 UNION ALL "
+            "SELECT run, NULL, max(json_extract(meta, '$.time')) FROM occurrences "
             "WHERE run NOT IN (SELECT id FROM runs) GROUP BY 1"
         )
-        for key, at in loose:
+        for run, number, at in loose:
+            key = number if run is None else run
             times[key] = max(times.get(key, ""), at or "")
         self._above = {key: key for key in times}
         for row in rows:
@@ -118,11 +119,11 @@ class Families:
         # SQLite numbers rows on from the newest. If the newest were deleted, its number would be used again, while
         # other processes may still remember it.
         newest = execute(
-            "SELECT id FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
-            "SELECT coalesce(run, number) FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
+            "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
+            "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
         )
-        for (key,) in newest:
-            self._keep(key, NEWEST)
+        for run, number in newest:
+            self._keep(number if run is None else run, NEWEST)
         for key, why in holders(self._database):
             self._keep(key, why)
 
@@ -144,7 +145,7 @@ def holders(database: Database, ideas: Iterable[int] | None = None, since: int =
     execute = database.execute
     where, values = "", ()
     if ideas is not None:
-        where = " WHERE idea IN (SELECT value FROM json_each(?))"
+        where = " WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         values = (f"[{','.join(map(str, ideas))}]",)
     lifted: set[int] = set()
     published: dict[int, str] = {}
@@ -160,8 +161,8 @@ def holders(database: Database, ideas: Iterable[int] | None = None, since: int =
             yield str(run), PUBLISHED
         for (other,) in execute("SELECT value FROM json_each(?)", (confirmed or "[]",)).fetchall():
             yield str(other), PUBLISHED
-    tags = "SELECT idea FROM (SELECT number AS idea, json_array_length(meta, '$.tags') AS tags FROM ideas)"
-    tagged: list[tuple[int]] = execute(f"{tags}{where or ' WHERE 1'} AND tags > 0", values).fetchall()
+    tags = "SELECT idea FROM (SELECT number AS idea, json_array_length(meta, '$.tags') AS tags FROM ideas) AS tagged"
+    tagged: list[tuple[int]] = execute(f"{tags}{where or ' WHERE 1 = 1'} AND tags > 0", values).fetchall()
     for idea, why in {**{row[0]: TAGGED for row in tagged}, **published}.items():
         if idea not in lifted:
             yield _best_run(database, idea), why
@@ -171,12 +172,14 @@ def _best_run(database: Database, idea: int) -> Key:
     row = database.execute(
         "SELECT runs.id FROM runs JOIN ideas ON ideas.number = ?1 "
         "WHERE runs.id IN (SELECT run FROM ideas WHERE number = ?1 UNION SELECT run FROM occurrences WHERE idea = ?1) "
-        "ORDER BY json_extract(runs.summary, '$.idea') = lower(hex(ideas.id)) DESC, runs.status = 'done' DESC, "
+        "ORDER BY coalesce(json_extract(runs.summary, '$.idea'), '') = lower(hex(ideas.id)) DESC, "
+        "runs.status = 'done' DESC, "
         "runs.created DESC, runs.number DESC LIMIT 1",
         (idea,),
     ).fetchone()
     if row is None:
-        row = database.execute("SELECT coalesce(run, number) FROM ideas WHERE number = ?", (idea,)).fetchone()
+        run, number = database.execute("SELECT run, number FROM ideas WHERE number = ?", (idea,)).fetchone()
+        return number if run is None else run
     return row[0]
 
 
@@ -240,11 +243,11 @@ class Sweep:
         self._breathe = breathe
         self._reach = Reach(database)
         self._seen = 0
+        # The newest row always stays: its number must not be used again.
+        self._top = database.newest_row("contents")
+        # Only these runs, and runs created from now on, can journal more events.
+        self._last_run = database.newest_row("runs")
         with database.guard:
-            # The newest row always stays: its number must not be used again.
-            self._top = database.number("SELECT max(number) FROM contents")
-            # Only these runs, and runs created from now on, can journal more events.
-            self._last_run = database.number("SELECT max(number) FROM runs")
             ended = ", ".join(f"'{one}'" for one in ENDED)
             self._open = [
                 row[0]
@@ -256,7 +259,8 @@ class Sweep:
         last = 0
         while events := self._events((last, (self._last_run + 1) << 32), _READ):
             last = events[-1]
-        while self._look():
+        newest = self._database.newest_row("ideas")
+        while self._look(newest):
             pass
         deleted = 0
         garbage: list[int] = []
@@ -267,19 +271,20 @@ class Sweep:
                 garbage = []
         return deleted + (self._delete(garbage) if garbage else 0)
 
-    def _look(self) -> bool:
-        """Examine the next ideas; returns whether there were any."""
+    def _look(self, newest: int = 2**62) -> bool:
+        """Examine the next ideas, up to the row `newest`; returns whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT number, schema, solved, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
-                (self._seen, _READ),
+                "SELECT number, schema, solved, context FROM ideas WHERE number > ? AND number <= ? "
+                "ORDER BY number LIMIT ?",
+                (self._seen, newest, _READ),
             ).fetchall()
             for number, schema, solved, context in rows:
                 self._reach.idea(schema, solved, context)
                 self._seen = number
         return bool(rows)
 
-    def _events(self, between: tuple[int, int], most: int = -1) -> list[int]:
+    def _events(self, between: tuple[int, int], most: int = 2**62) -> list[int]:
         """Examine the events between two rows that have parts; returns their rows."""
         with self._database.guard:
             rows = self._database.execute(
@@ -309,7 +314,7 @@ class Sweep:
             last = rows[-1][0]
 
     def _delete(self, numbers: list[int]) -> int:
-        with self._database.unchecked():
+        with self._database.exclusive():
             while self._look():
                 pass
             self._look_at_open_runs()
@@ -322,11 +327,11 @@ class Sweep:
             # Another process that prunes may have deleted some already.
             rows = [row for row in found if row is not None]
             gone = [(number,) for _, number in rows]
-            database.connection.executemany(
+            database.many(
                 "DELETE FROM content_keys WHERE key = ? AND number = ?",
                 [(key_of(digest), number) for digest, number in rows],
             )
-            database.connection.executemany("DELETE FROM contents WHERE number = ?", gone)
+            database.many("DELETE FROM contents WHERE number = ?", gone)
             database.count(SWEPT, 1)
             database.voids += 1
         self._breathe()
@@ -405,11 +410,12 @@ class Pruning:
     def prunable(self, before: str) -> Prunable:
         """Find what is older than a time, the oldest first."""
         database = self._database
+        top, published = database.newest_row("ideas"), database.newest_row("publications")
         with database.snapshot():
             families = Families(database)
             old = [one for one in families if one.time < before]
             going = sorted((one for one in old if not one.why), key=lambda one: one.time)
-            used = in_use(database)
+            used = database.used_bytes()
             runs, ideas = _counted(database, families, going)
             kept = Counter[str]()
             for one in old:
@@ -422,18 +428,18 @@ class Pruning:
                 going[-1].time if going else "",
                 {why: count for why, count in kept.items() if count},
                 going,
-                top=database.number("SELECT max(number) FROM ideas"),
-                published=database.number("SELECT max(number) FROM publications"),
+                top=top,
+                published=published,
             )
 
     def prune(self, what: Prunable) -> Pruned:
         """Delete what `prunable` found, except what something needs by now."""
         with self._database.guard:
-            before = in_use(self._database)
+            before = self._database.used_bytes()
         runs, ideas = self.remove(what.families, what.top, what.published)
         contents = self.clear()
         with self._database.guard:
-            return Pruned(runs, ideas, contents, before, in_use(self._database))
+            return Pruned(runs, ideas, contents, before, self._database.used_bytes())
 
     def remove(
         self, families: list[Family], top: int, published: int, after_each: Callable[[], None] = lambda: None
@@ -448,7 +454,7 @@ class Pruning:
         """
         runs = ideas = 0
         for start in range(0, len(families), _TOGETHER):
-            with self._database.unchecked():
+            with self._database.exclusive():
                 some = families[start : start + _TOGETHER]
                 removed = self._remove([one for one in some if self._may_go(one, top, published)])
             runs, ideas = runs + removed[0], ideas + removed[1]
@@ -536,9 +542,9 @@ class Pruning:
             "DELETE FROM idea_calls WHERE idea = ?",
             "DELETE FROM ideas WHERE number = ?",
         ):
-            self._database.connection.executemany(statement, gone)
+            self._database.many(statement, gone)
         if gone:
-            self._database.count(UNINDEXED, len(gone))
+            self._search.forget([idea for (idea,) in gone])
         # Settings that belong to a run have the key KIND.RUN.
         execute(
             "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value FROM json_each(?))", (runs,)
@@ -550,12 +556,11 @@ class Pruning:
         """Assign an idea to another run that it occurred in, because its first run is deleted."""
         execute = self._database.execute
         # The idea keeps its tags.
-        execute(
-            "UPDATE ideas SET run = ?1, step = ?2, meta = CASE WHEN json_type(meta, '$.tags') IS NULL "
-            "THEN json_remove(?3, '$.tags') ELSE json_set(?3, '$.tags', json_extract(meta, '$.tags')) END "
-            "WHERE number = ?4",
-            (run, step, meta, idea),
-        )
+        (kept,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
+        tags = cast("JSONObject", decode_trusted(kept)).get("tags")
+        moved = {key: value for key, value in cast("JSONObject", decode_trusted(meta)).items() if key != "tags"}
+        text = encode_text(moved if tags is None else {**moved, "tags": tags})
+        execute("UPDATE ideas SET run = ?, step = ?, meta = ? WHERE number = ?", (run, step, text, idea))
         self._calls.moved(idea)
         execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
 
@@ -569,12 +574,16 @@ class Pruning:
                 continue
             events = ((before + 1) << 32, (after << 32) - 1)
             while self._has_events(events):
-                with database.transaction():
-                    database.execute(
-                        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id BETWEEN ? AND ? LIMIT ?)",
+                with database.exclusive():
+                    # A run may have been committed since the runs were read.
+                    deleted = database.execute(
+                        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id BETWEEN ? AND ? "
+                        "AND id >> 32 NOT IN (SELECT number FROM runs) LIMIT ?)",
                         (*events, _EVENTS),
-                    )
+                    ).rowcount
                 self._breathe()
+                if not deleted:
+                    break
 
     def _has_events(self, between: tuple[int, int]) -> bool:
         with self._database.guard:
@@ -592,14 +601,6 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
     for idea, key in rows:
         (gone if id(families.of(key)) in of_those else kept).add(idea)
     return runs, len(gone - kept)
-
-
-def in_use(database: Database) -> int:
-    """The bytes of the file that are in use: its size after a vacuum."""
-    return database.number(
-        "SELECT (page_count - freelist_count) * page_size "
-        "FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
-    )
 
 
 # -- retention -------------------------------------------------------------------------------------------------------
@@ -720,7 +721,7 @@ class Retention:
     def _note(self, **changes: Any) -> None:
         with self._database.transaction():
             self._database.execute(
-                "INSERT OR REPLACE INTO settings(key, value) VALUES (?, ?)",
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
                 (_KEY, encode_text({**self._state(), **changes}).encode()),
             )
 
@@ -752,12 +753,11 @@ class Retention:
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:
         """Delete the families whose runs are all due, and call `renew` after each step; returns the number of runs."""
         database = self._database
+        top, published = database.newest_row("ideas"), database.newest_row("publications")
         with database.snapshot():
             rows = database.execute(f"SELECT id FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
             due: set[Key] = {run for (run,) in rows}
             families = [one for one in Families(database) if not one.why and due.issuperset(one.members)]
-            top = database.number("SELECT max(number) FROM ideas")
-            published = database.number("SELECT max(number) FROM publications")
         removed, _ = self._pruning.remove(families, top, published, renew)
         if removed:
             self._pruning.clear()

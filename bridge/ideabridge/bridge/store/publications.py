@@ -216,7 +216,8 @@ class Publications:
             )
             execute(
                 "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
-                "ON CONFLICT(name) DO UPDATE SET version = CASE WHEN pinned THEN version ELSE ?2 END, owner = ?3",
+                "ON CONFLICT(name) DO UPDATE SET "
+                "version = CASE WHEN names.pinned <> 0 THEN names.version ELSE ?2 END, owner = ?3",
                 (name, version, owner or ""),
             )
             if audience is not None:
@@ -367,7 +368,8 @@ class Publications:
             imported: include ideas that no run of this store made.
         """
         rows = self._database.execute(
-            "SELECT ideas.number FROM json_each(?2) AS part JOIN ideas ON ideas.number = part.value WHERE "  # noqa: S608
+            "SELECT ideas.number FROM json_each(?2) AS part "  # noqa: S608
+            "JOIN ideas ON ideas.number = CAST(part.value AS BIGINT) WHERE "
             "EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run AND runs.caller = ?1) "
             "OR EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
             "WHERE occurrences.idea = ideas.number AND runs.caller = ?1) "
@@ -428,14 +430,10 @@ class Publications:
 
     def _index(self, name: str, description: str | None) -> None:
         """Index the words of a name for searches, or remove them (`description` None)."""
-        execute = self._database.execute
-        execute("DELETE FROM publication_words WHERE rowid = (SELECT number FROM names WHERE name = ?)", (name,))
+        number = self._database.number("SELECT number FROM names WHERE name = ?", (name,))
+        self._database.words.remove("publication_words", [number])
         if description is not None:
-            execute(
-                "INSERT INTO publication_words(rowid, name, description) "
-                "SELECT number, ?1, ?2 FROM names WHERE name = ?1",
-                (name, description),
-            )
+            self._database.words.add("publication_words", [(number, name, description)])
         self._database.count(_CATALOGUE, 1)
 
     def unpublish(self, name: str) -> None:
@@ -549,7 +547,8 @@ class Publications:
 
         def open_names(numbers: list[int]) -> list[Publication]:
             rows = self._database.execute(
-                f"{_LIVE} JOIN json_each(?2) AS part ON part.value = names.number WHERE {OPEN_TO} ORDER BY part.key",
+                f"{_LIVE} JOIN json_each(?2) AS part ON CAST(part.value AS BIGINT) = names.number "
+                f"WHERE {OPEN_TO} ORDER BY part.key",
                 (caller, f"[{','.join(map(str, numbers))}]"),
             ).fetchall()
             return [_read(row) for row in rows]
@@ -563,9 +562,9 @@ class Publications:
     def note_uses(self, counts: Mapping[str, int]) -> None:
         """Count calls of published tools, by name."""
         with self._database.transaction():
-            self._database.connection.executemany(
+            self._database.many(
                 "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
-                "ON CONFLICT(tool) DO UPDATE SET count = count + ?2, last = ?3",
+                "ON CONFLICT(tool) DO UPDATE SET count = tool_uses.count + ?2, last = ?3",
                 [(tool, count, now_text()) for tool, count in counts.items()],
             )
 

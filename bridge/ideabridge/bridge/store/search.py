@@ -48,9 +48,6 @@ UNINDEXED: Final = "unindexed"
 _REBUILT: Final = "rebuilt"
 """Key of the counter of rebuilds that were started. The latest one continues; earlier ones end."""
 
-_RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
-
-
 OPEN_TO: Final = (
     "(?1 IS NULL OR names.owner IN ('', ?1) "
     "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
@@ -96,7 +93,9 @@ def read_meta(text: str, run: str | None = None, step: int | None = None, finger
 
 def last_of_run(database: Database, run: str) -> int:
     """The row of the last step of a run, by its first save; 0 if it has no idea. Inside a guard or transaction."""
-    return database.number("SELECT number FROM ideas WHERE run = ? ORDER BY step DESC, number DESC LIMIT 1", (run,))
+    return database.number(
+        "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1", (run,)
+    )
 
 
 def words_of(text: str) -> list[str]:
@@ -187,8 +186,7 @@ def widen(
 
 
 def _terms(query: str) -> list[str]:
-    # A word is letters and digits only, so that quoting it is safe.
-    return [f'"{word}"' for word in dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
+    return [*dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
 
 
 class Search:
@@ -220,7 +218,7 @@ class Search:
             "SELECT number, run, meta, context FROM ideas WHERE number > ? AND number <= ? ORDER BY number LIMIT ?",
             (after, until, most),
         ).fetchall()
-        entries: list[tuple[int, str, str, str]] = []
+        entries: list[tuple[int | str, ...]] = []
         for number, run, meta, context in rows:
             texts = self._contents.texts(ends(self._contents.unfold(context)))
             messages = cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
@@ -233,10 +231,7 @@ class Search:
                     self._indexed.clear()
                 self._indexed[run] = entry
             entries.append((number, *entry))
-        self._database.connection.executemany(
-            f"INSERT INTO {table}(rowid, title, tools, body) VALUES (?, ?, ?, ?)",  # noqa: S608 - a constant
-            entries,
-        )
+        self._database.words.add(table, entries)
         return len(rows), rows[-1][0] if rows else after
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
@@ -246,12 +241,8 @@ class Search:
         Args:
             breathe: called between transactions.
         """
-        execute = self._database.execute
         with self._database.transaction():
-            # An interrupted rebuild leaves its table behind.
-            execute("DROP TABLE IF EXISTS idea_words_new")
-            (made,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
-            execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
+            self._database.words.begin_rebuild()
             gone = self._database.counter(UNINDEXED)
             self._database.count(_REBUILT, 1)
             rebuild = self._database.counter(_REBUILT)
@@ -267,17 +258,16 @@ class Search:
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:
-                    execute("DROP TABLE idea_words")
-                    # A view of the user may read this table. Without the pragma it would prevent the renaming.
-                    execute("PRAGMA legacy_alter_table=ON")
-                    try:
-                        execute("ALTER TABLE idea_words_new RENAME TO idea_words")
-                    finally:
-                        execute("PRAGMA legacy_alter_table=OFF")
+                    self._database.words.end_rebuild()
                     self._database.count(UNINDEXED, -gone)
                     self._indexed.clear()
                     return
             breathe()
+
+    def forget(self, ideas: list[int]) -> None:
+        """Remove deleted ideas from the index, or count them for the next rebuild. Call this inside a transaction."""
+        if not self._database.words.remove("idea_words", ideas):
+            self._database.count(UNINDEXED, len(ideas))
 
     def gone(self) -> bool:
         """Return whether the index holds ideas that were deleted."""
@@ -317,7 +307,7 @@ class Search:
             ideas = dict(
                 self._database.execute(
                     "SELECT names.number, p.idea FROM json_each(?2) AS part "  # noqa: S608
-                    "JOIN names ON names.number = part.value "
+                    "JOIN names ON names.number = CAST(part.value AS BIGINT) "
                     f"JOIN publications AS p ON p.name = names.name AND p.version = names.version WHERE {OPEN_TO}",
                     (caller, f"[{','.join(str(number) for number, _ in matched)}]"),
                 ).fetchall()
@@ -342,16 +332,18 @@ class Search:
         return number if row[0] is None else last_of_run(self._database, row[0])
 
     def _match(self, table: str, terms: list[str], begins: bool, limit: int) -> list[tuple[int, float]]:
-        counts = {} if begins else {term: self._count(table, term) for term in terms}
+        words = self._database.words
+        # Counting stops once a term is too common to be scored.
+        counts = {} if begins else {term: words.count(table, term, SCORED + 1) for term in terms}
         present = sorted((term for term in terms if counts.get(term)), key=lambda term: counts[term])
         if not present:
             # Perhaps the words are beginnings of words.
-            starts = [f"{term}*" for term in terms if len(term) > 4]
-            return self._newest(table, " OR ".join(starts), limit) if starts else []
+            starts = [term for term in terms if len(term) > 2]
+            return words.newest(table, starts, limit, every=False, begins=True) if starts else []
         if counts[present[0]] > SCORED:
             # Every word is very common, so scoring would be slow and of little use.
-            found = self._newest(table, " AND ".join(present), limit)
-            return found or self._newest(table, " OR ".join(present), limit)
+            found = words.newest(table, present, limit, every=True)
+            return found or words.newest(table, present, limit, every=False)
         chosen = present[:1]
         total = counts[present[0]]
         for term in present[1:]:
@@ -359,29 +351,8 @@ class Search:
             if total > SCORED:
                 break
             chosen.append(term)
-        found = self._best(table, " AND ".join(chosen), limit)
+        found = words.best(table, chosen, limit, every=True)
         if len(chosen) > 1 and len(found) < limit:
-            both = dict(self._best(table, " OR ".join(chosen), limit + len(found)))
+            both = dict(words.best(table, chosen, limit + len(found), every=False))
             found += [(number, score) for number, score in both.items() if number not in dict(found)]
         return found[:limit]
-
-    def _count(self, table: str, term: str) -> int:
-        """The number of rows that contain a term. Counting stops once the term is too common to be scored."""
-        return self._database.number(
-            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {SCORED + 1})",  # noqa: S608
-            (term,),
-        )
-
-    def _best(self, table: str, match: str, limit: int) -> list[tuple[int, float]]:
-        rows = self._database.execute(
-            f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?",  # noqa: S608
-            (match, _RANK[table], limit),
-        )
-        return [(row[0], row[1]) for row in rows]
-
-    def _newest(self, table: str, match: str, limit: int) -> list[tuple[int, float]]:
-        rows = self._database.execute(
-            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",  # noqa: S608
-            (match, limit),
-        )
-        return [(row[0], 0.0) for row in rows]

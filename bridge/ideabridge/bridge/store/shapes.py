@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.context.references import is_reference
-from ideabridge.bridge.store.database import Database
-from ideabridge.bridge.store.schema import SOLUTION_OF
+from ideabridge.bridge.store.database import SOLUTION_OF, Database
 from ideabridge.bridge.store.search import INDEXED
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 from ideabridge.tools.tool import META_PROPERTIES
@@ -229,9 +228,9 @@ class CallIndex:
                 self._add(step.uses, [step.place])
             else:
                 runs.setdefault(run, []).append(step)
-        many = self._database.connection.executemany
-        many("INSERT OR REPLACE INTO idea_shapes(idea, shape) VALUES (?, ?)", shapes)
-        many("INSERT OR IGNORE INTO idea_calls(tool, module, idea) VALUES (?, ?, ?)", called)
+        many = self._database.many
+        many("INSERT INTO idea_shapes(idea, shape) VALUES (?1, ?2) ON CONFLICT(idea) DO UPDATE SET shape = ?2", shapes)
+        many("INSERT INTO idea_calls(tool, module, idea) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", called)
         for run, steps in runs.items():
             self._join(run, steps)
 
@@ -256,19 +255,20 @@ class CallIndex:
     def _called(self, ideas: Iterable[int]) -> set[str]:
         """The uses that ideas have by their own calls."""
         rows = self._database.execute(
-            "SELECT DISTINCT tool, module FROM idea_calls WHERE idea IN (SELECT value FROM json_each(?))",
+            "SELECT DISTINCT tool, module FROM idea_calls "
+            "WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
             (encode_text([*ideas]),),
         )
         return _uses_of(Need(*row) for row in rows)
 
     def _add(self, uses: Iterable[str], places: list[Place]) -> None:
-        self._database.connection.executemany(
-            "INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES (?, ?, ?)",
+        self._database.many(
+            "INSERT INTO idea_uses(what, time, idea) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             [(use, *place) for use in uses for place in places],
         )
 
     def _drop(self, uses: Iterable[str], place: Place) -> None:
-        self._database.connection.executemany(
+        self._database.many(
             "DELETE FROM idea_uses WHERE what = ? AND time = ? AND idea = ?", [(use, *place) for use in uses]
         )
 
@@ -313,7 +313,7 @@ class CallIndex:
     def count(self, use: str, most: int) -> int:
         """The number of ideas that have a use, or `most` if there are more."""
         return self._database.number(
-            "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?)", (use, most)
+            "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?) AS found", (use, most)
         )
 
     def repeated(self, least: int, limit: int) -> list[tuple[int, int]]:
@@ -324,9 +324,9 @@ class CallIndex:
             "SELECT max(idea), count(*) AS times FROM ("
             "SELECT shape, idea FROM idea_shapes UNION ALL "
             "SELECT idea_shapes.shape, occurrences.idea FROM occurrences JOIN idea_shapes USING (idea)"
-            ") WHERE shape NOT IN (SELECT idea_shapes.shape FROM names JOIN publications AS p "
+            ") AS shapes WHERE shape NOT IN (SELECT idea_shapes.shape FROM names JOIN publications AS p "
             "ON p.name = names.name AND p.version = names.version JOIN idea_shapes ON idea_shapes.idea = p.idea) "
-            "GROUP BY shape HAVING times >= ? ORDER BY times DESC, max(idea) DESC LIMIT ?",
+            "GROUP BY shape HAVING count(*) >= ? ORDER BY times DESC, max(idea) DESC LIMIT ?",
             (least, limit),
         ).fetchall()
         return cast("list[tuple[int, int]]", rows)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.database import Database, back_up, now_text, vacuum
+from ideabridge.bridge.store.database import Database, Durability, now_text
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
@@ -22,6 +22,7 @@ from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Prun
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
+from ideabridge.bridge.store.sqlite.database import SqliteDatabase
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import Users
 from ideabridge.bridge.store.versions import Side, breaking, changes
@@ -79,9 +80,7 @@ class Store:
         self.ideas = Ideas(database, contents, self._calls, self.publications, self._search, self.users)
 
     @classmethod
-    def open(
-        cls, path: Path | str, *, durability: Literal["normal", "full"] = "normal", busy_timeout_s: float = 5.0
-    ) -> Store:
+    def open(cls, path: Path | str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0) -> Store:
         """Open a store, or create it (mode 0600) with its folder; ":memory:" stores nothing on disk.
 
         Args:
@@ -95,7 +94,7 @@ class Store:
             StoreVersionError: written by a newer ideabridge, or by one from before the first release.
             StoreBusyError: another process kept it locked.
         """
-        return cls(Database(path, durability=durability, busy_timeout_s=busy_timeout_s))
+        return cls(SqliteDatabase(path, durability=durability, busy_timeout_s=busy_timeout_s))
 
     def close(self) -> None:
         """Index the saved ideas, so that the views and search tables are complete, and close the store.
@@ -131,7 +130,7 @@ class Store:
             StoreAccessError: the file exists already, or cannot be written.
             StoreFormatError: the store is damaged.
         """
-        return back_up(self._database, target)
+        return self._database.back_up(target)
 
     def vacuum(self) -> tuple[int, int]:
         """Give free pages back to the file system; returns the bytes before and after. Other processes wait meanwhile.
@@ -139,7 +138,7 @@ class Store:
         Raises:
             StoreBusyError: another process keeps it locked.
         """
-        return vacuum(self._database)
+        return self._database.vacuum()
 
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning deletes: whole runs with their rooms, forks and ideas, the oldest first; nothing that is

@@ -114,8 +114,8 @@ class ToolMemory:
     def keep_exposed_names(self, scope: str, names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
         """Keep names, except those that another process has assigned meanwhile; returns all names of the scope."""
         with self._database.transaction():
-            self._database.connection.executemany(
-                "INSERT OR IGNORE INTO exposed_names(scope, name, module, tool) VALUES (?, ?, ?, ?)",
+            self._database.many(
+                "INSERT INTO exposed_names(scope, name, module, tool) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(scope, name, module, tool) for name, (module, tool) in names.items()],
             )
             return self.exposed_names(scope)
@@ -123,7 +123,7 @@ class ToolMemory:
     def free_exposed_names(self, scope: str, names: Iterable[str]) -> None:
         """Allow names to be assigned again, because their modules are no longer configured."""
         with self._database.transaction():
-            self._database.connection.executemany(
+            self._database.many(
                 "DELETE FROM exposed_names WHERE scope = ? AND name = ?", [(scope, name) for name in names]
             )
 
@@ -138,8 +138,8 @@ class ToolMemory:
         """Keep the definitions of tools that published calls refer to, by digest, to show later changes."""
         now = now_text()
         with self._database.transaction():
-            self._database.connection.executemany(
-                "INSERT OR IGNORE INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?)",
+            self._database.many(
+                "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?) ON CONFLICT DO NOTHING",
                 [(_DEFINITION, digest, encode_text(essence), now) for digest, essence in essences.items()],
             )
 

@@ -238,7 +238,7 @@ class Users:
             )
             if state == "removed":
                 self._database.execute(
-                    "UPDATE user_tokens SET revoked = ? WHERE user = ? AND revoked IS NULL", (now_text(), name)
+                    'UPDATE user_tokens SET revoked = ? WHERE "user" = ? AND revoked IS NULL', (now_text(), name)
                 )
             return self.get(name)
 
@@ -293,14 +293,14 @@ class Users:
                 raise UserError(f"{name} comes with tokens of {user.issuer}, and has none of this store")
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(
-                "INSERT INTO user_tokens(id, user, hash, label, created, expires) VALUES (?, ?, ?, ?, ?, ?)",
+                'INSERT INTO user_tokens(id, "user", hash, label, created, expires) VALUES (?, ?, ?, ?, ?, ?)',
                 (ident, name, _digest(secret), label, now_text(), None if expires is None else time_text(expires)),
             )
             return self._token(ident), f"{TOKEN_PREFIX}{ident}_{secret}"
 
     def _token(self, ident: str) -> Token:
         row = self._database.execute(
-            "SELECT id, user, label, created, expires, revoked, used FROM user_tokens WHERE id = ?", (ident,)
+            'SELECT id, "user", label, created, expires, revoked, used FROM user_tokens WHERE id = ?', (ident,)
         ).fetchone()
         if row is None:
             raise UnknownTokenError(f"there is no token {ident[:40]!r}: `users token list` shows the ids")
@@ -316,8 +316,8 @@ class Users:
             if name is not None and self._find("name = ?", name) is None:
                 raise self._unknown(name)
             rows = self._database.execute(
-                "SELECT id, user, label, created, expires, revoked, used FROM user_tokens "
-                "WHERE ?1 IS NULL OR user = ?1 ORDER BY created, id",
+                'SELECT id, "user", label, created, expires, revoked, used FROM user_tokens '
+                'WHERE ?1 IS NULL OR "user" = ?1 ORDER BY created, id',
                 (name,),
             ).fetchall()
         return [Token(*row) for row in rows]
@@ -347,9 +347,9 @@ class Users:
             row = cast(
                 "tuple[Any, ...] | None",
                 self._database.execute(
-                    "SELECT hash, user_tokens.id, user, label, user_tokens.created, expires, revoked, used, "
+                    'SELECT hash, user_tokens.id, "user", label, user_tokens.created, expires, revoked, used, '
                     "name, role, state, users.created, issuer "
-                    "FROM user_tokens JOIN users ON users.name = user_tokens.user WHERE user_tokens.id = ?",
+                    'FROM user_tokens JOIN users ON users.name = user_tokens."user" WHERE user_tokens.id = ?',
                     (match[1],),
                 ).fetchone(),
             )

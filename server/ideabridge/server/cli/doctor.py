@@ -124,7 +124,7 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
 def _store(found: _Findings, configuration: Configuration) -> None:
     from collections import Counter
 
-    from ideabridge.bridge.store.files import rescued_of
+    from ideabridge.bridge.store.sqlite.files import rescued_of
     from ideabridge.bridge.store.store import Store
 
     path = str(configuration.store)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ideabridge.bridge.store.database import SOLUTION_OF
 from ideabridge.bridge.store.sqlite import sqlite3
 
 VERSION: Final = 24
@@ -19,12 +20,6 @@ Migration = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: Final[Mapping[int, Migration]] = {}
 """By version of a store: the step to the next version. It runs in a transaction and must not commit."""
-
-SOLUTION_OF: Final = (
-    "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
-    "ELSE (SELECT body FROM contents AS solved WHERE solved.number = ideas.solved) END"
-)
-"""SQL for the text of an idea's Solution: its own, or the content it shares with the journal of its run."""
 
 _TABLES: Final[dict[str, dict[str, Any]]] = {
     # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.

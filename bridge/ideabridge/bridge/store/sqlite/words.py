@@ -1,0 +1,76 @@
+"""SqliteWords: the full-text index of a store in SQLite, by FTS5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ideabridge.bridge.store.database import Database, WordIndex
+
+_COLUMNS: Final = {"idea_words": ("title", "tools", "body"), "publication_words": ("name", "description")}
+_RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
+
+
+class SqliteWords(WordIndex):
+    """The tables `idea_words`, which keeps no copy of its texts, and `publication_words`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
+        columns = _COLUMNS[table.removesuffix("_new")]
+        self._database.many(
+            f"INSERT INTO {table}(rowid, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})",  # noqa: S608
+            rows,
+        )
+
+    def remove(self, table: str, rows: Sequence[int]) -> bool:
+        if table != "publication_words":
+            # FTS5 deletes from a table without texts only what it is given the texts of.
+            return False
+        self._database.many("DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows])
+        return True
+
+    def count(self, table: str, word: str, most: int) -> int:
+        return self._database.number(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",  # noqa: S608
+            (_match([word]), most),
+        )
+
+    def best(self, table: str, words: Sequence[str], limit: int, *, every: bool) -> list[tuple[int, float]]:
+        rows = self._database.execute(
+            f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?",  # noqa: S608
+            (_match(words, every=every), _RANK[table], limit),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def newest(
+        self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
+    ) -> list[tuple[int, float]]:
+        rows = self._database.execute(
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",  # noqa: S608
+            (_match(words, every=every, begins=begins), limit),
+        )
+        return [(row[0], 0.0) for row in rows]
+
+    def begin_rebuild(self) -> None:
+        execute = self._database.execute
+        # An interrupted rebuild leaves its table behind.
+        execute("DROP TABLE IF EXISTS idea_words_new")
+        (made,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
+        execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
+
+    def end_rebuild(self) -> None:
+        execute = self._database.execute
+        execute("DROP TABLE idea_words")
+        # A view of the user may read this table. Without the pragma it would prevent the renaming.
+        execute("PRAGMA legacy_alter_table=ON")
+        try:
+            execute("ALTER TABLE idea_words_new RENAME TO idea_words")
+        finally:
+            execute("PRAGMA legacy_alter_table=OFF")
+
+
+def _match(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
+    # A word is letters and digits only, so that quoting it is safe.
+    return (" AND " if every else " OR ").join(f'"{word}"{"*" if begins else ""}' for word in words)
