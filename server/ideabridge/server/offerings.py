@@ -213,24 +213,37 @@ class Offerings:
         return await self._passed_on(context, module, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str) -> Module | None:
-        """The module that lists a resource, or a template for it, or else the only one with resources of its scheme."""
-        for known in (True, False):
-            lists = {
-                kind: [(name, entry) for name in self._names for entry in self._last.get((name, kind), [])]
-                if known
-                else await self._all(kind)
-                for kind in ("resources", "templates")
-            }
-            for name, entry in lists["resources"]:
-                if entry["uri"] == uri:
-                    return self._bridge.modules[name]
-            for name, entry in lists["templates"]:
-                if fits(str(entry["uriTemplate"]), uri):
-                    return self._bridge.modules[name]
+        """The module to read a resource from: the one that lists it; else the last one whose result named it; else the
+        one with the template for it that says most; else the only one with resources of its scheme, or with any.
+        """
+        modules = self._bridge.modules
+        if (only := self._only_one()) is not None:
+            return only
+        for name in self._names:
+            if any(entry["uri"] == uri for entry in self._last.get((name, "resources"), [])):
+                return modules[name]
+        if (linked := self._relaying.module_that_named(uri)) in self._names:
+            return modules[linked]
+        resources = await self._all("resources")
+        for name, entry in resources:
+            if entry["uri"] == uri:
+                return modules[name]
+        templates = await self._all("templates")
+        fitting = [
+            (name, str(entry["uriTemplate"])) for name, entry in templates if fits(str(entry["uriTemplate"]), uri)
+        ]
+        if fitting:
+            return modules[max(fitting, key=lambda one: len(_PART.sub("", one[1])))[0]]
         scheme = uri.partition(":")[0]
-        same = {name for name, entry in lists["resources"] if str(entry["uri"]).partition(":")[0] == scheme}
-        same |= {name for name, entry in lists["templates"] if str(entry["uriTemplate"]).partition(":")[0] == scheme}
-        return self._bridge.modules[same.pop()] if len(same) == 1 else None
+        same = {name for name, entry in resources if str(entry["uri"]).partition(":")[0] == scheme}
+        same |= {name for name, entry in templates if str(entry["uriTemplate"]).partition(":")[0] == scheme}
+        return modules[same.pop()] if len(same) == 1 else self._only_one()
+
+    def _only_one(self) -> Module | None:
+        """The only module with resources; None if there are others, or may be, because a module is away."""
+        modules = [self._bridge.modules[name] for name in self._names]
+        found = [module for module in modules if module.has_resources]
+        return found[0] if len(found) == 1 and all(one.state in ("up", "disabled") for one in modules) else None
 
     async def prompt(self, context: Context, params: types.GetPromptRequestParams) -> Wire | types.GetPromptResult:
         """An idea's context, or a prompt of a module.
@@ -276,14 +289,17 @@ class Offerings:
         if not isinstance(request, types.CompleteRequest):
             responses, state = request.params.input_responses, request.params.request_state
             last = None if state is None else read_state(state)
+        wants_progress = context.meta is not None and "progress_token" in context.meta
+        progress = context.session.report_progress if wants_progress else None
         try:
             result = await self._relaying.answered(
-                context, last, responses, module, lambda client: module.pass_on(request, client)
+                context, last, responses, module, lambda client: module.pass_on(request, client, progress=progress)
             )
         except InputRequired as asking:
             return asking.result
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+        self._relaying.note_named(module.name, result)
         size = len(encode(result))
         if size > MAX_DIRECT:
             what = f"{request.method}: the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer"

@@ -230,6 +230,7 @@ class ExposedTool:
             if error.result is None:
                 raise
             entry.error = error
+            self._running.relaying.note_named(module.name, error.result)
             return bounded(error.result)
         except ModuleProtocolError as error:
             if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
@@ -238,6 +239,7 @@ class ExposedTool:
             raise MCPError(error.code, error.said, error.data) from None
         entry.give(tool, answer.value)
         result: ToolAnswer = {**(answer.result or {})}
+        self._running.relaying.note_named(module.name, result)
         if "structuredContent" in result:
             if self._wraps(tool):
                 result["structuredContent"] = {"result": answer.value}

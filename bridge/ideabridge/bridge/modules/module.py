@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import mcp_types as types
@@ -46,7 +46,14 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
 from ideabridge.bridge.modules.offering import Kind
-from ideabridge.bridge.modules.remote_call import Answer, PassedOn, SessionLostError, pass_on, remote_call
+from ideabridge.bridge.modules.remote_call import (
+    Answer,
+    PassedOn,
+    SessionLostError,
+    is_session_lost,
+    pass_on,
+    remote_call,
+)
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.secrets import Secrets
@@ -107,6 +114,8 @@ class FairLimiter:
             # The caller moves to the end of the queue of callers.
             self._waiting[who] = queue
 
+
+SentT = TypeVar("SentT")
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Called with (progress, total, message) while a call runs."""
@@ -586,16 +595,26 @@ class Module:
         Raises:
             ModuleError: it cannot be reached, or its list cannot be read.
         """
-        connection = await self.reach(0.0)
         try:
-            return await connection.offering.entries(kind)
+            return await self._over(0.0, lambda connection: connection.offering.entries(kind))
         except (MCPError, ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             told = error.message if isinstance(error, MCPError) else type(error).__name__
             why = f"module {self.name!r} did not list its {kind}: {shown(told, self._secrets)}"
             raise ModuleProtocolError(self.name, why) from None
 
-    async def pass_on(self, request: PassedOn, client: DirectClient) -> JSONObject:
+    @property
+    def has_resources(self) -> bool:
+        """True if the module is up and declares that it has resources."""
+        connection = self._connection
+        return connection is not None and connection.usable and connection.offering.has("resources")
+
+    async def pass_on(self, request: PassedOn, client: DirectClient, *, progress: Progress | None = None) -> JSONObject:
         """Send a request of a client as it is; return the result in wire form, without secrets.
+
+        Args:
+            request: the request.
+            client: answers the module's questions.
+            progress: called with the module's progress notifications.
 
         Raises:
             MCPError: the answer of the module is this error.
@@ -603,16 +622,33 @@ class Module:
             ResultLimitError: the result exceeds `limits.result_bytes`.
             ModuleAsks: the module asks first, and the client takes questions in place of a result.
         """
-        connection = await self.reach()
-        return await pass_on(
-            connection,
-            self.name,
-            request,
-            client=client,
-            seconds=self.configuration.timeout,
-            secrets=self._secrets,
-            max_bytes=self._result_bytes,
+        return await self._over(
+            None,
+            lambda connection: pass_on(
+                connection,
+                self.name,
+                request,
+                client=client,
+                seconds=self.configuration.timeout,
+                on_progress=progress,
+                secrets=self._secrets,
+                max_bytes=self._result_bytes,
+            ),
         )
+
+    async def _over(self, patience: float | None, send: Callable[[Connection], Awaitable[SentT]]) -> SentT:
+        """Send a request; if the server has lost the HTTP session, once more over a new connection."""
+        connection = await self.reach(patience)
+        try:
+            return await send(connection)
+        except SessionLostError:
+            pass
+        except MCPError as error:
+            if not is_session_lost(error):
+                raise
+        # The server refused the request because it lost the session.
+        await self._forget(connection)
+        return await send(await self.reach(patience))
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28 each call tells."""
@@ -631,11 +667,11 @@ class Module:
             ModuleError: the module cannot be reached.
         """
         if uri not in self._watched:
-            connection = await self.reach()
+            await self.reach()
             self._watched.add(uri)
             try:
-                await connection.watch(uri)
-            except MCPError:
+                await self._over(None, lambda connection: connection.watch(uri))
+            except (MCPError, ModuleError):
                 self._watched.discard(uri)
                 raise
 

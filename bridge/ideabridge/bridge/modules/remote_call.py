@@ -119,12 +119,6 @@ async def remote_call(
     params = types.CallToolRequestParams(
         name=tool.remote_name or tool.name, arguments=arguments, _meta=None if client is None else client.meta
     )
-
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        asking.extend()
-        if on_progress is not None:
-            await on_progress(progress, total, None if message is None else shown(message, secrets))
-
     modern = connection.peer is not None and connection.peer.era == "modern"
     answered: types.CallToolResult | None = None
     try:
@@ -135,7 +129,7 @@ async def remote_call(
                 module,
                 types.CallToolRequest(params=params),
                 _RESULT,
-                report,
+                _report(asking, on_progress, secrets),
             )
     except MCPError as error:
         failure = _failure(connection, module, tool.name, error, secrets)
@@ -165,6 +159,19 @@ async def remote_call(
     if whole is not None and (tool.output is not None or "structured_content" in answered.model_fields_set):
         whole["structuredContent"] = value
     return Answer(value, whole)
+
+
+def _report(
+    asking: Asking, on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None, secrets: Secrets
+) -> ProgressFnT:
+    """A function that extends the time-out of a request, and passes progress on without secrets."""
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        asking.extend()
+        if on_progress is not None:
+            await on_progress(progress, total, None if message is None else shown(message, secrets))
+
+    return report
 
 
 def _legacy_question(failure: ModuleError) -> ModuleError:
@@ -228,23 +235,30 @@ async def pass_on(
     request: PassedOn,
     *,
     seconds: float,
+    on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None,
     client: DirectClient,
     secrets: Secrets,
     max_bytes: int,
 ) -> JSONObject:
     """Send a request for a resource, a prompt or a completion; return the result in wire form, without secrets.
 
+    Progress is passed on and extends the time-out, as in `remote_call`.
+
     Raises:
+        SessionLostError: the request must be sent again over a new connection.
         MCPError: the answer of the module is this error.
         ModuleError: the module does not answer, or its answer is not what the protocol says.
         ResultLimitError: the result is too large.
     """
     name, method = f"module {module!r}", request.method
     asking = Asking(module, name, seconds, None, secrets, client)
+    report = _report(asking, on_progress, secrets)
     result: BaseModel | None = None
     try:
         with asking.scope, connection.backchannel.calling(asking):
-            result = await _in_rounds(connection, asking, module, _without_envelope(request), _PASSED_ON[method])
+            result = await _in_rounds(
+                connection, asking, module, _without_envelope(request), _PASSED_ON[method], report
+            )
     except MCPError as error:
         failure = _failure(connection, module, method, error, secrets)
         if not isinstance(failure, ModuleProtocolError) or failure.code is None:
@@ -258,7 +272,8 @@ async def pass_on(
             raise
         raise ModuleDownError(module, f"{name} {connection.end(f' before {method} was sent')}") from None
     if result is None:
-        raise ModuleTimeoutError(module, f"{name} did not answer {method} within {seconds:g} s and was told to stop")
+        within = f"{asking.allowed:g} s"
+        raise ModuleTimeoutError(module, f"{name} did not answer {method} within {within} and was told to stop")
     value = secrets.redact(normalise(wire(result), what="the result"))
     size = len(encode(value))
     if size > max_bytes:
@@ -288,6 +303,11 @@ def _without_envelope(request: PassedOn) -> PassedOn:
     return request.model_copy(update={"params": request.params.model_copy(update=update)})
 
 
+def is_session_lost(error: MCPError) -> bool:
+    """Return whether the server refused a request because it does not know the HTTP session."""
+    return error.code == types.INVALID_REQUEST and error.message.lower().rstrip(".").startswith(_LOST)
+
+
 def _failure(
     connection: Connection, module: str, tool: str, error: MCPError, secrets: Secrets
 ) -> ModuleError | ResultLimitError:
@@ -310,7 +330,7 @@ def _failure(
     if error.code == types.CONNECTION_CLOSED and said.startswith(_CUT_OFF):
         what = f"{name} cut its answer off while tool {tool!r} was running"
         return ModuleDownError(module, what, outcome="unknown")
-    if error.code == types.INVALID_REQUEST and said.rstrip(".").startswith(_LOST):
+    if is_session_lost(error):
         return SessionLostError(module, f"module {module!r} lost its HTTP session")
     if error.data == UNREADABLE or said.startswith(_STRANGE):
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast, get_args
 
 import anyio
@@ -45,6 +45,8 @@ MOST_PARKED: Final = 50
 AnswerT = TypeVar("AnswerT")
 
 _MOST_LEVELS: Final = 4000
+_MOST_NAMED: Final = 10_000
+_LONGEST_URI: Final = 1000
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
 _KINDS: Final = ("elicitation", "sampling", "roots")
 
@@ -209,6 +211,31 @@ class _ParkedCall:
         return self._result
 
 
+def _named_in(result: JSONObject) -> Iterator[str]:
+    """The URIs of the resources in a result: links and embedded resources, also in messages, and contents."""
+    for block in _objects(result.get("content")):
+        yield from _named_by(block)
+    for message in _objects(result.get("messages")):
+        yield from _named_by(message.get("content"))
+    for contents in _objects(result.get("contents")):
+        if isinstance(uri := contents.get("uri"), str):
+            yield uri
+
+
+def _objects(value: JSON) -> list[JSONObject]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _named_by(block: JSON) -> Iterator[str]:
+    if not isinstance(block, dict):
+        return
+    named = block.get("resource") if block.get("type") == "resource" else block
+    if isinstance(named, dict) and block.get("type") in ("resource", "resource_link"):
+        uri = named.get("uri")
+        if isinstance(uri, str):
+            yield uri
+
+
 class Relaying:
     """Calls at modules for clients, with their questions. The task group must live as long as the server."""
 
@@ -217,6 +244,21 @@ class Relaying:
         self._parked: dict[str, _ParkedCall] = {}
         # By session, of clients of the handshake era. The SDK does not report every session that ends.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
+        # The module whose result named a resource last, by its URI.
+        self._named: OrderedDict[str, str] = OrderedDict()
+
+    def note_named(self, module: str, result: JSONObject) -> None:
+        """Note the resources that a result of a module names, because no list needs to have them."""
+        for uri in _named_in(result):
+            if len(uri) <= _LONGEST_URI:
+                self._named[uri] = module
+                self._named.move_to_end(uri)
+        while len(self._named) > _MOST_NAMED:
+            self._named.popitem(last=False)
+
+    def module_that_named(self, uri: str) -> str:
+        """The module whose result named this resource last; "" if none did."""
+        return self._named.get(uri, "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
         """Note which log messages a session wants; return the lowest level that any session wants."""

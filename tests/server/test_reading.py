@@ -1,0 +1,144 @@
+"""Which module a resource is read from, and what reaches the client on the way."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from tests import preloaded
+
+from .serving import ERAS, configured, over_stdio
+
+pytestmark = pytest.mark.anyio
+
+LINKING = Path(__file__).parents[1] / "modules" / "servers" / "linking.py"
+
+
+def linking(name: str, *more: str, **keys: Any) -> dict[str, Any]:
+    return preloaded.module(LINKING, name, *more, **keys)
+
+
+def gateway(folder: Path, mode: str, modules: dict[str, Any], **keys: Any) -> Any:
+    return over_stdio(configured(folder, mcpServers=modules, expose=["modules"]), mode, **keys)
+
+
+async def read(client: Client, uri: str) -> str:
+    """The name of the module that was read."""
+    (contents,) = (await client.read_resource(uri, cache_mode="bypass")).contents
+    assert isinstance(contents, types.TextResourceContents)
+    return contents.text
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_link_in_a_result_is_read_from_the_module_that_gave_it(tmp_path: Path, mode: str) -> None:
+    modules = {"one": linking("one", "--lists", "note://1"), "two": linking("two", "--lists", "note://2")}
+    client: Client
+    async with gateway(tmp_path, mode, modules) as client:
+        for module in ("two", "one"):
+            # Neither is in a list.
+            for tool, uri in (("link", f"note://new-{module}"), ("show", f"strange-{module}://new")):
+                await client.call_tool(f"{module}_{tool}", {"uri": uri})
+                assert await read(client, uri) == module
+
+
+async def test_a_resource_that_no_list_has_is_read_from_the_only_module_with_resources(tmp_path: Path) -> None:
+    client: Client
+    async with gateway(tmp_path, "auto", {"one": linking("one")}) as client:
+        assert await read(client, "strange://nothing") == "one"
+
+
+async def test_a_listed_resource_is_not_read_from_a_template_of_another_module(tmp_path: Path) -> None:
+    modules = {
+        "one": linking("one", "--template", "file:///{+path}"),
+        "two": linking("two", "--lists", "file:///two.txt"),
+    }
+    client: Client
+    async with gateway(tmp_path, "auto", modules) as client:
+        # The gateway knows the templates, and has not read the lists of resources.
+        await client.list_resource_templates()
+        assert await read(client, "file:///two.txt") == "two"
+        assert await read(client, "file:///other.txt") == "one"
+
+
+async def test_of_several_templates_the_one_that_says_most_is_read(tmp_path: Path) -> None:
+    modules = {
+        "one": linking("one", "--template", "file:///{+path}"),
+        "two": linking("two", "--template", "file:///two/{name}"),
+    }
+    client: Client
+    async with gateway(tmp_path, "auto", modules) as client:
+        assert await read(client, "file:///two/a.txt") == "two"
+        assert await read(client, "file:///three/a.txt") == "one"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_progress_of_a_resource_is_told_and_extends_its_time_out(tmp_path: Path, mode: str) -> None:
+    told: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+        assert (total, message) == (5, "reading")
+
+    client: Client
+    async with gateway(tmp_path, mode, {"one": linking("one", timeout=1)}) as client:
+        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri="note://slow"))
+        result = await client.session.send_request(request, types.ReadResourceResult, progress_callback=on_progress)
+    assert [one.uri for one in result.contents] == ["note://slow"]
+    assert told == [0, 1, 2, 3, 4]
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@contextmanager
+def http_module(port: int) -> Generator[None]:
+    """A server process that listens; afterwards nothing does."""
+    process = subprocess.Popen(preloaded.python(LINKING, "one", "--lists", "note://1", "--port", str(port)))
+    deadline = time.monotonic() + 10
+    try:
+        while not accepts(port) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        while accepts(port) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+async def test_resources_and_prompts_are_back_after_a_restart_of_their_server(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    client: Client
+
+    async def subscribed() -> types.EmptyResult:
+        request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="note://1"))
+        return await client.session.send_request(request, types.EmptyResult)
+
+    async with AsyncExitStack() as stack:
+        with http_module(port):
+            modules = {"one": {"url": f"http://127.0.0.1:{port}/mcp"}}
+            client = await stack.enter_async_context(gateway(tmp_path, "legacy", modules))
+            assert await read(client, "note://1") == "one"
+        # Each new process does not know the session.
+        with http_module(port):
+            assert await read(client, "note://1") == "one"
+        with http_module(port):
+            assert (await client.get_prompt("one_prompt")).messages
+        with http_module(port):
+            assert await subscribed() == types.EmptyResult()
