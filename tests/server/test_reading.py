@@ -16,7 +16,7 @@ from mcp import Client
 
 from tests import preloaded
 
-from .serving import ERAS, configured, over_stdio
+from .serving import ERAS, Heard, configured, over_stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +94,25 @@ async def test_progress_of_a_resource_is_told_and_extends_its_time_out(tmp_path:
         result = await client.session.send_request(request, types.ReadResourceResult, progress_callback=on_progress)
     assert [one.uri for one in result.contents] == ["note://slow"]
     assert told == [0, 1, 2, 3, 4]
+
+
+async def test_a_change_within_a_resource_is_told_to_who_subscribed_to_it(tmp_path: Path) -> None:
+    heard: list[str] = []
+    some = Heard()
+
+    async def on_message(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            heard.append(message.params.uri)
+        await some(message)
+
+    client: Client
+    async with gateway(tmp_path, "legacy", {"one": linking("one")}, message_handler=on_message) as client:
+        subscribe = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="file:///folder"))
+        await client.session.send_request(subscribe, types.EmptyResult)
+        for uri in ("file:///folders", "file:///other/a", "file:///folder/a/b"):
+            await client.call_tool("one_touch", {"uri": uri})
+        await some.until("notifications/resources/updated")
+    assert heard == ["file:///folder/a/b"]
 
 
 def accepts(port: int) -> bool:

@@ -247,9 +247,8 @@ class Announcements:
         updated = {event.uri for event in events if isinstance(event, ResourceUpdated)}
         if updated or self._watched:
             wanted = self._wanted()
-            for watched in wanted:
-                if watched[1] in updated:
-                    await self._announce_update(watched)
+            for uri in sorted(updated):
+                await self._announce_change(uri)
             uris = {uri for _, uri in wanted}
             for uri in [uri for uri in self._watched if uri not in uris]:
                 await self._watched.pop(uri).unwatch(uri)
@@ -270,12 +269,28 @@ class Announcements:
             self._versions[watched] = version
             await self._announce_update(watched)
 
+    async def _announce_change(self, uri: str) -> None:
+        """Announce a change of a module's resource to who subscribed to it, or to a resource that it is part of."""
+        for one in list(self._listening.values()):
+            # A subscription of 2026-07-28 reports exactly the resources that it names.
+            for watched in {named for uris in one.clients for named in uris if is_within(uri, named)}:
+                await one.bus.publish(ResourceUpdated(uri=watched))
+        subscribers = [one for one in self._sessions.values() if any(is_within(uri, named) for named in one.uris)]
+        await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
+
     async def _announce_update(self, watched: _Watched) -> None:
         caller, uri = watched
         if caller in self._listening:
             await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
         subscribers = [one for one in self._sessions.values() if one.caller == caller and uri in one.uris]
         await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
+
+
+def is_within(uri: str, whole: str) -> bool:
+    """Return whether a resource is `whole`, or a part of it."""
+    if not uri.startswith(whole):
+        return False
+    return uri == whole or whole.endswith("/") or uri[len(whole)] in "/?#"
 
 
 def _expect_uris(uris: list[str]) -> None:
