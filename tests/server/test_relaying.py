@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic import FileUrl
 
 from tests import preloaded
 
-from .serving import configured, http_process, over_stdio, text
+from .serving import Heard, configured, http_process, over_stdio, text
 from .test_offerings import CLIENTS, MODULES, reference
 
 pytestmark = pytest.mark.anyio
@@ -207,3 +208,71 @@ async def test_a_question_without_bounds_is_not_passed_on(tmp_path: Path, mode: 
         refused = await client.call_tool("test_sampling", {"prompt": "x" * 300_000})
         assert refused.is_error
         assert "nobody was asked for sampling: the question has 300," in text(refused)
+
+
+LINKING = Path(__file__).parents[1] / "modules" / "servers" / "linking.py"
+DONE = "notifications/elicitation/complete"
+
+
+def linking(folder: Path, mode: str, **callbacks: Any) -> Any:
+    modules = {"one": preloaded.module(LINKING, "one")}
+    return over_stdio(configured(folder, mcpServers=modules, expose=["modules"]), mode, **callbacks)
+
+
+@CLIENTS
+async def test_a_module_that_looks_first_asks_for_addresses_and_for_models_with_tools(
+    tmp_path: Path, mode: str
+) -> None:
+    opened: list[str] = []
+
+    async def open_it(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        opened.append(params.url)
+        return types.ElicitResult(action="accept")
+
+    async def with_tools(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResultWithTools:
+        assert [tool.name for tool in params.tools or []] == ["ask"]
+        use = types.ToolUseContent(id="1", name="ask", input={})
+        return types.CreateMessageResultWithTools(role="assistant", content=use, model="tiny", stop_reason="toolUse")
+
+    client: Client
+    tools = types.SamplingCapability(tools=types.SamplingToolsCapability())
+    async with linking(
+        tmp_path,
+        mode,
+        elicitation_callback=open_it,
+        sampling_callback=with_tools,
+        sampling_capabilities=tools,
+    ) as client:
+        assert text(await client.call_tool("one_open", {})) == "accept"
+        assert opened == ["https://pay.example/7"]
+        assert text(await client.call_tool("one_samples", {})) == "tiny"
+    async with linking(tmp_path, mode, sampling_callback=answer) as client:
+        for tool, why in (
+            ("one_open", "the client does not declare elicitation"),
+            ("one_samples", "the client does not declare sampling with tools"),
+        ):
+            refused = await client.call_tool(tool, {})
+            assert refused.is_error
+            assert f"nobody was asked for {'elicitation' if 'open' in tool else 'sampling'}: {why}" in text(refused)
+
+
+@pytest.mark.parametrize("tool", ["one_open", "one_must_open"])
+async def test_a_client_learns_that_an_address_that_it_opened_is_done(tmp_path: Path, tool: str) -> None:
+    heard, others = Heard(), Heard()
+    answers: dict[str, Any] = {"elicitation_callback": fill_in}
+
+    modules = {"one": preloaded.module(LINKING, "one")}
+    with http_process(configured(tmp_path, mcpServers=modules, expose=["modules"])) as url:
+        async with (
+            Client(url, mode="legacy", message_handler=heard, **answers) as client,
+            Client(url, mode="legacy", message_handler=others, **answers) as other,
+        ):
+            with nullcontext() if tool == "one_open" else pytest.raises(MCPError, match="pay first"):
+                await client.call_tool(tool, {})
+            await other.call_tool("one_tell", {})
+            await heard.until(DONE)
+            # It is told once, and to nobody else.
+            await other.call_tool("one_tell", {})
+            await other.call_tool("one_tell", {})
+    assert (heard.methods.count(DONE), others.methods.count(DONE)) == (1, 0)

@@ -1,9 +1,12 @@
-"""A server of resources of its own making, of the handshake era.
+"""A server of the handshake era, with resources of its own making and questions that only some clients answer.
 
     linking.py NAME [--lists URI]... [--template TEMPLATE]... [--port PORT]
 
 It reads any URI, and answers with its NAME. Its tool `link` gives a link to a resource, `show` has one in its result,
 and `touch` reports that one has changed. Resources whose URI has the word `slow` report progress. `--port`: over HTTP.
+
+Its tools `open` and `samples` ask only clients that declare addresses, and sampling with tools, as SDKs do. `must_open`
+answers with the error that names an address, and `tell` tells that the address is done.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 Context = ServerRequestContext[Any, Any]
 
@@ -26,12 +30,15 @@ parser.add_argument("--lists", action="append", default=[])
 parser.add_argument("--template", action="append", default=[])
 parser.add_argument("--port", type=int)
 TOLD = parser.parse_args()
-PARAMETERS = {"type": "object", "properties": {"uri": {"type": "string"}}}
+TOOLS = ("link", "touch", "show", "open", "must_open", "samples", "tell")
+SEVEN = "seven"
+ADDRESS = types.ElicitRequestURLParams(message="Pay", url="https://pay.example/7", elicitation_id=SEVEN)
+PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"uri": {"type": "string"}}}
 
 
 async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
     return types.ListToolsResult(
-        tools=[types.Tool(name=f"{TOLD.name}_{name}", input_schema=PARAMETERS) for name in ("link", "touch", "show")]
+        tools=[types.Tool(name=f"{TOLD.name}_{name}", input_schema=PARAMETERS) for name in TOOLS]
     )
 
 
@@ -43,9 +50,36 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
     if name == "show":
         contents = types.TextResourceContents(uri=uri, text="a part of it")
         return types.CallToolResult(content=[types.EmbeddedResource(resource=contents)])
+    if name in ("open", "must_open", "samples", "tell"):
+        return await asked(ctx, name)
     told = types.ResourceUpdatedNotificationParams(uri=uri)
     await ctx.session.send_notification(types.ResourceUpdatedNotification(params=told))
     return types.CallToolResult(content=[])
+
+
+async def asked(ctx: Context, name: str) -> types.CallToolResult:
+    declared = ctx.session.client_capabilities or types.ClientCapabilities()
+    metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
+    if name == "tell":
+        done = types.ElicitCompleteNotificationParams(elicitation_id=SEVEN)
+        await ctx.session.send_notification(types.ElicitCompleteNotification(params=done))
+        return types.CallToolResult(content=[])
+    if name == "samples":
+        if declared.sampling is None or declared.sampling.tools is None:
+            raise MCPError(types.INVALID_PARAMS, "the client does not support sampling with tools")
+        message = types.SamplingMessage(role="user", content=types.TextContent(text="Who?"))
+        tool = types.Tool(name="ask", input_schema=PARAMETERS)
+        params = types.CreateMessageRequestParams(messages=[message], max_tokens=10, tools=[tool])
+        question = types.CreateMessageRequest(params=params)
+        sampled = await ctx.session.send_request(question, types.CreateMessageResultWithTools, metadata=metadata)
+        return types.CallToolResult(content=[types.TextContent(text=sampled.model)])
+    if declared.elicitation is None or declared.elicitation.url is None:
+        raise MCPError(types.INVALID_PARAMS, "the client does not open addresses")
+    if name == "must_open":
+        data = types.ElicitationRequiredErrorData(elicitations=[ADDRESS])
+        raise MCPError(types.URL_ELICITATION_REQUIRED, "pay first", data.model_dump(mode="json", by_alias=True))
+    answer = await ctx.session.send_request(types.ElicitRequest(params=ADDRESS), types.ElicitResult, metadata=metadata)
+    return types.CallToolResult(content=[types.TextContent(text=answer.action)])
 
 
 async def list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:

@@ -273,6 +273,10 @@ class DirectClient(Protocol):
         """Pass a log message on."""
         ...
 
+    async def tell_completed(self, name: str) -> None:
+        """Tell it that what happens at an address that it was asked to open is over."""
+        ...
+
 
 class ModuleAsks(Exception):  # noqa: N818 - not an error
     """A module answered a direct call with questions, which the client takes in place of a result.
@@ -415,6 +419,9 @@ class Asking:
             raise self._nobody(question, f"the client does not declare {kind}{instead}")
         if kind == "elicitation" and mode not in declared and (mode == "url" or "url" in declared):
             raise self._nobody(question, f"the client does not declare {kind} of {mode}s")
+        takes_tools = kind != "sampling" or "tools" in declared
+        if not takes_tools and getattr(question.params, "tools", None) is not None:
+            raise self._nobody(question, "the client does not declare sampling with tools")
         if self._asked > QUESTIONS:
             raise self._nobody(question, f"one call may ask {QUESTIONS} questions, and this is one more")
         try:

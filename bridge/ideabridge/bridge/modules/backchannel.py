@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
@@ -13,15 +14,23 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import JSONRPCRequest
 
-from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, Start, refusal_of
+from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, DirectClient, Start, refusal_of
 from ideabridge.tools.encoding import JSONObject
 
 _CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
-_EVERYTHING: Final[JSONObject] = {**FORMS, "sampling": {}, "roots": {}}
+_EVERYTHING: Final[JSONObject] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {},
+}
 """What is declared to an exposed module whose calls do not say what they answer: questions of direct calls go to
 clients, which may answer any of these."""
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+_MOST_ADDRESSES: Final = 1000
+"""The addresses that clients were asked to open, whose end the module has not told."""
+
+_TOLD_SECONDS: Final = 5.0
 _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 
 
@@ -50,6 +59,8 @@ class Backchannel:
         self._live: list[Asking] = []
         # By the id of a question, as text: the calls that were unanswered when it arrived.
         self._asking: dict[str, list[Asking | None]] = {}
+        # By the id that the module gave to an address: the client that was asked to open it.
+        self._addresses: OrderedDict[str, DirectClient] = OrderedDict()
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
@@ -105,6 +116,27 @@ class Backchannel:
             if last is not None and self.start is not None:
                 last.logged(params, self.start)
 
+    def addressed(self, name: str | None, client: DirectClient) -> None:
+        """Note that a client is asked to open an address, which the module calls by this name."""
+        if name is None:
+            return
+        self._addresses[name] = client
+        if len(self._addresses) > _MOST_ADDRESSES:
+            self._addresses.popitem(last=False)
+
+    def completed(self, name: str) -> None:
+        """Tell the client that was asked to open an address that the module has what it needs."""
+        client = self._addresses.pop(name, None)
+        if client is None or self.start is None:
+            return
+
+        async def tell() -> None:
+            # A client that is gone, or does not read, must not delay or end the connection of the module.
+            with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
+                await client.tell_completed(name)
+
+        self.start(tell)
+
     def settled(self, request: str) -> None:
         """Note that a question was answered, or that the module cancelled it."""
         self._asking.pop(request, None)
@@ -141,6 +173,8 @@ class Backchannel:
         owner = unanswered[0] if len(unanswered) == 1 else None
         if owner is not None and owner in self._live:
             if owner.client is not None:
+                if isinstance(question.params, types.ElicitRequestURLParams):
+                    self.addressed(question.params.elicitation_id, owner.client)
                 try:
                     return await owner.relay(question)
                 except MCPError as error:

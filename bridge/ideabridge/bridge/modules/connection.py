@@ -514,6 +514,8 @@ class Connection:
     async def _on_message(self, message: IncomingMessage) -> None:
         if event := event_of(message):
             self._heard(event)
+        elif isinstance(message, types.ElicitCompleteNotification):
+            self.backchannel.completed(message.params.elicitation_id)
 
     def _heard(self, event: ServerEvent) -> None:
         if isinstance(event, ToolsListChanged):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import anyio
@@ -132,6 +133,8 @@ async def remote_call(
                 _report(asking, on_progress, secrets),
             )
     except MCPError as error:
+        if client is not None:
+            _note_addresses(connection, client, error)
         failure = _failure(connection, module, tool.name, error, secrets)
         if asking.refused and isinstance(failure, ModuleProtocolError):
             # Not the module's own error: nobody was asked what it needs.
@@ -301,6 +304,15 @@ def _without_envelope(request: PassedOn) -> PassedOn:
     if not isinstance(request, types.CompleteRequest):
         update |= {"input_responses": None, "request_state": None}
     return request.model_copy(update={"params": request.params.model_copy(update=update)})
+
+
+def _note_addresses(connection: Connection, client: DirectClient, error: MCPError) -> None:
+    """Note the addresses that a client is asked to open by an error (version 2025-11-25)."""
+    if error.code != types.URL_ELICITATION_REQUIRED:
+        return
+    with suppress(ValidationError):
+        for one in types.ElicitationRequiredErrorData.model_validate(error.data).elicitations:
+            connection.backchannel.addressed(one.elicitation_id, client)
 
 
 def is_session_lost(error: MCPError) -> bool:

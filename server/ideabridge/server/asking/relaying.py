@@ -104,6 +104,12 @@ class RelayedClient:
         notification = types.LoggingMessageNotification(params=message)
         await self._context.session.send_notification(notification, self._context.request_id)
 
+    async def tell_completed(self, name: str) -> None:
+        """Tell a client of the handshake era that what happens at an address is over; later ones are not told."""
+        if not self.takes_rounds:
+            params = types.ElicitCompleteNotificationParams(elicitation_id=name)
+            await self._context.session.send_notification(types.ElicitCompleteNotification(params=params))
+
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
         """Ask by a request of the client's era up to 2025-11-25.
 
@@ -141,6 +147,7 @@ class _ParkedCall:
         self.log_level: types.LoggingLevel | None = client.log_level
         # The client as it was when the call began: a stream that has ended takes no log messages.
         self.log = client.log
+        self.tell_completed = client.tell_completed
         self.scope = anyio.CancelScope()
         self.is_parked = False
         self.taken = anyio.Event()
