@@ -1,4 +1,4 @@
-"""A store in a file, closed at the end."""
+"""A store, closed at the end: in a file, and in PostgreSQL. Every test that asks for `store` runs on both."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,23 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge.store import Store
+from tests.postgres import server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The file or address of a store that does not exist yet."""
+    return server().address() if request.param == "postgres" else str(tmp_path / "ideas.db")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place) as opened:
+        yield opened
+
+
+@pytest.fixture
+def file_store(tmp_path: Path) -> Iterator[Store]:
+    """A store in a file, for tests of what only files have."""
     with Store.open(tmp_path / "ideas.db") as opened:
         yield opened

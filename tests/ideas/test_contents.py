@@ -1,6 +1,5 @@
 """What ideas are made of is stored once, whoever stores it, and whatever is taken back, swept or taken up meanwhile."""
 
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.store import Idea, IdeaMeta, Store, contents
-from ideabridge.bridge.store.sqlite import sqlite3
 from tests.ideas.test_pruning import check_whole, old_run
 from tests.ideas.values import said
+from tests.postgres import run_sql
 
 
 def idea_of(*texts: int, output: int = 0) -> Idea:
@@ -21,8 +20,7 @@ def idea_of(*texts: int, output: int = 0) -> Idea:
 
 def bodies(path: str) -> list[str]:
     """What is stored, each as often as it is."""
-    with closing(sqlite3.connect(path)) as connection:
-        return [row[0] for row in connection.execute("SELECT body FROM contents ORDER BY body")]
+    return sorted(row[0] for row in run_sql(path, "SELECT body FROM contents"))
 
 
 def lose(store: Store, *ideas: Idea) -> None:

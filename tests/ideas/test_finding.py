@@ -297,23 +297,23 @@ def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
     assert sorted(int(one.meta.title) for one in listed) == list(range(20))
 
 
-def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(store: Store) -> None:
+def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(file_store: Store) -> None:
     def idea_at(module: str) -> Idea:
         branch: JSON = {"properties": {"_tool": {"const": "send"}, "_module": {"const": module}}}
         schema: JSON = {"properties": {"calls": {"items": branch}}}
         return Idea([said("mail")], schema, {"calls": [call("send")]})
 
     def fail() -> None:
-        with store.transaction():
-            store.ideas.save(idea_at("gone"), IdeaMeta())
-            store.ideas.index()
+        with file_store.transaction():
+            file_store.ideas.save(idea_at("gone"), IdeaMeta())
+            file_store.ideas.index()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    kept = store.ideas.save(idea_at("mail"), IdeaMeta())
-    assert [one.id for one in store.ideas.page(chosen=IdeaFilter(module="mail")).items] == [kept]
-    assert store.ideas.page(chosen=IdeaFilter(module="gone")).items == []
+    kept = file_store.ideas.save(idea_at("mail"), IdeaMeta())
+    assert [one.id for one in file_store.ideas.page(chosen=IdeaFilter(module="mail")).items] == [kept]
+    assert file_store.ideas.page(chosen=IdeaFilter(module="gone")).items == []
 
 
 def test_a_page_is_of_one_state_whatever_others_index_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.test_pruning import age, check_whole, newest, old_run
 from tests.ideas.values import VALUES, idea_of
+from tests.postgres import run_sql
 
 pytestmark = pytest.mark.anyio
 
@@ -55,8 +56,7 @@ def five_calls(turn: int, tools: int) -> list[JSON]:
 
 def rows(path: str, sql: str) -> list[tuple[Any, ...]]:
     """What a query answers with, to whoever reads the file."""
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(sql).fetchall()
+    return run_sql(path, sql)
 
 
 def in_use(path: str) -> int:
@@ -207,8 +207,7 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, mo
 
 def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
     journal(store, "run", started("tool"))
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
-        connection.execute("DELETE FROM contents WHERE body LIKE '%tool%'")
+    run_sql(store.path, "DELETE FROM contents WHERE body LIKE '%tool%'")
     with pytest.raises(StoreFormatError, match="it is damaged: it names a message or schema that is not there"):
         list(store.runs.events("run"))
 
@@ -216,8 +215,7 @@ def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
 def test_a_journal_of_an_earlier_version_is_read_beside_new_ones(store: Store) -> None:
     journal(store, "run", started("tool"))
     whole = json.dumps(started("tool"))
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
-        connection.execute("UPDATE events SET body = ?, parts = NULL", (whole,))
+    run_sql(store.path, "UPDATE events SET body = ?, parts = NULL", (whole,))
     assert [event for _, event in store.runs.events("run")] == [started("tool")]
     assert rows(store.path, "SELECT event FROM journal") == [(whole,)]
 

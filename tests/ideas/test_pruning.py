@@ -19,12 +19,14 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, search
 from ideabridge.bridge.store import pruning as reach
+from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.test_processes import HEAD, check
 from tests.ideas.values import idea_of, publish, said
+from tests.postgres import check_server, run_sql
 
 pytestmark = pytest.mark.anyio
 
@@ -34,9 +36,8 @@ SOON = "2100-01-01"
 
 def age(path: str, run: str, day: int) -> None:
     """Let a run have ended on a day of 2020."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        at = f"2020-01-{day:02}T00:00:00.000+00:00"
-        connection.execute("UPDATE runs SET created = ?1, updated = ?1 WHERE id = ?2", (at, run))
+    at = f"2020-01-{day:02}T00:00:00.000+00:00"
+    run_sql(path, "UPDATE runs SET created = ?1, updated = ?1 WHERE id = ?2", (at, run))
 
 
 def end(store: Store, run: str, status: str = "done") -> None:
@@ -95,6 +96,9 @@ SELECT 'tag:' || tag.value, ideas.time, number FROM ideas JOIN json_each(meta, '
 
 def check_whole(path: str) -> None:
     """No row refers to one that is gone, and none is left of what is gone."""
+    if is_address(path):
+        check_server(path)
+        return
     check(Path(path))
     with closing(sqlite3.connect(path)) as connection:
         lost = "SELECT count(*) FROM events WHERE id >> 32 NOT IN (SELECT number FROM runs)"
@@ -172,8 +176,7 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             begun[f"r{n}"] = {"event": "run_started", "context": [said(f"word{n}")], "tools": listed}
             append(store, f"r{n}", begun[f"r{n}"])
             if made.fork is not None:
-                with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-                    connection.execute("UPDATE runs SET forked_from = ? WHERE id = ?", (f"r{made.fork}", f"r{n}"))
+                run_sql(str(path), "UPDATE runs SET forked_from = ? WHERE id = ?", (f"r{made.fork}", f"r{n}"))
             age(store.path, f"r{n}", made.day)
         saved = {one for made in runs for one in made.ideas}
         for one in tagged & saved:
@@ -300,19 +303,19 @@ def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) ->
         store.prunable(before="someday")
 
 
-def test_what_would_go_is_counted_and_the_file_gets_smaller(store: Store) -> None:
+def test_what_would_go_is_counted_and_the_file_gets_smaller(file_store: Store) -> None:
     for number in range(60):
         text = "".join(chr(97 + (number * 7 + place * place) % 26) for place in range(20_000)) + str(number)
-        old_run(store, f"run{number:02}", idea_of(text))
-        age(store.path, f"run{number:02}", 1 + number // 3)
-    newest(store)
-    found = store.prunable(before="2020-01-11")
-    pruned = store.prune(found)
+        old_run(file_store, f"run{number:02}", idea_of(text))
+        age(file_store.path, f"run{number:02}", 1 + number // 3)
+    newest(file_store)
+    found = file_store.prunable(before="2020-01-11")
+    pruned = file_store.prune(found)
     assert (found.runs, found.ideas) == (pruned.runs, pruned.ideas) == (30, 30)
     assert pruned.before == found.used
     assert found.used * 0.4 < pruned.after < found.used * 0.6
-    assert sorted(kept(store) - {"newest"}) == [f"run{number:02}" for number in range(30, 60)]
-    assert store.vacuum()[1] <= pruned.after
+    assert sorted(kept(file_store) - {"newest"}) == [f"run{number:02}" for number in range(30, 60)]
+    assert file_store.vacuum()[1] <= pruned.after
 
 
 def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
@@ -380,7 +383,10 @@ def test_others_save_and_search_between_all_its_transactions(store: Store, betwe
             assert other.ideas.get(one.id).idea == one
             assert store.ideas.get(one.id).idea == one
         assert [hit for hit in other.ideas.search("old") if hit.meta.run] == []
-    check(Path(store.path))
+    if is_address(store.path):
+        check_server(store.path)
+    else:
+        check(Path(store.path))
 
 
 @pytest.mark.parametrize("cut_off", [0, 1, 4, 9])

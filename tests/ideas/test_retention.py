@@ -19,6 +19,7 @@ from ideabridge.tools.encoding import JSON
 from tests.ideas.test_growth import journal, rows, started
 from tests.ideas.test_pruning import check_whole, kept, newest, old_run
 from tests.ideas.values import idea_of, publish
+from tests.postgres import run_sql
 from tests.server.serving import command, configured
 from tests.trusting import write_trusted
 
@@ -41,8 +42,7 @@ def rounds(store: Store, bounds: Bounds = HALF_A_YEAR, now: float = NOW) -> tupl
 def ended(store: Store, run: str, days: float, now: float = NOW) -> None:
     """Let a run have ended so many days ago."""
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(now - days * DAY))
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
-        connection.execute("UPDATE runs SET created = ?1, updated = ?1 WHERE id = ?2", (at, run))
+    run_sql(store.path, "UPDATE runs SET created = ?1, updated = ?1 WHERE id = ?2", (at, run))
 
 
 def test_old_runs_go_a_week_after_it_was_said(store: Store) -> None:

@@ -18,14 +18,14 @@ from tests.ideas.test_processes import check, child
 from tests.ideas.values import idea_of, publish
 
 
-def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> None:
+def test_a_backup_is_whole_while_others_write(file_store: Store, tmp_path: Path) -> None:
     for number in range(200):
-        store.ideas.save(idea_of(f"before {number}"), IdeaMeta(title=f"t{number}"))
+        file_store.ideas.save(idea_of(f"before {number}"), IdeaMeta(title=f"t{number}"))
     saved: list[str] = []
     begun, enough = threading.Event(), threading.Event()
 
     def write() -> None:
-        with Store.open(store.path) as other:
+        with Store.open(file_store.path) as other:
             while not enough.is_set():
                 saved.append(other.ideas.save(idea_of(f"while {len(saved)}"), IdeaMeta()))
                 begun.set()
@@ -34,7 +34,7 @@ def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> N
     writer.start()
     try:
         begun.wait()
-        size = store.back_up(tmp_path / "copy.sqlite")
+        size = file_store.back_up(tmp_path / "copy.sqlite")
     finally:
         enough.set()
         writer.join()
@@ -48,7 +48,7 @@ def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> N
     everything: set[str] = set()
     after: str | None = None
     while True:
-        page = store.ideas.page(1000, after)
+        page = file_store.ideas.page(1000, after)
         everything |= {one.id for one in page.items}
         after = page.next
         if after is None:
@@ -68,27 +68,27 @@ print(saved, flush=True)
 
 
 @pytest.mark.parametrize("work", ["back_up", "vacuum", "prune"])
-def test_another_process_writes_all_the_while(store: Store, tmp_path: Path, work: str) -> None:
+def test_another_process_writes_all_the_while(file_store: Store, tmp_path: Path, work: str) -> None:
     # More than SQLite copies in one step, did it not do it at once: every write would begin the copy again.
     for number in range(40):
-        store.ideas.save(idea_of(f"{number} {'x' * 500_000}"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
-    other = child(Path(store.path), f"import select\n{WRITER}")
+        file_store.ideas.save(idea_of(f"{number} {'x' * 500_000}"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+    other = child(Path(file_store.path), f"import select\n{WRITER}")
     assert other.stdout is not None
     assert other.stdout.readline() == "writes\n"
     if work == "back_up":
-        assert store.back_up(tmp_path / "copy") > 20_000_000
+        assert file_store.back_up(tmp_path / "copy") > 20_000_000
         check(tmp_path / "copy")
     elif work == "vacuum":
-        store.vacuum()
+        file_store.vacuum()
     else:
-        assert store.prune(store.prunable(before="2021-01-01")).ideas >= 39
-        store.vacuum()
+        assert file_store.prune(file_store.prunable(before="2021-01-01")).ideas >= 39
+        file_store.vacuum()
     saved = int(other.communicate("enough\n")[0])
     assert other.returncode == 0
-    assert store.ideas.search(f"while {saved - 1}", 1)
-    titles = [one.meta.title for one in store.ideas.page(1000).items]
+    assert file_store.ideas.search(f"while {saved - 1}", 1)
+    titles = [one.meta.title for one in file_store.ideas.page(1000).items]
     assert titles.count("while") == min(saved, 1000)
-    check(Path(store.path))
+    check(Path(file_store.path))
 
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)
@@ -125,24 +125,24 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
     check(target)
 
 
-def test_a_backup_where_files_have_one_name(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_where_files_have_one_name(file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Path, target: Path) -> None:
         raise PermissionError(1, "Operation not permitted", str(target))
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    store.back_up(tmp_path / "copy")
+    file_store.back_up(tmp_path / "copy")
     with pytest.raises(StoreAccessError, match="nothing is overwritten"):
-        store.back_up(tmp_path / "copy")
+        file_store.back_up(tmp_path / "copy")
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("copy")] == ["copy"]
     check(tmp_path / "copy")
 
 
-def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_backup_overwrites_nothing(file_store: Store, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine", encoding="utf-8")
     with pytest.raises(StoreAccessError, match="nothing is overwritten"):
-        store.back_up(tmp_path / "there")
+        file_store.back_up(tmp_path / "there")
     with pytest.raises(StoreAccessError, match="cannot be written"):
-        store.back_up(tmp_path / "no" / "such" / "folder")
+        file_store.back_up(tmp_path / "no" / "such" / "folder")
     assert (tmp_path / "there").read_text(encoding="utf-8") == "mine"
 
 
@@ -159,11 +159,11 @@ def test_the_command_line_copies_and_vacuums(tmp_path: Path, capsys: pytest.Capt
         assert [one.meta.title for one in store.ideas.page().items] == ["kept"]
 
 
-def test_the_documented_views_are_read_without_our_code(store: Store) -> None:
-    idea = store.ideas.save(idea_of("x"), IdeaMeta(run="r", step=1, title="t", tags=("a",)))
-    publish(store, "name", idea)
+def test_the_documented_views_are_read_without_our_code(file_store: Store) -> None:
+    idea = file_store.ideas.save(idea_of("x"), IdeaMeta(run="r", step=1, title="t", tags=("a",)))
+    publish(file_store, "name", idea)
     text = (Path(__file__).parent.parent.parent / "docs" / "store.md").read_text(encoding="utf-8")
-    connection = sqlite3.connect(store.path)
+    connection = sqlite3.connect(file_store.path)
     names = connection.execute("SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
     for kind, name in names:
         if kind == "table":
@@ -176,6 +176,6 @@ def test_the_documented_views_are_read_without_our_code(store: Store) -> None:
     connection.close()
     told = [("tag_list", "tag", "a"), ("publication_list", "name", "name"), ("idea_list", "id", idea)]
     for view, column, value in told:
-        words = [sys.executable, "-m", "sqlite_utils", "rows", store.path, view]
+        words = [sys.executable, "-m", "sqlite_utils", "rows", file_store.path, view]
         rows = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
         assert [row[column] for row in rows] == [value]

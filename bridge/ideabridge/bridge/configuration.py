@@ -34,6 +34,7 @@ from ideabridge.bridge.modules.settings import (
     name_problem,
     public_url,
 )
+from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.trust import (
     FILE_NAME,
     MAX_FILE_BYTES,
@@ -253,7 +254,10 @@ class Configuration(BaseModel):
     )
     tools: tuple[str, ...] = Field(default=(), description="Python files with tools; relative to this file.")
     store: str | None = Field(
-        default=None, min_length=1, description="The SQLite file of ideas and runs; relative to this file."
+        default=None,
+        min_length=1,
+        description="The SQLite file of ideas and runs, relative to this file; or a PostgreSQL database, as"
+        " postgresql://USER@HOST/DATABASE, whose password is in PGPASSWORD or ~/.pgpass.",
     )
     durability: Literal["normal", "full"] = Field(
         default="normal", description="normal: safe against crashes of the process; full: against power loss too."
@@ -531,10 +535,15 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
             "source": source,
             "project": project,
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
-            "store": None if parsed.store is None else str(folder / Path(parsed.store).expanduser()),
+            "store": None if parsed.store is None else place_of(parsed.store, folder),
             "layers": () if source is None else (Layer(source, tuple(top), frozenset(modules)),),
         }
     )
+
+
+def place_of(store: str, folder: Path) -> str:
+    """The absolute path of a store, relative to a folder; the address of a PostgreSQL database as it is."""
+    return store if is_address(store) else str(folder / Path(store).expanduser())
 
 
 def load_configuration(path: Path | None = None, *, project: Path | None = None) -> Configuration:
@@ -716,6 +725,10 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
 
 def _inner_store(store: str, file: Path) -> str:
     folder = os.path.realpath(file.parent)
+    if is_address(store):
+        raise ConfigurationError(
+            [f"{file}: store: a project cannot name a server; its store is a file inside its folder {folder}"]
+        )
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
         # SQLite follows links of its files beside the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):

@@ -122,7 +122,7 @@ async def _retain(bridge: Bridge) -> None:
 
     def work() -> str:
         # Uses its own connection, so that the server continues meanwhile. A deleted store is not created again.
-        if not Path(path).exists():
+        if bridge.store.is_file and not Path(path).exists():
             return ""
         try:
             with Store.open(path, durability=bridge.configuration.durability) as store:

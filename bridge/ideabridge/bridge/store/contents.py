@@ -34,7 +34,8 @@ LONGEST: Final = 128
 LAG: Final = 1024
 """The approximate largest number of rows that are not yet in `content_keys`."""
 
-_CACHED: Final = 16_384
+CACHED: Final = 16_384
+"""The number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
 """Key of the counter of transactions that deleted contents. Each one invalidates the remembered row numbers."""
@@ -84,7 +85,7 @@ def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
     return stretches, entries[start:]
 
 
-_Row = tuple[int, bytes, str]
+StoredContent = tuple[int, bytes, str]
 """A row of `contents`: number, hash, body."""
 
 
@@ -107,13 +108,13 @@ class Contents:
         Call this inside a transaction.
         """
         self._look()
-        new: list[_Row] = []
+        new: list[StoredContent] = []
         number, *entries = self._put([schema, *messages], new)
         text = _text(self._fold(entries, new))
         self._store(new)
         return number, text
 
-    def _store(self, new: list[_Row]) -> None:
+    def _store(self, new: list[StoredContent]) -> None:
         if new:
             self._database.many("INSERT INTO contents(number, hash, body) VALUES (?, ?, ?)", new)
         if self._last - self._keyed >= LAG:
@@ -134,7 +135,7 @@ class Contents:
             InvalidJSONError: an event is not JSON.
         """
         self._look()
-        new: list[_Row] = []
+        new: list[StoredContent] = []
         packed: list[tuple[str, str | None]] = []
         for event in events:
             rest, parts = self._pack(event, new)
@@ -142,7 +143,7 @@ class Contents:
         self._store(new)
         return packed
 
-    def _pack(self, event: JSONObject, new: list[_Row]) -> tuple[JSONObject, JSONObject]:
+    def _pack(self, event: JSONObject, new: list[StoredContent]) -> tuple[JSONObject, JSONObject]:
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
@@ -193,7 +194,7 @@ class Contents:
         """Read the rows that others stored, and forget those that a rollback or a sweep removed."""
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
-        if len(self._known) >= _CACHED:
+        if len(self._known) >= CACHED:
             self._known.clear()
         if state == self._state:
             return
@@ -208,7 +209,7 @@ class Contents:
         for number, digest in database.execute(later, (self._last,)):
             self._waiting[digest] = self._last = number
 
-    def _put(self, bodies: list[Body], new: list[_Row]) -> list[int]:
+    def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         """The rows of bodies. New rows are appended to `new`."""
         known, waiting = self._known, self._waiting
         keys = [key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting]
@@ -243,7 +244,7 @@ class Contents:
         self._keyed = self._last
         self._database.set_counter(_KEYED, self._keyed)
 
-    def _fold(self, entries: list[int], new: list[_Row]) -> list[int]:
+    def _fold(self, entries: list[int], new: list[StoredContent]) -> list[int]:
         if len(entries) <= INLINE:
             return entries
         stretches, rest = cut(entries)

@@ -42,6 +42,12 @@ SOLUTION_OF: Final = (
 )
 """SQL for the text of an idea's Solution: its own, or the content it shares with the journal of its run."""
 
+
+def is_address(place: str) -> bool:
+    """Return whether the place of a store is a PostgreSQL database and not a file."""
+    return place.startswith(("postgresql://", "postgres://"))
+
+
 # -- times -----------------------------------------------------------------------------------------------------------
 
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
@@ -165,7 +171,7 @@ class Database(ABC):
     words: WordIndex
 
     def __init__(self, busy_timeout_s: float) -> None:
-        self.voids = 0
+        self.voids: int = 0
         self.lock = threading.RLock()
         self._busy_timeout_s = busy_timeout_s
         self._of_thread = threading.local()
@@ -299,6 +305,10 @@ class Database(ABC):
     @abstractmethod
     def revision(self) -> tuple[int, int]:
         """Two numbers, one of which changes with every commit of this process or of another."""
+
+    @abstractmethod
+    def engine(self) -> str:
+        """The database and its version, for people."""
 
     @abstractmethod
     def used_bytes(self) -> int:

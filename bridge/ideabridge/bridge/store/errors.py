@@ -43,6 +43,10 @@ class StoreClosedError(StoreError):
     """The store was used after `close`."""
 
 
+class StoreExtraError(StoreError):
+    """The store is in PostgreSQL, but the extra `ideabridge[postgres]` is not installed."""
+
+
 class UnknownIdeaError(StoreError):
     """No idea has this id, prefix, name, version or run; the message lists the nearest names."""
 

@@ -550,7 +550,7 @@ class Ideas:
             return self._select(_EVERY, own, uses, limit)
         using = SQL(
             "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "
-            "CROSS JOIN ideas ON ideas.number = part.idea WHERE part.what = ?) AS ideas",
+            "CROSS JOIN ideas WHERE ideas.number = part.idea AND part.what = ?) AS ideas",
             [uses[0]],
         )
         return self._select(using, own, uses[1:], limit)

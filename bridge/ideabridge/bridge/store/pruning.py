@@ -327,10 +327,12 @@ class Sweep:
             # Another process that prunes may have deleted some already.
             rows = [row for row in found if row is not None]
             gone = [(number,) for _, number in rows]
-            database.many(
-                "DELETE FROM content_keys WHERE key = ? AND number = ?",
-                [(key_of(digest), number) for digest, number in rows],
-            )
+            if database.one_writer:
+                # Elsewhere an index of the hashes replaces this table.
+                database.many(
+                    "DELETE FROM content_keys WHERE key = ? AND number = ?",
+                    [(key_of(digest), number) for digest, number in rows],
+                )
             database.many("DELETE FROM contents WHERE number = ?", gone)
             database.count(SWEPT, 1)
             database.voids += 1
@@ -595,11 +597,9 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
     of_those = {id(family) for family in going}
     runs = sum(id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs"))
     gone, kept = set[int](), set[int]()
-    rows = database.execute(
-        "SELECT number, coalesce(run, number) FROM ideas UNION ALL SELECT idea, run FROM occurrences"
-    )
-    for idea, key in rows:
-        (gone if id(families.of(key)) in of_those else kept).add(idea)
+    rows = database.execute("SELECT number, run FROM ideas UNION ALL SELECT idea, run FROM occurrences")
+    for idea, run in rows:
+        (gone if id(families.of(idea if run is None else run)) in of_those else kept).add(idea)
     return runs, len(gone - kept)
 
 

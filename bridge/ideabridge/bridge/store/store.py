@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.database import Database, Durability, now_text
-from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
+from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
+from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
 from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Journal, SessionTable, StoredSettings
@@ -63,10 +63,10 @@ class Store:
         users: the users of a server, and their tokens.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, contents: Contents) -> None:
         """Use `Store.open`."""
         self._database = database
-        contents, self._calls = Contents(database), CallIndex(database)
+        self._calls = CallIndex(database)
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._calls)
         self.runs = Journal(database, contents)
@@ -81,20 +81,24 @@ class Store:
 
     @classmethod
     def open(cls, path: Path | str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0) -> Store:
-        """Open a store, or create it (mode 0600) with its folder; ":memory:" stores nothing on disk.
+        """Open a store, or create it (a file has mode 0600) with its folder; ":memory:" stores nothing on disk.
 
         Args:
-            path: the file.
+            path: the file, or the address of a PostgreSQL database (`postgresql://USER@HOST/DATABASE?schema=NAME`).
             durability: `normal` survives a crash of the process, `full` also a power failure.
             busy_timeout_s: the seconds to wait for another process's lock.
 
         Raises:
             StoreAccessError: the file or folder cannot be read or written.
             StoreFormatError: not SQLite, or another program's database.
+            StoreExtraError: psycopg is not installed.
             StoreVersionError: written by a newer ideabridge, or by one from before the first release.
             StoreBusyError: another process kept it locked.
         """
-        return cls(SqliteDatabase(path, durability=durability, busy_timeout_s=busy_timeout_s))
+        if is_address(str(path)):
+            return cls(*_open_server(str(path), durability, busy_timeout_s))
+        database = SqliteDatabase(path, durability=durability, busy_timeout_s=busy_timeout_s)
+        return cls(database, Contents(database))
 
     def close(self) -> None:
         """Index the saved ideas, so that the views and search tables are complete, and close the store.
@@ -116,8 +120,22 @@ class Store:
 
     @property
     def path(self) -> str:
-        """The file, or ":memory:"."""
+        """The file, ":memory:", or the address of the database."""
         return self._database.path
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the store is a file."""
+        return self._database.one_writer and self.path != ":memory:"
+
+    def engine(self) -> str:
+        """The database and its version, as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL 15.18`."""
+        return self._database.engine()
+
+    def used_bytes(self) -> int:
+        """The bytes that the store uses: the size of the file after a vacuum."""
+        with self._database.guard:
+            return self._database.used_bytes()
 
     def writer(self) -> Writer:
         """A new `Writer`, through which an event loop writes without waiting."""
@@ -272,3 +290,15 @@ class Store:
         cheaper than `Publications.catalogue_version`, which changes only with publications.
         """
         return self._database.data_version()
+
+
+def _open_server(address: str, durability: Durability, busy_timeout_s: float) -> tuple[Database, Contents]:
+    try:
+        from ideabridge.bridge.store.postgres.contents import PostgresContents
+        from ideabridge.bridge.store.postgres.database import PostgresDatabase
+    except ImportError as error:
+        raise StoreExtraError(
+            "a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` (psycopg is not installed)"
+        ) from error
+    database = PostgresDatabase(address, durability=durability, busy_timeout_s=busy_timeout_s)
+    return database, PostgresContents(database)

@@ -124,16 +124,18 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
 def _store(found: _Findings, configuration: Configuration) -> None:
     from collections import Counter
 
+    from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.sqlite.files import rescued_of
     from ideabridge.bridge.store.store import Store
 
     path = str(configuration.store)
-    rescued = rescued_of(Path(path))
+    is_server = is_address(path)
+    rescued = [] if is_server else rescued_of(Path(path))
     if rescued:
         names = ", ".join(one.name for one in rescued)
         hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
         found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
-    if not Path(path).exists():
+    if not is_server and not Path(path).exists():
         found.add("store", f"{path}: does not exist yet; the first run creates it")
         return
     try:
@@ -141,12 +143,13 @@ def _store(found: _Findings, configuration: Configuration) -> None:
             runs = Counter(run_status(run)[0] for run in store.runs.newest(limit=100, rooms=False))
             published = len(store.publications.page(limit=100).items)
             retention = _retention(store, configuration)
+            what = f"{store.path}, {store.engine()}" if is_server else path
+            size = (store.used_bytes() if is_server else Path(path).stat().st_size) / 1_000_000
     except IdeabridgeError as error:
         found.add("store", str(error), wrong=True)
         return
     latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
-    size = Path(path).stat().st_size / 1_000_000
-    found.add("store", f"{path}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}")
+    found.add("store", f"{what}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}")
     found.add("retention", retention)
 
 

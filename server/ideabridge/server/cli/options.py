@@ -144,10 +144,10 @@ _BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
 
 
 def _store(ctx: typer.Context) -> Path:
-    """The store of the command line, else of the configuration, else the default one."""
+    """The file of the store of the command line, else of the configuration, else the default one."""
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
-        return chosen.expanduser().absolute()
+        return Path(chosen).expanduser().absolute()
     for folder, content in _configurations(ctx):
         configured = content.get("store")
         if isinstance(configured, str):
@@ -194,7 +194,12 @@ ConfigOption = Annotated[
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", metavar="DIR", help="The project folder. Default: the current one.")
 ]
-StoreOption = Annotated[Path | None, typer.Option("--store", metavar="FILE", help="The SQLite file of ideas and runs.")]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="FILE", help="The SQLite file of ideas and runs, or postgresql://USER@HOST/DATABASE."
+    ),
+]
 ToolsOption = Annotated[
     list[Path] | None, typer.Option("--tools", metavar="FILE.py", help="A Python file with tools; may be repeated.")
 ]
@@ -232,11 +237,18 @@ class Options:
 
     config: Path | None = None
     project: Path | None = None
-    store: Path | None = None
+    store: str | None = None
     tools: tuple[Path, ...] = ()
     allow_all: bool = False
     json: bool = False
     _loaded: list[Configuration] = field(default_factory=list, compare=False)
+
+    @property
+    def place(self) -> str | None:
+        """The store of the command line as an absolute path, or its address."""
+        from ideabridge.bridge.configuration import place_of
+
+        return place_of(self.store, Path.cwd()) if self.store else None
 
     @property
     def again(self) -> str:
@@ -336,7 +348,7 @@ class Options:
                 raise UsageError(f"--tools: {file} is not a file")
         complete = loaded.model_copy(
             update={
-                "store": str(self.store.expanduser().absolute()) if self.store else loaded.store or default_store(),
+                "store": self.place or loaded.store or default_store(),
                 "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
                 "approval": "allow_all" if self.allow_all else loaded.approval,
                 "also": () if self.allow_all else loaded.also,

@@ -120,7 +120,7 @@ def _commands(options: Options) -> Commands:
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
 
-    place = Options(absolute(options.config), options.folder(), absolute(options.store))
+    place = Options(absolute(options.config), options.folder(), options.place)
     publishing = replace(place, tools=tuple(one.expanduser().absolute() for one in options.tools))
     return Commands(
         f"ideabridge approvals list{place.again}",
@@ -289,7 +289,7 @@ def _arguments(options: Options, scope: str) -> list[str]:
     if scope == "project" or options.project is not None:
         words += ["--project", str(options.folder())]
     if options.store is not None:
-        words += ["--store", str(options.store.expanduser().absolute())]
+        words += ["--store", str(options.place)]
     return words
 
 

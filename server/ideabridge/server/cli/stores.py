@@ -26,10 +26,11 @@ RunArgument = Annotated[
 
 def with_existing_store(options: Options) -> Configuration:
     """The configuration, for a command that needs an existing store; `StoreAccessError` if it does not exist."""
+    from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.errors import StoreAccessError
 
     configuration = options.configuration()
-    if not Path(str(configuration.store)).exists():
+    if not is_address(str(configuration.store)) and not Path(str(configuration.store)).exists():
         raise StoreAccessError(
             f"{configuration.store}: there is no store here yet; the first run creates it, and --store names another"
         )

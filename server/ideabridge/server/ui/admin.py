@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
-from ideabridge.bridge.store.sqlite import IS_FIXED, described
 from ideabridge.bridge.store.users import read_expiry
 from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
 from ideabridge.server.ui.site import Handler, Site
@@ -59,15 +58,14 @@ class AdminPages:
         bridge, store = self._bridge, self._bridge.store
         configuration = bridge.configuration
         tokens = store.users.tokens()
-        size = _size(store.path)
         listed = store.runs.newest(limit=_COUNTED, rooms=False)
         facts: list[tuple[str, str]] = [
             (
                 "Program",
                 f"ideabridge {version('ideabridge')}, mcp {version('mcp')}, Python {platform.python_version()}",
             ),
-            ("SQLite", described() if IS_FIXED else f"{described()}, whose WAL-reset bug is avoided"),
-            ("Store", "in memory" if size is None else f"{store.path}, {size / 1e6:.1f} MB"),
+            ("Database", store.engine()),
+            ("Store", "in memory" if store.path == ":memory:" else f"{store.path}, {store.used_bytes() / 1e6:.1f} MB"),
             ("Runs", f"{len(listed):,}{' or more' if len(listed) == _COUNTED else ''}"),
             ("Mind", "the caller, or its client's model" if bridge.mind is None else bridge.mind.name),
             (
@@ -89,7 +87,7 @@ class AdminPages:
             retention=configuration.retention,
             layers=configuration.layers,
             away=bridge.modules.away(),
-            backups=size is not None,
+            backups=store.is_file,
         )
 
     async def change_user(self, request: Request) -> Response:
@@ -127,18 +125,13 @@ class AdminPages:
     async def back_up(self, request: Request) -> Response:
         """Copy the store to a new file beside it."""
         store = self._bridge.store
-        if store.path == ":memory:":
-            raise StoreAccessError("a store in memory has no file to copy")
+        if not store.is_file:
+            raise StoreAccessError("only a store in a file can be copied here; for PostgreSQL use pg_dump")
         path = Path(store.path)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
         size = await anyio.to_thread.run_sync(store.back_up, target)
         return self._site.back(request, f"{PREFIX}/admin", f"{size:,} bytes copied to {target}.")
-
-
-def _size(path: str) -> int | None:
-    """The bytes of the store's file; None if it is in memory."""
-    return Path(path).stat().st_size if Path(path).exists() else None
 
 
 def _expiry(text: str) -> float | None:

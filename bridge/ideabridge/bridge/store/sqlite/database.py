@@ -23,7 +23,7 @@ from ideabridge.bridge.store.errors import (
     StoreGoneError,
     StoreVersionError,
 )
-from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, schema, sqlite3
+from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, described, schema, sqlite3
 from ideabridge.bridge.store.sqlite.files import StoreFiles, copy
 from ideabridge.bridge.store.sqlite.words import SqliteWords
 from ideabridge.tools.errors import InvalidJSONError
@@ -384,6 +384,9 @@ class SqliteDatabase(Database):
             finally:
                 if self._reader is not self.connection:
                     self._write("PRAGMA busy_timeout=0")
+
+    def engine(self) -> str:
+        return described() if IS_FIXED else f"{described()}, whose WAL-reset bug is avoided"
 
     def used_bytes(self) -> int:
         return self.number(

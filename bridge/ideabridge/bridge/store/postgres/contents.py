@@ -1,0 +1,53 @@
+"""PostgresContents: the table `contents` where several processes insert at once.
+
+A row is found by the unique index on its hash, and the database numbers the rows. The numbers that this process
+remembers are valid until a sweep deletes contents: each transaction reads how many there were (`swept`).
+"""
+
+from __future__ import annotations
+
+from ideabridge.bridge.store.contents import CACHED, Contents, StoredContent
+from ideabridge.bridge.store.idea import Body
+from ideabridge.bridge.store.postgres.database import PostgresDatabase
+
+
+class PostgresContents(Contents):
+    """`Contents` in PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__(database)
+        self._postgres = database
+
+    def _look(self) -> None:
+        state = self._database.voids, self._postgres.swept
+        if state != self._state or len(self._known) >= CACHED:
+            self._known.clear()
+            self._state = state
+
+    def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
+        known = self._known
+        # In the order of the hashes, so that two processes that insert the same rows do not wait for each other.
+        missing = sorted({body for body in bodies if body[0] not in known})
+        if missing:
+            hashes = [digest for digest, _ in missing]
+            rows = self._postgres.execute(
+                "WITH given AS (SELECT * FROM unnest(?1::bytea[], ?2::text[]) AS part(hash, body)), "
+                "made AS (INSERT INTO contents(hash, body) SELECT hash, body FROM given "
+                "WHERE NOT EXISTS (SELECT 1 FROM contents WHERE contents.hash = given.hash) "
+                "ON CONFLICT (hash) DO NOTHING RETURNING hash, number) "
+                "SELECT hash, number FROM made UNION ALL "
+                "SELECT contents.hash, contents.number FROM contents JOIN given USING (hash)",
+                (hashes, [text for _, text in missing]),
+            ).fetchall()
+            known.update(rows)
+            late = [digest for digest in hashes if digest not in known]
+            if late:
+                # Another process has inserted them since the statement began.
+                found = self._postgres.execute(
+                    "SELECT hash, number FROM contents WHERE hash = ANY(?1::bytea[])", (late,)
+                )
+                known.update(found.fetchall())
+        return [known[digest] for digest, _ in bodies]
+
+    def _store(self, new: list[StoredContent]) -> None:
+        """Nothing is left to store: `_put` has."""

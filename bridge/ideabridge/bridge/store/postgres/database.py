@@ -1,0 +1,563 @@
+"""PostgresDatabase: the connections of one process to a store in PostgreSQL.
+
+Concurrency. Every transaction that writes holds the advisory lock `STORE`, shared by all of them. A transaction of the
+kind `exclusive` holds it alone: it begins when all others have ended, so that it sees every row with a smaller number
+than the newest. A plain `transaction`, which reads what it then changes, also holds the lock `CHANGES`, alone. The
+statements of a `concurrent` one need no more: they lock rows, or insert with `ON CONFLICT`. All locks end with the
+transaction. PostgreSQL ends deadlocks, and the loser is repeated as after any `StoreBusyError`.
+
+Lost connections. A transaction whose connection is lost before its end has changed nothing: `StoreAccessError`, which
+`Writer` repeats. If the connection is lost during the commit, the next connection asks the server for the fate of the
+transaction, by its number. So nothing is written twice. A single read is repeated by itself.
+
+A process uses two connections, as with SQLite: the one that writes belongs to the thread in a transaction, the other
+reads. A pool would not help: writes are committed together by one thread, and reads take tens of microseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumper
+
+from ideabridge.bridge.store.database import Database, Durability
+from ideabridge.bridge.store.errors import (
+    PASSING,
+    StoreAccessError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreFormatError,
+    StoreFullError,
+    StoreVersionError,
+)
+from ideabridge.bridge.store.postgres import schema
+from ideabridge.bridge.store.postgres.dialect import bind, bind_many
+from ideabridge.bridge.store.postgres.words import PostgresWords
+from ideabridge.tools.errors import InvalidJSONError
+
+T = TypeVar("T")
+
+Kind = Literal["concurrent", "plain", "exclusive"]
+
+OLDEST: Final = 140000
+"""The oldest server version that is supported: 14."""
+
+_CONNECT_S: Final = 4
+"""Seconds to wait for a connection."""
+
+_DOWN_S: Final = 1.0
+"""Seconds for which a server that refused a connection is not asked again."""
+
+_FATE_S: Final = 10.0
+"""Seconds for which the fate of a transaction is asked for."""
+
+_SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
+
+_CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = (
+    (errors.LockNotAvailable, StoreBusyError, "another process keeps it locked"),
+    (errors.DeadlockDetected, StoreBusyError, "another process changes the same rows"),
+    (errors.SerializationFailure, StoreBusyError, "another process changes the same rows"),
+    (errors.UniqueViolation, StoreBusyError, "another process has added the same row"),
+    (errors.TooManyConnections, StoreBusyError, "the server has too many connections"),
+    (errors.DiskFull, StoreFullError, "there is no room left on the server"),
+    (errors.OutOfMemory, StoreFullError, "the server is out of memory"),
+    (errors.InsufficientPrivilege, StoreAccessError, "access is not permitted"),
+    (errors.InvalidAuthorizationSpecification, StoreAccessError, "the server refuses the user"),
+    (errors.InvalidCatalogName, StoreAccessError, "there is no such database"),
+    (errors.ReadOnlySqlTransaction, StoreAccessError, "the server only permits reading"),
+    (errors.DataCorrupted, StoreFormatError, "it is damaged"),
+    (errors.IndexCorrupted, StoreFormatError, "it is damaged"),
+)
+
+logger: Final = logging.getLogger(__name__)
+
+
+def read_address(text: str) -> tuple[str, str]:
+    """(connection string, schema) of an address `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
+
+    Raises:
+        StoreAccessError: it has a password, or an invalid schema.
+    """
+    parts = urlsplit(text)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    if parts.password is not None or any(key == "password" for key, _ in options):
+        raise StoreAccessError(
+            f"store: {parts.hostname or 'the address'}: a password does not belong into the configuration; put it into "
+            "the environment (PGPASSWORD), a password file (~/.pgpass) or a service file (postgresql:///?service=NAME)"
+        )
+    name = dict(options).get("schema", "ideabridge")
+    if _SCHEMA.fullmatch(name) is None or name.startswith("pg_"):
+        raise StoreAccessError(
+            f"store: schema {name[:70]!r}: expected a to z or _, then up to 62 of a to z, 0 to 9 and _, without pg_"
+        )
+    kept = urlencode([(key, value) for key, value in options if key != "schema"])
+    return urlunsplit(("postgresql", parts.netloc, parts.path, kept, "")), name
+
+
+class PostgresDatabase(Database):
+    """A `Database` in a schema of a PostgreSQL server.
+
+    Attributes:
+        swept: how many sweeps had deleted contents when the current transaction began.
+    """
+
+    def __init__(self, address: str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0) -> None:
+        super().__init__(busy_timeout_s)
+        self._conninfo, self._schema = read_address(address)
+        self.path = address
+        self.durability = durability
+        self.one_writer = False
+        self.for_update = " FOR NO KEY UPDATE"
+        self.words = PostgresWords(self)
+        self.guard = _Guard(self)
+        self.swept = 0
+        self.depth = 0
+        self.reading: Final = threading.RLock()
+        self._kinds: list[Kind] = []
+        self._flat = False
+        """True while nested transactions make no savepoints, because a failure repeats each job by itself."""
+        self._doomed = False
+        self._changes_locked = False
+        self._writer = 0
+        self._transaction_number = ""
+        self._closed = False
+        self._down_until = 0.0
+        self._down = ""
+        self._seen = ""
+        self._commits = 0
+        self._in_snapshot = False
+        self._write = self._connect()
+        self._read = self._write
+        try:
+            self._prepare()
+            self._read = self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    # Connections
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        if self._closed:
+            raise StoreClosedError(f"{self.path}: the store is closed")
+        if time.monotonic() < self._down_until:
+            raise StoreAccessError(self._down)
+        try:
+            connection = psycopg.connect(
+                self._conninfo,
+                autocommit=True,
+                connect_timeout=_CONNECT_S,
+                keepalives_idle=30,
+                tcp_user_timeout=15_000,
+                application_name="ideabridge",
+            )
+        except psycopg.Error as error:
+            self._down_until = time.monotonic() + _DOWN_S
+            self._down = f"{self.path}: the server cannot be reached: {_first_line(error)}"
+            raise StoreAccessError(self._down) from error
+        # Texts and numbers with one type each: PostgreSQL finds the function or operator by it.
+        connection.adapters.register_dumper(str, StrDumper)
+        connection.adapters.register_dumper(int, Int8Dumper)
+        if connection.info.server_version < OLDEST:
+            version = connection.info.server_version // 10_000
+            connection.close()
+            raise StoreVersionError(f"{self.path}: PostgreSQL {version}: expected 14 or later")
+        settings = f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
+        if self.durability == "full":
+            settings += "; SET synchronous_commit = on"
+        connection.execute(settings.encode())
+        return connection
+
+    def _prepare(self) -> None:
+        """Create the schema, or bring that of an earlier version to this one."""
+        with self._translated(), self._write.transaction():
+            run = self._write.execute
+            run("SELECT pg_advisory_xact_lock(%s)", (self._key("migration"),))
+            (found,) = run("SELECT to_regclass(%s)", (f"{self._schema}.counters",)).fetchone() or (None,)
+            if found is None:
+                run(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
+                for statement in schema.CREATE:
+                    run(statement.encode())
+                return
+            row = run("SELECT value FROM counters WHERE key = 'schema'").fetchone()
+            version = 0 if row is None else int(row[0])
+            if version > schema.VERSION:
+                raise StoreVersionError(
+                    f"{self.path}: written by a newer ideabridge (store version {version}; this one reads "
+                    f"{schema.VERSION}): upgrade ideabridge, or name another store"
+                )
+            for step in range(version, schema.VERSION):
+                for statement in schema.MIGRATIONS[step]:
+                    run(statement.encode())
+            if version < schema.VERSION:
+                run("UPDATE counters SET value = %s WHERE key = 'schema'", (schema.VERSION,))
+
+    def _key(self, name: str) -> int:
+        """The number of an advisory lock of this store."""
+        return int.from_bytes(hashlib.sha256(f"ideabridge {self._schema} {name}".encode()).digest()[:8], signed=True)
+
+    def _is_lost(self, connection: psycopg.Connection[Any]) -> bool:
+        return connection.closed or connection.broken
+
+    # Statements
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        statement, bound = bind(sql, parameters)
+        if self._writer == get_ident():
+            return self._write.execute(statement.encode(), bound)
+        if self._is_lost(self._read):
+            self._read = self._connect()
+        try:
+            return self._read.execute(statement.encode(), bound)
+        except psycopg.OperationalError:
+            if self._in_snapshot or not self._is_lost(self._read):
+                raise
+            self._read = self._connect()
+            return self._read.execute(statement.encode(), bound)
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        if self._writer == get_ident():
+            return self.execute(sql, parameters)
+        with self.transaction(concurrent=True):
+            return self.execute(sql, parameters)
+
+    def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
+        # A SELECT that locks rows comes before RETURNING.
+        row = self.change(f"{sql} RETURNING {key}", parameters).fetchone()
+        return None if row is None else int(row[0])
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        listed = [*rows]
+        if listed:
+            statement, bound = bind_many(sql, listed)
+            with self._write.cursor() as cursor:
+                cursor.executemany(statement.encode(), bound)
+
+    def using(self, index: str) -> str:
+        return ""
+
+    def newest_row(self, table: str) -> int:
+        with self.exclusive():
+            return self.number(f"SELECT max(number) FROM {table}")  # noqa: S608 - a constant
+
+    # Transactions
+
+    def transaction(self, *, concurrent: bool = False) -> _Transaction:
+        return _Transaction(self, "concurrent" if concurrent else "plain")
+
+    def exclusive(self) -> _Transaction:
+        return _Transaction(self, "exclusive")
+
+    def take_lock(self) -> None:
+        """Take the lock for writing; `lock.release` returns it.
+
+        Raises:
+            StoreBusyError: another thread held it for longer than this thread's patience.
+        """
+        if not self.lock.acquire(blocking=False) and not self.lock.acquire(
+            timeout=self.patience if self.impatient else -1
+        ):
+            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+
+    def begin(self, kind: Kind) -> None:
+        """Begin a transaction, or a nested one, in the thread that holds the lock."""
+        level = len(self._kinds)
+        if level == 0:
+            self._begin(kind)
+        else:
+            if kind == "exclusive":
+                raise StoreBusyError(f"{self.path}: this process is in a transaction")
+            if kind == "plain":
+                self._lock_changes()
+            if not self._flat:
+                self._write.execute(f"SAVEPOINT level{level}".encode())
+        self._kinds.append(kind)
+        self.depth = level + 1
+
+    def _begin(self, kind: Kind) -> None:
+        if self._is_lost(self._write):
+            self._write = self._connect()
+        shared = "" if kind == "exclusive" else "_shared"
+        wait = max(1, int(1000 * (self.patience if kind != "exclusive" else max(self.patience, self._busy_timeout_s))))
+        statement = (
+            f"BEGIN; SET LOCAL lock_timeout = {wait}; SELECT pg_advisory_xact_lock{shared}({self._key('store')}); "  # noqa: S608
+            + (f"SELECT pg_advisory_xact_lock({self._key('changes')}); " if kind == "plain" else "")
+            + "SELECT pg_current_xact_id()::text, (SELECT value FROM counters WHERE key = 'swept')"
+        )
+        try:
+            cursor = self._write.execute(statement.encode())
+            while cursor.nextset():
+                pass
+            self._transaction_number, swept = cursor.fetchone() or ("", 0)
+        except BaseException:
+            self._roll_back()
+            raise
+        self.swept = int(swept or 0)
+        self._changes_locked = kind != "concurrent"
+        self._doomed = False
+        self._writer = get_ident()
+
+    def _lock_changes(self) -> None:
+        if not self._changes_locked:
+            self._write.execute("SELECT pg_advisory_xact_lock(%s)", (self._key("changes"),))
+            self._changes_locked = True
+
+    def end(self, *, keep: bool) -> None:
+        """End the innermost transaction: commit it, or undo it."""
+        self._kinds.pop()
+        level = self.depth = len(self._kinds)
+        if not keep:
+            self.voids += 1
+        if level > 0:
+            if self._flat:
+                self._doomed = self._doomed or not keep
+            elif keep:
+                self._write.execute(f"RELEASE level{level}".encode())
+            elif not self._is_lost(self._write):
+                self._write.execute(f"ROLLBACK TO level{level}; RELEASE level{level}".encode())
+            return
+        self._writer = 0
+        if keep and self._doomed:
+            self._roll_back()
+            self.voids += 1
+            raise _DoomedError
+        if not keep:
+            self._roll_back()
+            return
+        try:
+            self._write.execute("COMMIT")
+        except psycopg.OperationalError:
+            if not self._is_lost(self._write) or not self._was_committed(self._transaction_number):
+                self.voids += 1
+                raise
+        except BaseException:
+            self.voids += 1
+            self._roll_back()
+            raise
+        self._commits += 1
+
+    def _roll_back(self) -> None:
+        if not self._is_lost(self._write):
+            with suppress(psycopg.Error):
+                self._write.execute("ROLLBACK")
+
+    def _was_committed(self, number: str) -> bool:
+        """The fate of a transaction whose connection was lost during its commit.
+
+        Raises:
+            StoreError: the server does not answer, so nobody knows.
+        """
+        deadline = time.monotonic() + _FATE_S
+        while True:
+            try:
+                self._write = self._connect()
+                row = self._write.execute("SELECT pg_xact_status(%s::xid8)", (number,)).fetchone()
+            except (StoreAccessError, psycopg.OperationalError) as error:
+                if time.monotonic() > deadline:
+                    raise StoreError(
+                        f"{self.path}: the connection was lost during a commit, and the server does not answer: the "
+                        "change may have been written"
+                    ) from error
+                time.sleep(0.1)
+                continue
+            status = row[0] if row is not None else None
+            if status != "in progress":
+                return status == "committed"
+            time.sleep(0.01)
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        with self.guard:
+            if self._writer == get_ident() or self._in_snapshot:
+                yield
+                return
+            self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            self._in_snapshot = True
+            try:
+                yield
+            finally:
+                self._in_snapshot = False
+                if not self._is_lost(self._read):
+                    with suppress(psycopg.Error):
+                        self._read.execute("ROLLBACK")
+
+    def at_once(self, job: Callable[[], T]) -> T:
+        # A commit waits for the network and for the server's disk.
+        raise StoreBusyError(f"{self.path}: writes go through the writer's thread")
+
+    def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        self.patience = min(self._busy_timeout_s, 1.0)
+        try:
+            if len(jobs) > 1:
+                # Without savepoints, each of which is a message to the server and back.
+                with suppress(Exception):
+                    return self._together(jobs)
+            outcomes: list[Any] = []
+            held: dict[str, Exception] = {}
+            for key, job in jobs:
+                error = held.get(key)
+                outcome = self._one(job) if error is None else error
+                if isinstance(outcome, PASSING):
+                    held[key] = outcome
+                outcomes.append(outcome)
+            return outcomes
+        finally:
+            self.patience = None
+
+    def _together(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        with self.lock:
+            self._flat = True
+            try:
+                with self.transaction(concurrent=True):
+                    return [job() for _, job in jobs]
+            finally:
+                self._flat = False
+
+    def _one(self, job: Callable[[], Any]) -> Any:
+        try:
+            with self.transaction(concurrent=True):
+                return job()
+        except Exception as error:  # noqa: BLE001 - the caller handles it
+            return error
+
+    # Upkeep
+
+    def data_version(self) -> int:
+        return int.from_bytes(hashlib.sha256(self._position().encode()).digest()[:7])
+
+    def revision(self) -> tuple[int, int]:
+        return self.data_version(), 0
+
+    def _position(self) -> str:
+        """The end of the server's write-ahead log, which grows with every commit."""
+        with self.guard:
+            row = self.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        return "" if row is None else str(row[0])
+
+    def engine(self) -> str:
+        version = self._read.info.server_version
+        return f"PostgreSQL {version // 10_000}.{version % 10_000}"
+
+    def used_bytes(self) -> int:
+        return self.number(
+            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' "
+            "AND relnamespace = current_schema()::regnamespace"
+        )
+
+    def back_up(self, target: Path) -> int:
+        raise StoreError(f"{self.path}: use pg_dump, or `ideabridge store copy` into a file (docs/team.md)")
+
+    def vacuum(self) -> tuple[int, int]:
+        tables = ("events", "contents", "ideas", "runs", "idea_words")
+        with self.guard:
+            before = self.used_bytes()
+            for table in tables:
+                self.execute(f"VACUUM (ANALYZE) {table}")
+            return before, self.used_bytes()
+
+    def close(self) -> None:
+        with self.lock, self.reading:
+            self._closed = True
+            for connection in (self._write, self._read):
+                with suppress(psycopg.Error):
+                    connection.close()
+
+    # Errors
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            self.raise_translated(error)
+            raise
+
+    def raise_translated(self, error: BaseException) -> None:
+        """Raise the store's error for an error of PostgreSQL or of binding text; do nothing for any other."""
+        if isinstance(error, psycopg.Error):
+            raise self.translate(error) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise InvalidJSONError("text for the store holds half a surrogate pair") from error
+
+    def translate(self, error: psycopg.Error) -> StoreError:
+        """The store's error for an error of PostgreSQL."""
+        if self._closed:
+            return StoreClosedError(f"{self.path}: the store is closed")
+        for cause, kind, why in _CAUSES:
+            if isinstance(error, cause):
+                return kind(f"{self.path}: {why}")
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreAccessError(f"{self.path}: the connection to the server is lost: {_first_line(error)}")
+        return StoreError(f"{self.path}: {_first_line(error)}")
+
+
+class _DoomedError(Exception):
+    """A nested transaction without a savepoint failed, so that the outer one cannot be committed."""
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+class _Guard:
+    """Holds the lock of the connection that reads, and translates errors. It has no state, so a database has one."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database.reading.acquire()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._database.reading.release()
+        if error is not None:
+            self._database.raise_translated(error)
+
+
+class _Transaction:
+    """One (possibly nested) transaction; takes the write lock at its beginning."""
+
+    __slots__ = ("_database", "_kind")
+
+    def __init__(self, database: PostgresDatabase, kind: Kind) -> None:
+        self._database = database
+        self._kind: Kind = kind
+
+    def __enter__(self) -> None:
+        database = self._database
+        database.take_lock()
+        try:
+            database.begin(self._kind)
+        except BaseException as error:
+            database.lock.release()
+            database.raise_translated(error)
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        database = self._database
+        try:
+            database.end(keep=error is None)
+        except psycopg.Error as failure:
+            raise database.translate(failure) from failure
+        finally:
+            database.lock.release()
+        if error is not None:
+            database.raise_translated(error)

@@ -1,0 +1,83 @@
+"""PostgresWords: the full-text index of a store in PostgreSQL.
+
+PostgreSQL's parser would split addresses, paths and hyphenated words in its own way, so words are split here, as for
+SQLite, and their accents are removed. PostgreSQL only stems them. Its rank does not count how rare a word is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+from ideabridge.bridge.store.database import Database, WordIndex
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_LONGEST: Final = 500
+"""Longer words are cut, in characters; PostgreSQL refuses words of 2 KB."""
+
+_WEIGHTS: Final = "ABC"
+"""The weights of the columns of a table, in order: of title and name, of tools and description, of the body."""
+
+_RANK: Final = "ts_rank('{0.1, 0.25, 0.5, 1.0}', words, to_tsquery('stemmed', ?2), 1)"
+
+
+class PostgresWords(WordIndex):
+    """The tables `idea_words` and `publication_words`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
+        if not rows:
+            return
+        vector = " || ".join(
+            f"setweight(to_tsvector('stemmed', ?), '{weight}')"
+            for weight, _ in zip(_WEIGHTS, rows[0][1:], strict=False)
+        )
+        self._database.many(
+            f"INSERT INTO {table}(rowid, words) VALUES (?, {vector})",  # noqa: S608 - constants
+            [(row[0], *(_folded(str(text)) for text in row[1:])) for row in rows],
+        )
+
+    def remove(self, table: str, rows: Sequence[int]) -> bool:
+        self._database.many(f"DELETE FROM {table} WHERE rowid = ?", [(row,) for row in rows])  # noqa: S608
+        return True
+
+    def count(self, table: str, word: str, most: int) -> int:
+        return self._database.number(
+            "SELECT count(*) FROM "  # noqa: S608
+            f"(SELECT 1 FROM {table} WHERE words @@ to_tsquery('stemmed', ?) LIMIT ?) AS found",
+            (_query([word]), most),
+        )
+
+    def best(self, table: str, words: Sequence[str], limit: int, *, every: bool) -> list[tuple[int, float]]:
+        rows = self._database.execute(
+            f"SELECT rowid, {_RANK} AS score FROM {table} WHERE words @@ to_tsquery('stemmed', ?2) "  # noqa: S608
+            "ORDER BY score DESC, rowid DESC LIMIT ?1",
+            (limit, _query(words, every=every)),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def newest(
+        self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
+    ) -> list[tuple[int, float]]:
+        rows = self._database.execute(
+            f"SELECT rowid FROM {table} WHERE words @@ to_tsquery('stemmed', ?) ORDER BY rowid DESC LIMIT ?",  # noqa: S608
+            (_query(words, every=every, begins=begins), limit),
+        )
+        return [(row[0], 0.0) for row in rows]
+
+
+def _folded(text: str) -> str:
+    """The words of a text in lower case, without accents."""
+    if not text.isascii():
+        text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+    return " ".join(word[:_LONGEST] for word in _WORD.findall(text.lower()))
+
+
+def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
+    # A word is letters and digits only, so that it cannot contain the syntax of queries.
+    parts = [part + (":*" if begins else "") for word in words for part in _folded(word).split()]
+    return (" & " if every else " | ").join(parts)
