@@ -18,6 +18,7 @@ from .serving import ERAS, configured, over_stdio, refused, text
 pytestmark = pytest.mark.anyio
 
 FAITHFUL = Path(__file__).parents[1] / "modules" / "servers" / "faithful.py"
+RAW = FAITHFUL.with_name("raw.py")
 
 
 def gateway(folder: Path, mode: str, *, schemas: str = "auto", timeout: float = 20, **keys: Any) -> Any:
@@ -77,6 +78,26 @@ async def test_an_error_of_the_protocol_keeps_its_code_message_and_data(tmp_path
             await client.call_tool("refuses", {})
     assert (caught.value.code, caught.value.message) == (-32050, "the shop is closed")
     assert caught.value.data == {"opens": "at nine"}
+
+
+async def test_a_long_error_of_the_protocol_is_whole_and_says_what_is_left_out(tmp_path: Path) -> None:
+    async with gateway(tmp_path, "auto") as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("refuses", {"cries": 10_000, "times": 10_000})
+        assert caught.value.message == "the shop is closed" + "!" * 10_000
+        assert caught.value.data == {"opens": "at " + "nine" * 10_000}
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("refuses", {"times": 20_000})
+    left_out = " (its data of 80,015 bytes is left out; at most 65,536 are passed on)"
+    assert (caught.value.message, caught.value.data) == (f"the shop is closed{left_out}", None)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_no_structured_content_is_made_of_null(tmp_path: Path, mode: str) -> None:
+    modules = {"one": preloaded.module(RAW)}
+    async with over_stdio(configured(tmp_path, mcpServers=modules, expose=["modules"]), mode) as client:
+        result = await client.call_tool("null", {})
+    assert (text(result), result.structured_content) == ("no structure", None)
 
 
 async def test_progress_extends_the_time_out_of_a_call(tmp_path: Path) -> None:

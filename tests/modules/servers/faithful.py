@@ -55,7 +55,8 @@ async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None
 async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
     arguments = params.arguments or {}
     if params.name == "refuses":
-        raise MCPError(-32050, "the shop is closed", {"opens": "at nine"})
+        message, data = "the shop is closed" + "!" * arguments.get("cries", 0), "nine" * arguments.get("times", 1)
+        raise MCPError(-32050, message, {"opens": f"at {data}"})
     if params.name == "steps":
         for number in range(arguments["times"]):
             await anyio.sleep(arguments["seconds"])

@@ -14,7 +14,7 @@ MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
 CANCELLED: list[Any] = []
 PAIR: list[Any] = []
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
-TEXT_TOOLS = ["echo", "cancelled", "garbage", "latin", "big", "two_texts", "nothing", "environment", "progress"]
+TEXT_TOOLS = ["echo", "cancelled", "garbage", "latin", "big", "two_texts", "nothing", "environment", "progress", "null"]
 ODD_TOOLS = [
     "crash",
     "crash_later",
@@ -120,6 +120,8 @@ def call(number: Any, params: dict[str, Any]) -> None:
             result = {"content": [], "structuredContent": {"n": "three"}}
         case "missing":
             result = text("no number")
+        case "null":
+            result = {**text("no structure"), "structuredContent": None}
         case "structured":
             result = {"content": [], "structuredContent": {"n": 2**70}}
         case "fails":

@@ -58,7 +58,9 @@ _STRANGE: Final = (
 )
 """The beginning of the SDK's errors about an answer that is not MCP."""
 MAX_ERROR_DATA: Final = 64 * 1024
-"""Bytes of JSON of the data of an error."""
+"""Bytes of JSON of the data of an error, and characters of its message. Data that has more is left out, and the message
+says so.
+"""
 _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
     "server-to-client requests are not available on protocol revision",
@@ -159,7 +161,7 @@ async def remote_call(
     except ModuleToolError as error:
         failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]), whole)
         raise _legacy_question(failure) if modern else failure from None
-    if whole is not None and (tool.output is not None or "structured_content" in answered.model_fields_set):
+    if whole is not None and (tool.output is not None or answered.structured_content is not None):
         whole["structuredContent"] = value
     return Answer(value, whole)
 
@@ -347,16 +349,15 @@ def _failure(
     if error.data == UNREADABLE or said.startswith(_STRANGE):
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
     what = f"{name} answered with error {error.code}: {text}"
-    return ModuleProtocolError(module, what, code=error.code, said=text, data=_data(error, secrets))
-
-
-def _data(error: MCPError, secrets: Secrets) -> JSON:
-    """The data of an error without secrets; None if it is too large or no JSON."""
+    message, data = shown(error.message, secrets, MAX_ERROR_DATA), None
     try:
         data = normalise(error.data, what="the data of an error")
-        return secrets.redact(data) if len(encode(data)) <= MAX_ERROR_DATA else None
+        if (size := len(encode(data))) > MAX_ERROR_DATA:
+            message = f"{message} (its data of {size:,} bytes is left out; at most {MAX_ERROR_DATA:,} are passed on)"
+            data = None
     except IdeabridgeError:
-        return None
+        message = f"{message} (its data is left out, because it is no JSON)"
+    return ModuleProtocolError(module, what, code=error.code, said=message, data=secrets.redact(data))
 
 
 async def _result_value(
