@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests import preloaded
 
-from .serving import ERAS, configured, over_stdio, refused, text
+from .serving import ERAS, configured, http_process, over_stdio, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -122,3 +122,20 @@ async def test_the_instructions_of_exposed_modules_are_among_ours_once_they_are_
     hidden = configured(tmp_path, mcpServers={"one": module}, expose=[])
     async with over_stdio(hidden, "auto") as client:
         assert "one thing" not in (client.instructions or "")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_last_progress_of_a_call_arrives_before_its_result(tmp_path: Path, mode: str) -> None:
+    told: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        assert (total, message) == (None, None)
+        told.append(progress)
+
+    configuration = configured(tmp_path, mcpServers={"one": preloaded.module(FAITHFUL)}, expose=["modules"])
+    with http_process(configuration) as url:
+        async with Client(url, mode=mode) as client:
+            for _ in range(5):
+                told.clear()
+                await client.call_tool("steps", {"seconds": 0, "times": 40}, progress_callback=on_progress)
+                assert told == list(range(1, 41))

@@ -203,7 +203,7 @@ LOG_MESSAGES: Final = 1000
 """Log messages of a call that wait for a slow client; older ones are dropped."""
 
 _LOG_SECONDS: Final = 1.0
-"""Seconds that the result of a call waits for its log messages."""
+"""Seconds that the result of a call waits for its log messages and its progress."""
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task."""
@@ -335,6 +335,8 @@ class Asking:
         self._ended = False
         self._logs: deque[dict[str, Any]] = deque(maxlen=LOG_MESSAGES)
         self._passing: anyio.Event | None = None
+        self._telling = 0
+        self._told = anyio.Event()
 
     @property
     def capabilities(self) -> JSONObject:
@@ -384,11 +386,25 @@ class Asking:
             self._passing.set()
             self._passing = None
 
-    async def logs_passed_on(self) -> None:
-        """Wait until the log messages so far have reached the client, for a second at most."""
-        if self._passing is not None:
-            with anyio.move_on_after(_LOG_SECONDS):
+    @contextmanager
+    def telling(self) -> Generator[None]:
+        """Pass progress on, for which the result of the call waits."""
+        self._telling += 1
+        try:
+            yield
+        finally:
+            self._telling -= 1
+            if self._telling == 0:
+                self._told.set()
+                self._told = anyio.Event()
+
+    async def all_passed_on(self) -> None:
+        """Wait until the log messages and the progress so far have reached the client, for a second at most."""
+        with anyio.move_on_after(_LOG_SECONDS):
+            if self._passing is not None:
                 await self._passing.wait()
+            if self._telling:
+                await self._told.wait()
 
     async def relay(self, question: types.InputRequest) -> types.InputResponse:
         """Ask the client of a direct call while the call waits.

@@ -174,7 +174,8 @@ def _report(
     async def report(progress: float, total: float | None, message: str | None) -> None:
         asking.extend()
         if on_progress is not None:
-            await on_progress(progress, total, None if message is None else shown(message, secrets))
+            with asking.telling():
+                await on_progress(progress, total, None if message is None else shown(message, secrets))
 
     return report
 
@@ -207,7 +208,7 @@ async def _in_rounds(
             progress_callback=on_progress,
         )
         if not isinstance(result, types.InputRequiredResult):
-            await asking.logs_passed_on()
+            await asking.all_passed_on()
             return result
         if client is not None and client.takes_rounds:
             raise asking.asked_by(result)
