@@ -68,6 +68,7 @@ from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solv
 from ideabridge.bridge.runs.values import schema_of
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
@@ -215,6 +216,11 @@ class Bridge:
         if self._store is None:
             raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
         return self._store
+
+    @property
+    def obstacle(self) -> StoreError | None:
+        """Why writes into the store wait at the moment; None if none waits because of an error."""
+        return None if self._writer is None else self._writer.obstacle
 
     @property
     def _open_runs(self) -> Runs:

@@ -32,6 +32,7 @@ from ideabridge.bridge.store.pruning import Bounds, told_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.callers import BearerGate, Credentials
+from ideabridge.server.operations.health import Health
 from ideabridge.server.server import Front
 from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
@@ -274,7 +275,7 @@ async def serve_http(
 
                 accepted = security(host, hosts).allowed_hosts
                 pages = Pages(gate, front, credentials, accepted, spend, version("ideabridge"))
-            server = http_server(gate if pages is None else pages)
+            server = http_server(Health(gate if pages is None else pages, front.running))
 
             def ending() -> None:
                 front.running.closing = True

@@ -119,6 +119,11 @@ class Writer:
         self._put(_Queued(job, done, failed, key, is_large, KEEPS_TRYING_SECONDS))
         return False
 
+    @property
+    def obstacle(self) -> StoreError | None:
+        """Why writes wait at the moment; None if none waits because of an error."""
+        return self.trouble if self._queue or self._busy else None
+
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a function that writes, on the event loop, and repeat it while the store cannot be written.
 

@@ -1,0 +1,66 @@
+"""Health of a server over HTTP, for supervisors and load balancers.
+
+`/healthz` answers while the process works; a supervisor restarts it otherwise. `/readyz` answers with 200 while the
+server can serve requests, and else with 503 and the reasons; a balancer sends it no requests meanwhile. Both need no
+token and accept every Host, because a probe often has only an address. So they contain nothing of users, of the
+configuration, or of errors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.server.running import Running
+from ideabridge.server.transports.connections import connection_of
+
+ALIVE: Final = "/healthz"
+READY: Final = "/readyz"
+
+_HEADERS: Final = {"Cache-Control": "no-store"}
+
+
+class Health:
+    """ASGI middleware that answers `/healthz` and `/readyz`, and passes every other request on."""
+
+    def __init__(self, app: ASGIApp, running: Running) -> None:
+        self._app = app
+        self._running = running
+        self._connected = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["path"] not in (ALIVE, READY):
+            await self._app(scope, receive, send)
+            return
+        connection = connection_of(scope)
+        connection.admitted()
+        connection.whole()
+        if scope["method"] not in ("GET", "HEAD"):
+            answer = JSONResponse({"error": "expected GET or HEAD"}, 405, {**_HEADERS, "Allow": "GET, HEAD"})
+        elif scope["path"] == ALIVE or not (reasons := self.obstacles()):
+            answer = JSONResponse({"status": "ok"}, headers=_HEADERS)
+        else:
+            answer = JSONResponse({"status": "not ready", "reasons": reasons}, 503, _HEADERS)
+        await answer(scope, receive, send)
+
+    def obstacles(self) -> list[str]:
+        """Why the server cannot serve requests now; empty if it can."""
+        bridge = self._running.bridge
+        reasons: list[str] = []
+        if self._running.closing:
+            reasons.append("the server is ending")
+        try:
+            bridge.store.data_version()
+        except StoreError:
+            reasons.append("the store cannot be read")
+        if bridge.obstacle is not None:
+            reasons.append("the store cannot be written")
+        # A module that has failed is tried again later, and the server serves without it.
+        self._connected = self._connected or all(one.state != "connecting" for one in bridge.modules.statuses())
+        if not self._connected:
+            reasons.append("modules are connecting for the first time")
+        return reasons
