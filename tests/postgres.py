@@ -139,3 +139,9 @@ def check_server(place: str) -> None:
         "SELECT count(*) FROM publication_words WHERE rowid NOT IN (SELECT number FROM names)",
     ):
         assert run_sql(place, sql) == [(0,)], sql
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The file or address of a store that does not exist yet: the test runs on both."""
+    return server().address() if request.param == "postgres" else str(tmp_path / "ideas.sqlite")

@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge.store import Store
-from tests.postgres import server
+from tests.postgres import place
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The file or address of a store that does not exist yet."""
-    return server().address() if request.param == "postgres" else str(tmp_path / "ideas.db")
+__all__ = ["file_store", "place", "store"]
 
 
 @pytest.fixture

@@ -16,10 +16,13 @@ from mcp import Client, types
 
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
+from tests.postgres import place
 
 from .serving import ERAS, TOOLS, Gate, call, command, configured, listening, over_stdio, refused, served, structured
 
 pytestmark = pytest.mark.anyio
+
+__all__ = ["place"]
 
 SLOW = """
 from pathlib import Path
@@ -54,10 +57,10 @@ def gate(tmp_path: Path) -> Generator[Gate]:
     gate.close()
 
 
-def shared(folder: Path, **top: Any) -> Path:
+def shared(folder: Path, place: str, **top: Any) -> Path:
     """A configuration of servers on one store."""
     (folder / "slow.py").write_text(SLOW)
-    return configured(folder, tools=[str(TOOLS), "slow.py"], **top)
+    return configured(folder, tools=[str(TOOLS), "slow.py"], store=place, **top)
 
 
 def driver_of(record: RunRecord | None) -> int:
@@ -76,11 +79,11 @@ async def settled(store: Store, runs: list[str]) -> set[str]:
         await anyio.sleep(0.05)
 
 
-async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_path: Path) -> None:
-    configuration = shared(tmp_path, approval="allow_all")
+async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_path: Path, place: str) -> None:
+    configuration = shared(tmp_path, place, approval="allow_all")
     with ExitStack() as stack:
         urls = [stack.enter_context(listening(served(configuration, "--http", "127.0.0.1:0"))) for _ in range(3)]
-        store = stack.enter_context(Store.open(tmp_path / "ideas.sqlite"))
+        store = stack.enter_context(Store.open(place))
         gates = [Gate(tmp_path, f"gate{number}") for number in range(12)]
         runs: dict[str, list[str]] = {"hold": [], "pay": []}
         async with Client(urls[0]) as client:
@@ -122,7 +125,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 async def test_check_run_at_another_server_answers_when_the_run_ends(
-    tmp_path: Path, gate: Gate, era: str, transport: str
+    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
 ) -> None:
     answers: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -132,7 +135,7 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
         notes.append(str(message))
         begun.set()
 
-    async with two(shared(tmp_path), era, transport) as (one, other):
+    async with two(shared(tmp_path, place), era, transport) as (one, other):
         calls = [
             {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
             {"_tool": "count_words", "text": "†state.x", "_outputPath": "y"},
@@ -156,9 +159,9 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
 
 
 async def test_a_run_at_work_at_one_server_asks_at_another_and_goes_on_there(
-    tmp_path: Path, gate: Gate, era: str, transport: str
+    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
 ) -> None:
-    async with two(shared(tmp_path), era, transport) as (one, other):
+    async with two(shared(tmp_path, place), era, transport) as (one, other):
         calls = [
             {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
             {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "†state.x", "_outputPath": "y"},
@@ -184,8 +187,8 @@ async def test_a_run_at_work_at_one_server_asks_at_another_and_goes_on_there(
         assert (await call(one, "check_run", run=run))["output"] == 4
 
 
-async def test_turns_are_taken_at_any_server(tmp_path: Path, era: str, transport: str) -> None:
-    async with two(shared(tmp_path), era, transport) as (one, other):
+async def test_turns_are_taken_at_any_server(tmp_path: Path, place: str, era: str, transport: str) -> None:
+    async with two(shared(tmp_path, place), era, transport) as (one, other):
         run = (await call(one, "solve", task="add", output_schema={"type": "integer"}))["run"]
         for turn, client in enumerate((other, one, other)):
             assert (await call(client, "check_run", run=run))["turn"] == turn
@@ -206,9 +209,9 @@ def busy_and_asking(tmp_path: Path, gate: Gate) -> list[dict[str, Any]]:
 
 
 async def test_what_a_run_at_work_asks_is_decided_at_another_server(
-    tmp_path: Path, gate: Gate, era: str, transport: str
+    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
 ) -> None:
-    async with two(shared(tmp_path), era, transport) as (one, other):
+    async with two(shared(tmp_path, place), era, transport) as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         told = await call(other, "check_run", run=run, wait_s=0)
         assert told["status"] == "running"
@@ -225,7 +228,7 @@ async def test_what_a_run_at_work_asks_is_decided_at_another_server(
 
 
 async def test_a_form_at_another_server_decides_about_a_run_at_work(
-    tmp_path: Path, gate: Gate, era: str, transport: str
+    tmp_path: Path, place: str, gate: Gate, era: str, transport: str
 ) -> None:
     forms: list[str] = []
 
@@ -234,21 +237,21 @@ async def test_a_form_at_another_server_decides_about_a_run_at_work(
         gate.open()
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with two(shared(tmp_path), era, transport, elicitation_callback=person) as (one, other):
+    async with two(shared(tmp_path, place), era, transport, elicitation_callback=person) as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         told = await call(other, "check_run", run=run, wait_s=20)
         assert (told["status"], told["state"]) == ("done", {"x": "open", "y": 5})
     assert len(forms) == 1
 
 
-async def test_what_a_run_asked_whose_server_died_is_asked_at_another(tmp_path: Path, era: str) -> None:
+async def test_what_a_run_asked_whose_server_died_is_asked_at_another(tmp_path: Path, place: str, era: str) -> None:
     forms: list[str] = []
 
     async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         forms.append(params.message)
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
-    configuration = shared(tmp_path)
+    configuration = shared(tmp_path, place)
     note = {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "hello", "_outputPath": "y"}
     with ExitStack() as stack:
         urls = [stack.enter_context(listening(command(configuration, "0"))) for _ in range(2)]
@@ -262,11 +265,11 @@ async def test_what_a_run_asked_whose_server_died_is_asked_at_another(tmp_path: 
     assert len(forms) == 1
 
 
-async def test_a_server_that_does_not_answer_takes_no_decision(tmp_path: Path, gate: Gate) -> None:
-    async with two(shared(tmp_path), "auto", "stdio") as (one, other):
+async def test_a_server_that_does_not_answer_takes_no_decision(tmp_path: Path, place: str, gate: Gate) -> None:
+    async with two(shared(tmp_path, place), "auto", "stdio") as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         [approval] = (await call(other, "check_run", run=run, wait_s=0))["approvals"]
-        with Store.open(tmp_path / "ideas.sqlite") as store:
+        with Store.open(place) as store:
             driver = driver_of(store.runs.get(run))
             os.kill(driver, signal.SIGSTOP)
             try:

@@ -11,9 +11,13 @@ import anyio
 import pytest
 from mcp import Client
 
+from tests.postgres import place
+
 from .serving import ERAS, Heard, all_tools, call, configured, listening, over_stdio, refused, served
 
 pytestmark = pytest.mark.anyio
+
+__all__ = ["place"]
 
 PLAN: dict[str, Any] = {
     "calls": [
@@ -62,8 +66,10 @@ async def listed_and_answered(other: Client) -> None:
     assert 'a: found "x", expected a number' in await refused(other, "add_twice", a="x", b=1)
 
 
-async def test_what_a_server_on_stdio_publishes_one_over_http_tells_clients_of_both_eras(tmp_path: Path) -> None:
-    configuration = configured(tmp_path)
+async def test_what_a_server_on_stdio_publishes_one_over_http_tells_clients_of_both_eras(
+    tmp_path: Path, place: str
+) -> None:
+    configuration = configured(tmp_path, store=place)
     heard = {era: Heard() for era in ERAS}
     with listening(served(configuration, "--http", "127.0.0.1:0")) as url:
         async with (
@@ -88,8 +94,10 @@ async def test_what_a_server_on_stdio_publishes_one_over_http_tells_clients_of_b
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_what_a_server_over_http_publishes_one_on_stdio_announces_and_answers(tmp_path: Path, mode: str) -> None:
-    configuration = configured(tmp_path)
+async def test_what_a_server_over_http_publishes_one_on_stdio_announces_and_answers(
+    tmp_path: Path, place: str, mode: str
+) -> None:
+    configuration = configured(tmp_path, store=place)
     heard = Heard()
     with listening(served(configuration, "--http", "127.0.0.1:0")) as url:
         async with (

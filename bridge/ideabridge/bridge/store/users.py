@@ -221,7 +221,7 @@ class Users:
     def exist(self) -> bool:
         """True if a user was ever added: from then on HTTP requires a token."""
         with self._database.guard:
-            return self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1)") > 0
+            return self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found") > 0
 
     def change(self, name: str, *, state: State | None = None, role: Role | None = None) -> User:
         """Change a user's state or role. Removing a user cannot be undone and revokes the user's tokens.

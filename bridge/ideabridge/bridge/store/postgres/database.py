@@ -300,7 +300,14 @@ class PostgresDatabase(Database):
             + "SELECT pg_current_xact_id()::text, (SELECT value FROM counters WHERE key = 'swept')"
         )
         try:
-            cursor = self._write.execute(statement.encode())
+            try:
+                cursor = self._write.execute(statement.encode())
+            except psycopg.OperationalError:
+                if not self._is_lost(self._write):
+                    raise
+                # It was lost since the last transaction, and nothing of this one has been done.
+                self._write = self._connect()
+                cursor = self._write.execute(statement.encode())
             while cursor.nextset():
                 pass
             self._transaction_number, swept = cursor.fetchone() or ("", 0)
