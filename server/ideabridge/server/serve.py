@@ -33,6 +33,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.callers import BearerGate, Credentials
 from ideabridge.server.operations.health import Health
+from ideabridge.server.operations.requests import LogLevel, RequestWatch, request_log
 from ideabridge.server.server import Front
 from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
@@ -53,6 +54,7 @@ async def _front(
     store: Store | Path | str | None,
     on_status: Callable[[ModuleStatus], None] | None,
     commands: Commands = COMMANDS,
+    log_level: LogLevel = "warning",
     has_others: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[Front]:
     """An open bridge and its server, with the background tasks of both."""
@@ -65,7 +67,7 @@ async def _front(
         for front in fronts:
             front.announcements.poke()
 
-    with bounded_log():
+    with bounded_log(log_level):
         async with (
             Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
             anyio.create_task_group() as group,
@@ -152,6 +154,7 @@ async def serve_stdio(
     store: Store | Path | str | None = None,
     on_status: Callable[[ModuleStatus], None] | None = None,
     commands: Commands = COMMANDS,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
 
@@ -161,14 +164,18 @@ async def serve_stdio(
         store: the store of ideas and runs; None for the configured one.
         on_status: called with the status of each module as soon as it is up, failed or disabled.
         commands: the commands with which a person at a terminal decides about the runs of this server.
+        log_level: what is written to standard error: `error` without warnings, `info` also a line for each request.
     """
-    async with _front(configuration, toolbox, store, on_status, commands) as front:
+    with request_log(log_level) as observers:
+        async with _front(configuration, toolbox, store, on_status, commands, log_level) as front:
+            if observers:
+                RequestWatch(front.server, observers)
 
-        def ending() -> None:
-            front.running.closing = True
-            _exit_soon()
+            def ending() -> None:
+                front.running.closing = True
+                _exit_soon()
 
-        await _until_signalled(lambda: _stdio(front, ending), ending)
+            await _until_signalled(lambda: _stdio(front, ending), ending)
 
 
 async def _stdio(front: Front, ending: Callable[[], None]) -> None:
@@ -215,6 +222,7 @@ async def serve_http(
     on_status: Callable[[ModuleStatus], None] | None = None,
     ready: Callable[[Ready], None] | None = None,
     ui: bool = False,
+    log_level: LogLevel = "warning",
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
 
@@ -232,6 +240,7 @@ async def serve_http(
         on_status: see `serve_stdio`.
         ready: called when clients can connect.
         ui: also serve the page for people, at /ui.
+        log_level: see `serve_stdio`; `debug` also a line for each request to /healthz, /readyz and /metrics.
 
     Raises:
         ServeError: the address is not loopback and there is no token, or the server cannot listen on it.
@@ -252,8 +261,9 @@ async def serve_http(
         credentials = Credentials(store, token=token, provider=provider)
         listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.are_required))
         url = url_of(listening)
+        observers = stack.enter_context(request_log(log_level))
         told = (configuration, toolbox, store, on_status)
-        async with _front(*told, has_others=lambda: credentials.name_users) as front:
+        async with _front(*told, log_level=log_level, has_others=lambda: credentials.name_users) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(
@@ -275,7 +285,8 @@ async def serve_http(
 
                 accepted = security(host, hosts).allowed_hosts
                 pages = Pages(gate, front, credentials, accepted, spend, version("ideabridge"))
-            server = http_server(Health(gate if pages is None else pages, front.running))
+            served = Health(gate if pages is None else pages, front.running)
+            server = http_server(RequestWatch(front.server, observers).over(served) if observers else served)
 
             def ending() -> None:
                 front.running.closing = True
@@ -382,8 +393,8 @@ MOST_CHARACTERS: Final = 4000
 class BoundedLog(logging.Handler):
     """A handler that writes a bounded number of bounded records to `sys.stderr`."""
 
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
         self._since = -STRETCH_SECONDS
         self._alike: dict[tuple[str, str], int] = {}
         self._count = 0
@@ -432,9 +443,11 @@ def _bounded(text: str) -> str:
 
 
 @contextmanager
-def bounded_log() -> Generator[None]:
-    """A scope in which the log goes to standard error, unless the program that embeds ideabridge has set up logging."""
-    root, handler = logging.getLogger(), BoundedLog()
+def bounded_log(level: LogLevel) -> Generator[None]:
+    """A scope in which the log of errors and warnings goes to standard error, unless the program that embeds ideabridge
+    has set up logging. With the level `error` it has no warnings.
+    """
+    root, handler = logging.getLogger(), BoundedLog(logging.ERROR if level == "error" else logging.WARNING)
     ours = not root.handlers
     if ours:
         root.addHandler(handler)

@@ -33,6 +33,7 @@ from ideabridge.server.extensions.skills import GetSkillParams, IdeaSkills
 from ideabridge.server.extensions.tasks import EXTENSION as TASKS
 from ideabridge.server.extensions.tasks import STARTING, WAIT_S, RunTasks, TaskParams, UpdateTaskParams, takes_tasks
 from ideabridge.server.offerings import Offerings
+from ideabridge.server.operations.requests import note_failure, note_tool
 from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
@@ -192,6 +193,7 @@ class Front:
             raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself") from None
 
     def _log(self, what: str, error: Exception) -> None:
+        note_failure()
         text = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
         logger.error("ideabridge: error in %s: %s", what[:64], text)
 
@@ -298,6 +300,8 @@ class Front:
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
         with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
+            if name in OWN_NAMES:
+                note_tool(name, "own")
             if name == VIEW_RUN:
                 may_decide = self.running.deciding.offers(request)
                 return await self._views.call(arguments, request.caller, may_decide=may_decide)
@@ -309,6 +313,7 @@ class Front:
                     return self._tasks.answer(await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request))
                 return await self._own.call(name, arguments, request)
             tool = await self.catalogue.find(name, request.caller)
+            note_tool(name, "idea" if isinstance(tool, PublishedTool) else "exposed")
             if isinstance(tool, PublishedTool):
                 self._expect_place(request)
             return await tool.call(arguments, request)

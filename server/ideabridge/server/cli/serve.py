@@ -51,6 +51,14 @@ async def serve(
         typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
     ] = None,
     ui: Annotated[bool, typer.Option("--ui", help="With --http: also the page for people, at /ui.")] = False,
+    log_level: Annotated[
+        Literal["error", "warning", "info", "debug"],
+        typer.Option(
+            "--log-level",
+            metavar="LEVEL",
+            help="error, warning, info (also a line for each request), or debug (also for each request for health).",
+        ),
+    ] = "warning",
 ) -> None:
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
@@ -71,11 +79,20 @@ async def serve(
     from ideabridge.server.serve import serve_http, serve_stdio
 
     if place is None:
-        await serve_stdio(configuration, on_status=told, commands=_commands(options))
+        await serve_stdio(configuration, on_status=told, commands=_commands(options), log_level=log_level)
     else:
         hosts = tuple(allow_host or ())
         ready = partial(_welcome, configuration, hosts)
-        await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, on_status=told, ready=ready, ui=ui)
+        await serve_http(
+            configuration,
+            host=place[0],
+            port=place[1],
+            hosts=hosts,
+            on_status=told,
+            ready=ready,
+            ui=ui,
+            log_level=log_level,
+        )
 
 
 @command("config", "project", "store", "tools", "allow_all")

@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.store.users import LOCAL, Users, person_of
 from ideabridge.server.callers import Credentials
+from ideabridge.server.operations.requests import note_user
 from ideabridge.server.transports.connections import connection_of
 from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.tools.errors import IdeabridgeError
@@ -224,6 +225,8 @@ class Access:
             except QuotaError as error:
                 await refuse(429, str(error))
                 return
+        if visitor is not None:
+            note_user(scope, visitor.caller)
         scope[FORM], scope[VISITOR], scope[REVISION] = form, visitor, "{}.{}".format(*self._revision())
         path: str = scope["path"]
         if visitor is None and not path.startswith((f"{PREFIX}/static/", f"{PREFIX}/sign-in")):

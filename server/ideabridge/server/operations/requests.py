@@ -1,0 +1,251 @@
+"""Requests, as those see them who run the server: the method, the tool, the user, how it ended, and how long it took.
+
+`RequestWatch` notes this about each request, and passes it to observers. `request_log` is one of them: it writes a line
+for each request. Nothing here holds parameters, results, messages of errors or names that a client made up.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import anyio
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel import Server
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ideabridge.bridge.store.users import person_of
+from ideabridge.server.callers import Context, caller_in, caller_of
+from ideabridge.tools.names import visible
+
+RequestStatus = Literal["ok", "asked", "error", "failed", "cancelled", "refused", "disconnected"]
+"""How a request ended. asked: the client is asked for something, and sends the request again. error: the answer is an
+error. failed: by an error of ideabridge itself. refused: before it was read. disconnected: the client went away."""
+
+ToolKind = Literal["own", "exposed", "idea"]
+LogLevel = Literal["error", "warning", "info", "debug"]
+Observer = Callable[["ServedRequest"], None]
+
+PROBES: Final = ("/healthz", "/readyz", "/metrics")
+"""Paths that are requested every few seconds. The log has them only at the level `debug`."""
+
+_PATHS: Final = ("/mcp", "/ui", *PROBES)
+_GUARDED: Final = ("/mcp", "/metrics")
+"""Paths whose requests have a user by their token. The page has visitors; see `note_user`."""
+
+_HTTP_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
+_SDK_METHODS: Final = ("initialize", "notifications/cancelled", "notifications/progress")
+"""Methods that the SDK handles itself."""
+
+_KEY: Final = "ideabridge.request"
+_UNAUTHORIZED: Final = 401
+_REFUSED: Final = 400
+_DEFECT: Final = 500
+_PLAIN: Final = re.compile(r"[\w.@/:+-]+")
+
+
+@dataclass(slots=True)
+class ServedRequest:
+    """A request that has ended.
+
+    Attributes:
+        method: the method of MCP, or the method and the path of another request over HTTP; `unknown` if there is none
+            of that name.
+        tool: the name of the called tool; "" if there is no such tool, or none was called.
+        kind: whose tool it is.
+        user: the name of the user, or another caller; "" if nobody proved who they are.
+        status: how it ended.
+        seconds: from its arrival to its answer; for a stream to the end of the stream.
+        http: the status of HTTP; None on stdio.
+        is_call: whether it is a request of MCP.
+    """
+
+    method: str
+    user: str = ""
+    tool: str = ""
+    kind: ToolKind | None = None
+    status: RequestStatus | None = None
+    seconds: float = 0.0
+    http: int | None = None
+    is_call: bool = False
+    began: float = field(default_factory=time.perf_counter)
+
+    def end(self, otherwise: RequestStatus) -> None:
+        """Note the end. The status is `otherwise` unless it is known."""
+        self.status = self.status or otherwise
+        self.seconds = time.perf_counter() - self.began
+
+
+_now: ContextVar[ServedRequest | None] = ContextVar("_now", default=None)
+
+
+def note_user(scope: Scope, caller: str) -> None:
+    """Note whose request over HTTP it is."""
+    served: ServedRequest | None = scope.get(_KEY)
+    if served is not None:
+        served.user = person_of(caller)
+
+
+def note_tool(name: str, kind: ToolKind) -> None:
+    """Note which tool the present request calls; a name of this server, not of the client."""
+    served = _now.get()
+    if served is not None:
+        served.tool, served.kind = name, kind
+
+
+def note_failure() -> None:
+    """Note that the present request failed by an error of ideabridge itself."""
+    served = _now.get()
+    if served is not None:
+        served.status = "failed"
+
+
+class RequestWatch:
+    """Notes each request of a server, and calls the observers when it has ended.
+
+    A request over HTTP ends with its answer over HTTP (`over`); on stdio it ends when the server has answered it.
+    """
+
+    def __init__(self, server: Server[Any], observers: Sequence[Observer]) -> None:
+        self._server = server
+        self._observers = observers
+        # Outside of everything that turns errors into answers.
+        server.middleware.insert(0, self._watched)
+
+    def over(self, app: ASGIApp) -> ASGIApp:
+        """ASGI middleware around everything that answers requests over HTTP."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            method, path = scope["method"], f"/{scope['path'].strip('/').partition('/')[0]}"
+            method = method if method in _HTTP_METHODS else "unknown"
+            served = scope[_KEY] = ServedRequest(f"{method} {path if path in _PATHS else 'elsewhere'}")
+            done = False
+
+            async def watched_send(message: Message) -> None:
+                nonlocal done
+                if message["type"] == "http.response.start":
+                    served.http = message["status"]
+                elif message["type"] == "http.response.body":
+                    done = not message.get("more_body", False)
+                await send(message)
+
+            try:
+                await app(scope, receive, watched_send)
+            finally:
+                if path in _GUARDED and served.http != _UNAUTHORIZED:
+                    served.user = person_of(caller_in(scope))
+                if served.http is not None and served.http >= _REFUSED:
+                    served.end("failed" if served.http >= _DEFECT else "refused")
+                else:
+                    served.end("ok" if done else "disconnected")
+                self._report(served)
+
+        return watched
+
+    async def _watched(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        request: object = ctx.request
+        http: ServedRequest | None = request.scope.get(_KEY) if isinstance(request, Request) else None
+        served = http or ServedRequest("", person_of(caller_of(ctx)))
+        served.method, served.is_call = self._known(ctx.method), ctx.request_id is not None
+        token = _now.set(served)
+        status: RequestStatus = "error"
+        try:
+            result = await call_next(ctx)
+            status = _status_of(result)
+            return result
+        except anyio.get_cancelled_exc_class():
+            status = "cancelled"
+            raise
+        finally:
+            _now.reset(token)
+            served.end(status)
+            if http is None and served.is_call:
+                self._report(served)
+
+    def _known(self, method: str) -> str:
+        server = self._server
+        known = method in _SDK_METHODS or server.get_request_handler(method) or server.get_notification_handler(method)
+        return method if known else "unknown"
+
+    def _report(self, served: ServedRequest) -> None:
+        for observer in self._observers:
+            observer(served)
+
+
+def _status_of(result: HandlerResult) -> RequestStatus:
+    if isinstance(result, dict):
+        if result.get("isError") is True:
+            return "error"
+        return "asked" if result.get("resultType") == "input_required" else "ok"
+    return "error" if getattr(result, "is_error", False) is True else "ok"
+
+
+# -- the log of requests -----------------------------------------------------------------------------------------------
+
+requests_logger: Final = logging.getLogger("ideabridge.requests")
+
+
+def log_request(served: ServedRequest) -> None:
+    """Write the line of a request, as pairs KEY=VALUE."""
+    is_probe = served.method.partition(" ")[2] in PROBES
+    level = logging.ERROR if served.status == "failed" else logging.DEBUG if is_probe else logging.INFO
+    if not requests_logger.isEnabledFor(level):
+        return
+    pairs = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": logging.getLevelName(level).lower(),
+        "method": served.method,
+        "tool": served.tool,
+        "user": served.user,
+        "status": served.status or "",
+        "http": "" if served.http is None else str(served.http),
+        "seconds": f"{served.seconds:.4f}",
+    }
+    requests_logger.log(level, "%s", " ".join(f"{key}={_value(text)}" for key, text in pairs.items() if text))
+
+
+def _value(text: str) -> str:
+    """A value on one line; in quotes unless it is one word."""
+    if _PLAIN.fullmatch(text) and text.isascii():
+        return text
+    return '"{}"'.format(visible(text).replace("\\", "\\\\").replace('"', '\\"'))
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def request_log(level: LogLevel) -> Generator[list[Observer]]:
+    """A scope in which requests are logged at a level; gives the observers, none if no request would be logged.
+
+    The lines go to standard error, unless the program that embeds ideabridge has set up logging.
+    """
+    if level not in ("info", "debug"):
+        yield []
+        return
+    before, handler = (requests_logger.level, requests_logger.propagate), _Lines()
+    ours = not logging.getLogger().handlers
+    requests_logger.setLevel(level.upper())
+    if ours:
+        # Not through the log of errors, which leaves out what is alike.
+        requests_logger.addHandler(handler)
+        requests_logger.propagate = False
+    try:
+        yield [log_request]
+    finally:
+        requests_logger.removeHandler(handler)
+        requests_logger.level, requests_logger.propagate = before
