@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing
@@ -563,8 +564,11 @@ async def test_the_configuration_may_leave_sharing_to_admins(tmp_path: Path) -> 
 async def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_served(tmp_path: Path) -> None:
     with http_process(configured(tmp_path, users={"requests_per_minute": 20})) as url:
         team = Team(url, tmp_path)
+        began = time.monotonic()
         statuses = Counter([await team.status("alice") for _ in range(30)])
-        assert statuses[429] == 30 - 20
+        # Every 3 seconds one more is allowed.
+        more = int((time.monotonic() - began) / 3) + 1
+        assert 30 - 20 - more <= statuses[429] <= 30 - 20
         async with httpx2.AsyncClient(headers=team.headers("alice")) as http:
             answer = await http.post(url, json=PING)
             assert answer.status_code == 429

@@ -209,6 +209,10 @@ class Database(ABC):
     def newest_row(self, table: str) -> int:
         """The largest number of a row of a table, so that no row with a smaller number can appear later."""
 
+    @abstractmethod
+    def numbered(self, tables: Sequence[str]) -> None:
+        """Let new rows of these tables get numbers after the largest, because rows with numbers were inserted."""
+
     # Counters
 
     def counter(self, key: str) -> int:

@@ -47,6 +47,10 @@ class StoreExtraError(StoreError):
     """The store is in PostgreSQL, but the extra `ideabridge[postgres]` is not installed."""
 
 
+class StoreCopyError(StoreError):
+    """A store cannot be copied there, or the copy differs from it."""
+
+
 class UnknownIdeaError(StoreError):
     """No idea has this id, prefix, name, version or run; the message lists the nearest names."""
 

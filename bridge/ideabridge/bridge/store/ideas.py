@@ -27,6 +27,7 @@ from ideabridge.bridge.store.errors import (
     PASSING,
     AmbiguousIdeaError,
     FilterError,
+    StoreCopyError,
     UnknownIdeaError,
     UnknownPublicationError,
 )
@@ -352,6 +353,26 @@ class Ideas:
             idea.hex(),
             request.hex(),
         )
+
+    def check_ids(self) -> None:
+        """Read every idea and compute its id anew.
+
+        Raises:
+            StoreCopyError: an idea has another id than its content.
+        """
+        last = 0
+        while True:
+            with self._database.snapshot():
+                rows = self._database.execute(
+                    "SELECT number FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (last, BATCH)
+                ).fetchall()
+                for (number,) in rows:
+                    stored = self.read(number)
+                    if stored.idea.id != stored.id:
+                        raise StoreCopyError(f"{self._database.path}: the content of idea {stored.id} has another id")
+            if len(rows) < BATCH:
+                return
+            last = rows[-1][0]
 
     def page(
         self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None

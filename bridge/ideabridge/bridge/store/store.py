@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ideabridge.bridge.store.contents import Contents
+from ideabridge.bridge.store.copying import Copied, copy, release
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
@@ -149,6 +150,24 @@ class Store:
             StoreFormatError: the store is damaged.
         """
         return self._database.back_up(target)
+
+    def copy_to(self, target: Store, told: Callable[[str], None] = lambda _: None) -> Copied:
+        """Copy everything into another store, from a file into PostgreSQL or back. Others can use this one meanwhile.
+
+        Args:
+            target: an empty store, or the unfinished copy of this one, which then goes on. Nobody else may use it.
+            told: called with what is done next.
+
+        Raises:
+            StoreCopyError: the target has other contents, or differs from this store afterwards.
+        """
+        copied = copy(self._database, target._database, told)
+        told("the ids of ideas")
+        target.ideas.check_ids()
+        told("indexes")
+        target.ideas.index_all()
+        release(target._database)
+        return copied
 
     def vacuum(self) -> tuple[int, int]:
         """Give free pages back to the file system; returns the bytes before and after. Other processes wait meanwhile.

@@ -107,6 +107,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "users token revoke": ("users token revoke 1f0c9a3b5d7e",),
     "store": ("store backup ideas-2026-11-22.sqlite",),
     "store backup": ("store backup ideas-2026-11-22.sqlite",),
+    "store copy": (
+        "store copy ideas.sqlite postgresql://ideas@db.internal/ideas",
+        "store copy postgresql://ideas@db.internal/ideas ideas.sqlite",
+    ),
     "store vacuum": ("store vacuum",),
     "modules": ("modules list", "modules test git git_log -i repo_path=."),
     "modules list": ("modules list", "modules list --json"),

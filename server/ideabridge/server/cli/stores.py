@@ -146,7 +146,7 @@ def lookup_called(options: Options, ref: str) -> str:
         return resolve_idea(store, ref)
 
 
-app = typer.Typer(help="Back up or shrink the file of ideas and runs.", no_args_is_help=True)
+app = typer.Typer(help="Back up, copy or shrink the store of ideas and runs.", no_args_is_help=True)
 
 
 @app.command("backup")
@@ -160,6 +160,33 @@ def back_up(
     with open_store(options) as store, working("copying the store", quiet=options.json):
         size = store.back_up(target)
     options.print_or_say({"file": str(target), "bytes": size}, f"{size:,} bytes copied to {target}")
+
+
+@app.command("copy")
+@command("json")
+def copy_store(
+    options: Options,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: a file, or postgresql://...")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty or new store, or an unfinished copy.")],
+) -> None:
+    """Copy a store from a file into PostgreSQL, or back. The store may be in use; the copy may not.
+
+    If the command is interrupted, call it again: it goes on. Every idea of the copy is checked by its id.
+    """
+    from ideabridge.bridge.configuration import place_of
+    from ideabridge.bridge.store.database import is_address
+    from ideabridge.bridge.store.store import Store
+
+    places = [place_of(place, Path.cwd()) for place in (source, target)]
+    if not is_address(places[0]) and not Path(places[0]).is_file():
+        raise UsageError(f"FROM: there is no store {places[0]}")
+    with Store.open(places[0]) as old, Store.open(places[1]) as new, working("copying", quiet=options.json):
+        copied = old.copy_to(new)
+    options.print_or_say(
+        {"runs": copied.runs, "events": copied.events, "ideas": copied.ideas, "names": copied.names},
+        f"{copied.runs:,} runs with {copied.events:,} events, {copied.ideas:,} ideas and {copied.names:,} published "
+        f"names copied to {places[1]} and checked",
+    )
 
 
 @app.command("vacuum")

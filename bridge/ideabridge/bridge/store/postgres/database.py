@@ -251,6 +251,12 @@ class PostgresDatabase(Database):
     def using(self, index: str) -> str:
         return ""
 
+    def numbered(self, tables: Sequence[str]) -> None:
+        for table in tables:
+            self.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), (SELECT max(number) FROM {table}))"  # noqa: S608
+            )
+
     def newest_row(self, table: str) -> int:
         with self.exclusive():
             return self.number(f"SELECT max(number) FROM {table}")  # noqa: S608 - a constant
@@ -467,7 +473,7 @@ class PostgresDatabase(Database):
         )
 
     def back_up(self, target: Path) -> int:
-        raise StoreError(f"{self.path}: use pg_dump, or `ideabridge store copy` into a file (docs/team.md)")
+        raise StoreError(f"{self.path}: use pg_dump, or `ideabridge store copy` into a file (docs/store.md)")
 
     def vacuum(self) -> tuple[int, int]:
         tables = ("events", "contents", "ideas", "runs", "idea_words")

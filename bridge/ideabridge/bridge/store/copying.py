@@ -1,0 +1,217 @@
+"""Copying: a whole store into another one, between a file and PostgreSQL in either direction.
+
+Rows keep their numbers, so that what refers to them stays valid. `contents` and `events`, of which rows are only added,
+are copied in short transactions, and a copy that was interrupted goes on after the last row. All other tables are
+deleted from the target and copied anew by each attempt. At the end the target is compared with the source: the number
+of rows of each table, and the id of each idea, which is computed from its content as the target returns it. Words,
+tools and shapes are indexed anew.
+
+Until then the counter `copying` marks the target, so that nobody takes an unfinished copy for a store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ideabridge.bridge.store.contents import key_of
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import StoreCopyError
+
+MARK: Final = "copying"
+"""Key of the counter that an unfinished copy has: a hash of where it is copied from."""
+
+_BATCH: Final = 500
+"""Rows in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table that is copied: its columns, beginning with its primary key of `keys` columns."""
+
+    name: str
+    columns: tuple[str, ...]
+    keys: int = 1
+
+    def __str__(self) -> str:
+        return ", ".join(self.columns)
+
+
+def _table(name: str, columns: str, keys: int = 1) -> _Table:
+    return _Table(name, tuple(columns.split()), keys)
+
+
+_ADDED: Final = (
+    _table("contents", "number hash body"),
+    _table("events", "id body at parts"),
+)
+"""Tables whose rows never change."""
+
+_CHANGED: Final = (
+    _table(
+        "runs",
+        "number id kind caller title fingerprint parent status summary driver epoch lease_until created updated "
+        "forked_from forked_at",
+    ),
+    _table("ideas", "number id request run step meta schema context solved solution"),
+    _table("occurrences", "run step idea meta", 3),
+    _table("idea_uses", "what time idea", 3),
+    _table(
+        "publications",
+        "number name version idea description answer input_schema output_schema annotations plan recorded owner time "
+        "learned",
+    ),
+    _table("evidence", "number publication record"),
+    _table("names", "number name version owner pinned"),
+    _table("shares", "caller name", 2),
+    _table("tool_uses", "tool count last"),
+    _table("settings", "key value"),
+    _table("tool_memory", "number kind key name value time"),
+    _table(
+        "direct_calls",
+        "number at caller client session name module tool parameters seconds outcome run bytes_in bytes_out",
+    ),
+    _table("sessions", "number id caller client session began last count tools"),
+    _table("session_calls", "id body"),
+    _table("exposed_names", "scope name module tool", 2),
+    _table("users", "name role state created issuer subject"),
+    _table("user_tokens", 'id "user" hash label created expires revoked used'),
+)
+"""Tables whose rows may change, in an order in which each row refers only to rows before it."""
+
+_TABLES: Final = (*_ADDED, *_CHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy has: the number of runs, of their events, of ideas and of published names."""
+
+    runs: int
+    events: int
+    ideas: int
+    names: int
+
+
+def copy(source: Database, target: Database, told: Callable[[str], None]) -> Copied:
+    """Copy all tables but for the indexes of words, tools and shapes.
+
+    Args:
+        source: the store to copy, as it is when the copy begins. Others can use it meanwhile.
+        target: an empty store, or the unfinished copy of the same source. Nobody else may use it meanwhile.
+        told: called with the name of each table before it is copied.
+
+    Raises:
+        StoreCopyError: the target has other contents, or differs from the source afterwards.
+    """
+    _claim(source, target)
+    with source.snapshot():
+        for table in _ADDED:
+            told(table.name)
+            _extend(source, target, table)
+        for table in reversed(_CHANGED):
+            with target.exclusive():
+                target.execute(f"DELETE FROM {table.name}")  # noqa: S608 - constants, here and below
+        for table in _CHANGED:
+            told(table.name)
+            for rows in _rows(source, table):
+                _insert(target, table, rows)
+        _finish(source, target)
+        _compare(source, target)
+    with target.guard:
+        counts = [_count(target, name) for name in ("runs", "events", "ideas", "names")]
+    return Copied(*counts)
+
+
+def release(target: Database) -> None:
+    """Remove the mark of an unfinished copy: it is whole and checked."""
+    with target.transaction():
+        target.execute("DELETE FROM counters WHERE key = ?", (MARK,))
+
+
+def _claim(source: Database, target: Database) -> None:
+    if source.path == target.path:
+        raise StoreCopyError(f"{source.path}: a store cannot be copied onto itself")
+    origin = int.from_bytes(hashlib.sha256(source.path.encode()).digest()[:7])
+    with target.transaction():
+        mark = target.counter(MARK)
+        if mark not in (0, origin):
+            raise StoreCopyError(f"{target.path}: it is the unfinished copy of another store")
+        if mark == 0:
+            used = [table.name for table in _TABLES if _count(target, table.name)]
+            if used:
+                raise StoreCopyError(
+                    f"{target.path}: it is not empty (it has {', '.join(used)}); a store is copied into a new one"
+                )
+            target.set_counter(MARK, origin)
+
+
+def _count(database: Database, table: str) -> int:
+    return database.number(f"SELECT count(*) FROM {table}")  # noqa: S608
+
+
+def _rows(source: Database, table: _Table, after: tuple[Any, ...] | None = None) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a table by its key, in batches."""
+    key = ", ".join(table.columns[: table.keys])
+    order = f"ORDER BY {key} LIMIT {_BATCH}"
+    while True:
+        if after is None:
+            rows = source.execute(f"SELECT {table} FROM {table.name} {order}").fetchall()  # noqa: S608
+        else:
+            places = ", ".join("?" * table.keys)
+            where = f"WHERE ({key}) > ({places})"
+            rows = source.execute(f"SELECT {table} FROM {table.name} {where} {order}", after).fetchall()  # noqa: S608
+        if rows:
+            yield rows
+        if len(rows) < _BATCH:
+            return
+        after = rows[-1][: table.keys]
+
+
+def _insert(target: Database, table: _Table, rows: list[tuple[Any, ...]]) -> None:
+    places = ", ".join("?" * len(table.columns))
+    with target.exclusive():
+        target.many(f"INSERT INTO {table.name}({table}) VALUES ({places})", rows)  # noqa: S608
+
+
+def _extend(source: Database, target: Database, table: _Table) -> None:
+    """Copy the rows after the last that the target has."""
+    with target.guard:
+        last = target.number(f"SELECT max({table.columns[0]}) FROM {table.name}")  # noqa: S608
+    for rows in _rows(source, table, (last,)):
+        _insert(target, table, rows)
+
+
+def _finish(source: Database, target: Database) -> None:
+    """Write what follows from the tables: the words of names, the keys of contents, and the next numbers."""
+    catalogue = source.counter("catalogue")
+    names = target.execute(
+        "SELECT names.number, names.name, p.description FROM names "
+        "JOIN publications AS p ON p.name = names.name AND p.version = names.version"
+    ).fetchall()
+    with target.exclusive():
+        target.words.remove("publication_words", [row[0] for row in names])
+        target.words.add("publication_words", names)
+        target.set_counter("catalogue", catalogue)
+        if target.one_writer:
+            rows = target.execute("SELECT hash, number FROM contents").fetchall()
+            target.execute("DELETE FROM content_keys")
+            target.many(
+                "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET number = ?2",
+                sorted((key_of(digest), number) for digest, number in rows),
+            )
+            target.set_counter("keyed", target.number("SELECT max(number) FROM contents"))
+        target.numbered([table.name for table in _TABLES if table.columns[0] == "number"])
+        target.voids += 1
+
+
+def _compare(source: Database, target: Database) -> None:
+    with target.guard:
+        for table in _TABLES:
+            theirs, ours = _count(source, table.name), _count(target, table.name)
+            if theirs != ours:
+                raise StoreCopyError(
+                    f"{target.path}: {table.name} has {ours:,} rows, and {theirs:,} in {source.path}: rows were "
+                    "deleted there since the copy began; delete the copy and begin again"
+                )
