@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+import ideabridge.tools.schema as schemas
 from ideabridge.bridge.store.errors import StoreBusyError
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
 
@@ -52,6 +53,12 @@ def pytest_collection_finish() -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if next(metafunc.definition.iter_markers("later"), None) is not None:
         metafunc.parametrize("writes", ["now", "later"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def blocking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test the seconds that slow checks may block a process, whatever the tests before it have used up."""
+    monkeypatch.setattr(schemas, "blocking", schemas.Blocking())
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,9 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 SECONDS: Final = 30.0
 """Seconds that one call may compute in a worker."""
 
+START_SECONDS: Final = 10.0
+"""Seconds after which a worker must begin with a job: it starts, reads the job and imports what computes it."""
+
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
 """The most workers that compute at the same time. Further jobs wait."""
 
@@ -87,10 +90,12 @@ class _Worker:
         self.late = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Return the answer to a job. Blocks until the deadline, when another thread kills the process."""
-        timer = threading.Timer(seconds, self._expire)
-        timer.daemon = True
-        timer.start()
+        """Return the answer to a job. Blocks until the deadline, when another thread kills the process.
+
+        The deadline is `seconds` after the worker began with the job, so a busy machine on which a process starts
+        slowly does not change what a job can compute.
+        """
+        timer = self._timer(START_SECONDS)
         try:
             into, out = self.process.stdin, self.process.stdout
             assert into is not None
@@ -99,6 +104,9 @@ class _Worker:
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
+            out.read(1)
+            timer.cancel()
+            timer = self._timer(seconds)
             size = out.read(8)
             answer = out.read(int.from_bytes(size, "big"))
             if len(size) < 8 or len(answer) < int.from_bytes(size, "big"):
@@ -108,6 +116,12 @@ class _Worker:
         finally:
             timer.cancel()
         return answer
+
+    def _timer(self, seconds: float) -> threading.Timer:
+        timer = threading.Timer(seconds, self._expire)
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def _expire(self) -> None:
         self.late = True

@@ -1,13 +1,14 @@
 """A worker process: computes one job after another (see `worker`).
 
 Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the size in 8 bytes, the
-seconds that the job may take in 4 bytes, then `[job, argument]` as JSON. Standard output carries the answers: the size
-in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`.
+seconds that the job may take in 4 bytes, then `[job, argument]` as JSON. Standard output carries the answers: one byte
+when the computation begins, then the size in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 IDLE_SECONDS = 60
@@ -62,7 +63,12 @@ def main(arguments: list[str]) -> None:
             # The system then ends this process, whatever code it executes, even if the parent no longer exists.
             signal.alarm(seconds)
         try:
-            answer = encode({"value": _compute(decode_trusted(_read(size)))})
+            request: Any = decode_trusted(_read(size))
+            job, argument = request
+            compute = _computation(job)
+            sys.stdout.buffer.write(b"\1")
+            sys.stdout.buffer.flush()
+            answer = encode({"value": compute(*argument)})
         except IdeabridgeError as error:
             answer = encode({"error": type(error).__name__, "message": str(error)})
         except MemoryError:
@@ -76,16 +82,23 @@ def main(arguments: list[str]) -> None:
         sys.stdout.buffer.flush()
 
 
-def _compute(request: Any) -> Any:
-    job, argument = request
+def _computation(job: str) -> Callable[..., Any]:
+    """Return the function that computes a job, with all that it needs imported."""
     if job == "shape":
         from ideabridge.tools.shaping import Budget, shape
 
-        tool, arguments = argument
-        return shape(tool, arguments, Budget())
+        def shaped(tool: Any, arguments: Any) -> Any:
+            return shape(tool, arguments, Budget())
+
+        return shaped
     from ideabridge.tools.schema import problems_here, valid_here
 
-    return (valid_here if job == "valid" else problems_here)(*argument)
+    if job == "valid":
+        return valid_here
+    import ideabridge.tools.explain as explain  # imports jsonschema, which takes 0.1 s
+
+    assert explain
+    return problems_here
 
 
 if __name__ == "__main__":
