@@ -54,7 +54,7 @@ from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
 from ideabridge.bridge.publishing.teaching import Teaching
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.direct import DirectSessions
-from ideabridge.bridge.runs.executor import Executor
+from ideabridge.bridge.runs.executor import Executor, Observe
 from ideabridge.bridge.runs.forks import fork
 from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
 from ideabridge.bridge.runs.people import Approver, Decision
@@ -227,6 +227,11 @@ class Bridge:
         if self._runs is None:
             raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
         return self._runs
+
+    @property
+    def observers(self) -> list[Observe]:
+        """What watches the runs of this process."""
+        return self._open_runs.executor.observers
 
     @property
     def publisher(self) -> Publisher:
@@ -575,8 +580,11 @@ class Bridge:
             thought_process=thought_process,
         )
 
-    def runs_at_work(self, caller: str = LOCAL) -> int:
-        """Return how many runs of a caller this process drives now; runs that wait for somebody do not count."""
+    def runs_at_work(self, caller: str | None = LOCAL) -> int:
+        """Return how many runs of a caller this process drives now; runs that wait for somebody do not count.
+
+        None: of all callers.
+        """
         return self._open_runs.at_work(caller)
 
     async def run_plan(

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -114,9 +114,14 @@ class _Session:
 
 
 class DirectCalls:
-    """The record of direct calls."""
+    """The record of direct calls.
+
+    Attributes:
+        observers: called with each call that has ended.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
+        self.observers: list[Callable[[DirectCall], None]] = []
         self._bridge = bridge
         self._ended: list[DirectCall] = []
         self._sessions: dict[tuple[str, str, str], _Session] = {}
@@ -151,23 +156,24 @@ class DirectCalls:
             return
         client, session = self.client(entry.request), self.session(entry.request)
         size = 0 if result is None else _bytes_of(result)
-        self._ended.append(
-            DirectCall(
-                at=entry.at,
-                caller=entry.request.caller,
-                client=client,
-                session=session,
-                name=entry.name,
-                module=tool.module,
-                tool=tool.remote_name or tool.name,
-                parameters=entry.parameters,
-                seconds=round(time.perf_counter() - entry.started, 6),
-                outcome=outcome,
-                run=entry.run,
-                bytes_in=entry.bytes_in,
-                bytes_out=size,
-            )
+        call = DirectCall(
+            at=entry.at,
+            caller=entry.request.caller,
+            client=client,
+            session=session,
+            name=entry.name,
+            module=tool.module,
+            tool=tool.remote_name or tool.name,
+            parameters=entry.parameters,
+            seconds=round(time.perf_counter() - entry.started, 6),
+            outcome=outcome,
+            run=entry.run,
+            bytes_in=entry.bytes_in,
+            bytes_out=size,
         )
+        self._ended.append(call)
+        for observe in self.observers:
+            observe(call)
         if self._is_on and tool.module not in self._unrecorded:
             self._record(entry, client, session, size)
         self._wake()

@@ -33,13 +33,15 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.callers import BearerGate, Credentials
 from ideabridge.server.operations.health import Health
-from ideabridge.server.operations.requests import LogLevel, RequestWatch, request_log
+from ideabridge.server.operations.requests import LogLevel, Observer, RequestWatch, request_log
 from ideabridge.server.server import Front
 from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
     from starlette.routing import Route
+    from starlette.types import ASGIApp
 
 END_SECONDS: Final = 1.9
 """Seconds after which an ending process exits at once: hosts kill it after two seconds."""
@@ -222,6 +224,7 @@ async def serve_http(
     on_status: Callable[[ModuleStatus], None] | None = None,
     ready: Callable[[Ready], None] | None = None,
     ui: bool = False,
+    metrics: bool = False,
     log_level: LogLevel = "warning",
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
@@ -240,10 +243,12 @@ async def serve_http(
         on_status: see `serve_stdio`.
         ready: called when clients can connect.
         ui: also serve the page for people, at /ui.
+        metrics: also serve metrics for Prometheus, at /metrics.
         log_level: see `serve_stdio`; `debug` also a line for each request to /healthz, /readyz and /metrics.
 
     Raises:
-        ServeError: the address is not loopback and there is no token, or the server cannot listen on it.
+        ServeError: the address is not loopback and there is no token, or the server cannot listen on it; or a package
+            for metrics is not installed.
         StoreError: the store cannot be opened.
     """
     from ideabridge.server.transports.http import PATH, application, bind, http_server, security, url_of
@@ -273,6 +278,9 @@ async def serve_http(
                 ended=front.announcements.disconnected,
                 quotas=front.quotas,
             )
+            if metrics:
+                app, observer = _with_metrics(app, front, security(host, hosts))
+                observers.append(observer)
             most = configuration.users.requests_per_minute
 
             def spend(caller: str) -> None:
@@ -306,6 +314,22 @@ async def serve_http(
                     group.cancel_scope.cancel()
 
             await _until_signalled(serve, ending, cancel=False)
+
+
+def _with_metrics(app: ASGIApp, front: Front, accepted: TransportSecuritySettings) -> tuple[ASGIApp, Observer]:
+    """The application with `/metrics` beside it, and what counts its requests.
+
+    Raises:
+        ServeError: prometheus-client is not installed.
+    """
+    try:
+        from ideabridge.server.operations.metrics import Metrics, with_metrics
+    except ModuleNotFoundError as error:
+        from ideabridge.server.transports.http import ServeError
+
+        raise ServeError(f"metrics: {error.name} is not installed; pip install 'ideabridge[metrics]'") from None
+    metrics = Metrics(front.running.bridge, front.direct_calls, version("ideabridge"))
+    return with_metrics(app, metrics, accepted), metrics.observe
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:

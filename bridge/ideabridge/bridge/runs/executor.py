@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
-from typing import cast
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeAlias, cast
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.event import Event
+from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.tools.builtins import builtin_toolbox
@@ -163,6 +166,38 @@ class CallContext:
         self.chosen = path
 
 
+class RunObserver(Protocol):
+    """Watches one run while this process drives it. It must not raise, and must not keep values."""
+
+    def see(self, events: Sequence[Event]) -> None:
+        """Take events that were journaled."""
+        ...
+
+    def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
+        """The scope of one call. It gives a function that takes the result; a failed call leaves it by its error."""
+        ...
+
+
+class ObservedRun(Protocol):
+    """The run of an observer."""
+
+    id: str
+
+    @property
+    def parent(self) -> ObservedRun | None:
+        """For a room, the run whose call it answers."""
+        ...
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, once the run is made."""
+        ...
+
+
+Observe: TypeAlias = Callable[[ObservedRun], RunObserver]
+"""Makes the observer of a run, in the task that asks for the run."""
+
+
 class Executor:
     """Runs calls: activities of a toolbox in this process, tools of modules remotely.
 
@@ -170,6 +205,9 @@ class Executor:
         mask: replaces secrets in text that may reach a mind.
         redact: replaces them in the results of activities; modules do so themselves.
         result_bytes: most bytes of JSON in one result.
+
+    Attributes:
+        observers: watch the runs that begin, or are read, from now on.
     """
 
     def __init__(
@@ -186,6 +224,7 @@ class Executor:
         self._mask = mask
         self._redact = redact
         self._result_bytes = result_bytes
+        self.observers: list[Observe] = []
 
     def has(self, tool: Tool) -> bool:
         """True if this process has a tool of the toolbox."""

@@ -23,6 +23,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
@@ -79,7 +80,7 @@ from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.driver import Driver
-from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, is_large
+from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, ObservedRun, is_large
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
@@ -111,6 +112,10 @@ class _Run(Protocol):
 
     @property
     def is_orphan(self) -> bool: ...
+    @property
+    def parent(self) -> ObservedRun | None: ...
+    @property
+    def machine(self) -> Machine: ...
     def save_step(self, request: Request, outcome: str) -> SaveIdea: ...
     def rest(self) -> None: ...
     async def open_room(self, effect: Execute) -> None: ...
@@ -138,6 +143,7 @@ class Runner:
         follows: True while the watchers receive events of another process.
         waiting: the number of tasks that wait for a change.
         unreported: the answer under way, if it can report its usage so far and has not reported it yet.
+        observers: watch the run while it is driven here.
     """
 
     def __init__(
@@ -184,6 +190,7 @@ class Runner:
         self._stops = False
         self._closed = False
         self._changed = anyio.Event()
+        self.observers = [observe(run) for observe in executor.observers]
         machine.has_mind = mind is not None
 
     @property
@@ -304,6 +311,9 @@ class Runner:
         for event in events:
             for watcher in watchers:
                 watcher(event)
+        if self.observers and not self.follows:
+            for observer in self.observers:
+                observer.see(events)
 
     def poke(self) -> None:
         """Wake all tasks that wait for a change of the run."""
@@ -747,7 +757,11 @@ class RunningCalls:
         asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
         context = CallContext(effect, on_progress, on_message, self, asker, self._run.kept)
         try:
-            value: JSON = await self._executor.execute(effect, context)
+            with ExitStack() as stack:
+                told = [stack.enter_context(observer.around(effect)) for observer in self._run.observers]
+                value: JSON = await self._executor.execute(effect, context)
+                for tell in told:
+                    tell(value)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             # A failure during a cancellation is caused by it (its module was closed, for example) and is no outcome of
             # the call. The journal keeps the call as in flight, and the process that resumes the run decides.

@@ -676,11 +676,11 @@ class Runs:
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
-    def at_work(self, caller: str) -> int:
-        """Count the runs of a caller that are at work here, without rooms."""
+    def at_work(self, caller: str | None) -> int:
+        """Count the runs of a caller, or of all, that are at work here, without rooms."""
         driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
         runs = [self._runs.get(run_id) for run_id in driven]
-        return sum(run is not None and run.parent is None and run.caller == caller for run in runs)
+        return sum(run is not None and run.parent is None and caller in (None, run.caller) for run in runs)
 
     def _at_work(self) -> bool:
         return any(driver.epoch is not None for driver in self._drivers.values())

@@ -51,6 +51,9 @@ async def serve(
         typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
     ] = None,
     ui: Annotated[bool, typer.Option("--ui", help="With --http: also the page for people, at /ui.")] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="With --http: also metrics for Prometheus, at /metrics.")
+    ] = False,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
         typer.Option(
@@ -65,8 +68,9 @@ async def serve(
     Hosts start this command; `ideabridge install` adds it to a host's configuration. An address other than loopback
     requires users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
     """
-    if not http and (address is not None or allow_host or ui):
-        what = "--ui" if ui else "--allow-host" if allow_host else f"an address ({address})"
+    if not http and (address is not None or allow_host or ui or metrics):
+        given = {"--ui": ui, "--metrics": metrics, "--allow-host": allow_host}
+        what = next((name for name, value in given.items() if value), f"an address ({address})")
         raise UsageError(f"{what} goes with --http")
     place = read_address(address or DEFAULT_ADDRESS) if http else None
     configuration = options.configuration()
@@ -91,6 +95,7 @@ async def serve(
             on_status=told,
             ready=ready,
             ui=ui,
+            metrics=metrics,
             log_level=log_level,
         )
 

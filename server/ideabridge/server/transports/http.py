@@ -60,7 +60,7 @@ _REFUSED, _GONE, _TOO_LARGE = 400, 404, 413
 
 
 class ServeError(IdeabridgeError):
-    """The server cannot listen on an address."""
+    """The server cannot listen on an address, or cannot serve what was asked for."""
 
 
 def is_loopback(host: str) -> bool:

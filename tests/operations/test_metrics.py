@@ -1,0 +1,219 @@
+"""`/metrics`: what Prometheus reads, that no label holds anything of users, and that the series are bounded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio.abc import TaskStatus
+from mcp import Client
+from prometheus_client.parser import text_string_to_metric_families
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.operations.metrics import MOST_TOOLS, Metrics
+from ideabridge.server.operations.requests import ServedRequest
+from ideabridge.server.serve import Ready, serve_http
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.toolbox import Toolbox
+from tests.server.serving import ERAS, call, configured, http_process, listening, plain, refused, served
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "a-word-that-only-users-write"
+Labels = tuple[tuple[str, str], ...]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Scraped:
+    """The samples of one answer of `/metrics`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.samples: dict[tuple[str, Labels], float] = {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def __call__(self, name: str, **labels: str) -> float:
+        return self.samples.get((f"ideabridge_{name}", tuple(sorted(labels.items()))), 0.0)
+
+    def labelled(self, name: str) -> list[dict[str, str]]:
+        return [dict(labels) for known, labels in self.samples if known == f"ideabridge_{name}"]
+
+
+async def scrape(url: str, token: str | None = None, **headers: str) -> httpx2.Response:
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    async with httpx2.AsyncClient() as http:
+        return await http.get(url.replace("/mcp", "/metrics"), headers=headers)
+
+
+async def until(url: str, wanted: Callable[[Scraped], bool]) -> Scraped:
+    """The first answer that is as wanted: a request is counted when its answer has been sent."""
+    with anyio.fail_after(20):
+        while not wanted(found := Scraped((await scrape(url)).text)):
+            await anyio.lowlevel.checkpoint()
+        return found
+
+
+@asynccontextmanager
+async def serving(configuration: Path, toolbox: Toolbox) -> AsyncGenerator[str]:
+    """The URL of a server in this process, with metrics."""
+    urls: list[str] = []
+
+    async def serve(*, task_status: TaskStatus[None]) -> None:
+        def ready(ready: Ready) -> None:
+            urls.append(ready.url)
+            task_status.started()
+
+        await serve_http(load_configuration(configuration), port=0, toolbox=toolbox, ready=ready, metrics=True)
+
+    async with anyio.create_task_group() as group:
+        await group.start(serve)
+        yield urls[0]
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_a_user(
+    tmp_path: Path, mode: str
+) -> None:
+    modules = {"shop": plain(tmp_path, "shop", "order"), "missing": {"command": "no-such-program-anywhere"}}
+    configuration = configured(tmp_path, mcpServers=modules, expose=["tools"])
+    with listening(served(configuration, "--http", "0", "--metrics")) as url:
+        async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+            add: dict[str, Any] = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}
+            first = await call(client, "run_plan", calls=[add, {"_tool": "count_words", "text": SECRET}])
+            waiting = await call(client, "run_plan", calls=[{"_tool": "order", "x": SECRET}])
+            assert waiting["status"] == "needs_approval"
+            busy = await until(url, lambda found: found("approvals_asked_total") == 1)
+            assert busy("runs_at_work") == 0
+            await call(
+                client, "decide_approval", decisions=[{"id": waiting["approvals"][0]["id"], "decision": "approve"}]
+            )
+            await call(client, "add", a=1, b=2)
+            await refused(client, f"no-{SECRET}")
+            await call(client, "publish_idea", name=SECRET.replace("-", "_"), ref=first["run"], description=SECRET)
+            await call(client, SECRET.replace("-", "_"))
+        found = await until(
+            url, lambda found: found("requests_total", method="tools/call", tool="idea", status="ok") == 1
+        )
+    assert found("requests_total", method="tools/call", tool="run_plan", status="ok") == 2
+    assert found("requests_total", method="tools/call", tool="add", status="ok") == 1
+    assert found("requests_total", method="tools/call", tool="", status="error") == 1
+    assert found("request_seconds_count", method="tools/call") == 7
+    assert found("calls_total", module="", tool="add", outcome="ok") >= 2
+    assert found("calls_total", module="", tool="count_words", outcome="ok") >= 1
+    assert found("calls_total", module="shop", tool="order", outcome="ok") == 1
+    assert found("call_seconds_count", module="shop") == 1
+    assert found("runs_ended_total", kind="plan", status="done") >= 2
+    assert found("approvals_decided_total", decision="approve") == 1
+    assert found("module_up", module="shop") == 1
+    assert found("module_up", module="missing") == 0
+    assert found("store_writable") == 1
+    assert found("store_bytes") > 0
+    assert found("http_responses_total", code="200") > 7
+    assert found("runs_at_work") == 0
+    assert "process_cpu_seconds_total" in found.text
+    assert SECRET not in found.text
+    assert SECRET.replace("-", "_") not in found.text
+
+
+async def test_a_run_is_at_work_while_its_call_runs_and_what_fails_is_an_error(tmp_path: Path) -> None:
+    entered, gate, box = anyio.Event(), anyio.Event(), Toolbox()
+
+    @tool(read_only=True)
+    async def wait() -> str:
+        """Wait for the test."""
+        entered.set()
+        await gate.wait()
+        raise ValueError(SECRET)
+
+    box.add(wait)
+    async with serving(configured(tmp_path), box) as url, Client(url, read_timeout_seconds=20) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(client.call_tool, "run_plan", {"calls": [{"_tool": "wait"}]}))
+            await entered.wait()
+            assert Scraped((await scrape(url)).text)("runs_at_work") == 1
+            gate.set()
+        found = await until(
+            url, lambda found: found("requests_total", method="tools/call", tool="run_plan", status="ok") == 1
+        )
+    assert found("runs_at_work") == 0
+    assert found("calls_total", module="", tool="wait", outcome="error") == 1
+    assert SECRET not in found.text
+
+
+async def test_metrics_need_a_token_and_a_name_of_the_server(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        token = store.users.add_token(store.users.add("prometheus").name)[1]
+    with listening(served(configuration, "--http", "0", "--metrics")) as url:
+        assert (await scrape(url)).status_code == 401
+        assert (await scrape(url, "wrong")).status_code == 401
+        assert (await scrape(url, token, host="evil.example")).status_code == 421
+        answer = await scrape(url, token)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert Scraped(answer.text)("http_responses_total", code="401") == 2
+        assert "prometheus" not in answer.text
+
+
+async def test_metrics_are_there_only_if_they_are_asked_for(tmp_path: Path) -> None:
+    with http_process(configured(tmp_path)) as url:
+        assert (await scrape(url)).status_code == 404
+    # The package is not even imported.
+    modules = "sys, ideabridge.server.serve, ideabridge.server.transports.http"
+    script = f"import {modules}; print('prometheus_client' in sys.modules)"
+    done = await anyio.run_process([sys.executable, "-c", script])
+    assert done.stdout == b"False\n"
+
+
+def test_without_the_package_a_server_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "prometheus_client.py").write_text("raise ModuleNotFoundError(name='prometheus_client')\n")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "from ideabridge.server.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = ["serve", "--http", "0", "--metrics", "--config", str(configured(tmp_path))]
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "pip install 'ideabridge[metrics]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_the_number_of_series_is_bounded_whatever_tools_there_are() -> None:
+    box = Toolbox()
+    async with Bridge(toolbox=box) as bridge:
+        metrics = Metrics(bridge, DirectCalls(bridge), "1")
+        for number in range(3 * MOST_TOOLS):
+            name = f"tool_{number}"
+            metrics.observe(ServedRequest("tools/call", tool=name, kind="exposed", status="ok", is_call=True))
+            metrics.observe(ServedRequest("tools/call", tool=f"idea_{number}", kind="idea", status="ok", is_call=True))
+        found = Scraped(metrics.text().decode())
+        labels = found.labelled("requests_total")
+        assert len({one["tool"] for one in labels}) == MOST_TOOLS + 2
+        assert found("requests_total", method="tools/call", tool="other", status="ok") == 2 * MOST_TOOLS
+        assert found("requests_total", method="tools/call", tool="idea", status="ok") == 3 * MOST_TOOLS
+        # Calls of runs share this bound.
+        run = await bridge.run_plan(calls=[{"_tool": "count_items", "items": [1]}])
+        await run.wait()
+        assert {one["tool"] for one in Scraped(metrics.text().decode()).labelled("calls_total")} == {"other"}
