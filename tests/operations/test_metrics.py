@@ -104,12 +104,16 @@ async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_
             assert waiting["status"] == "needs_approval"
             busy = await until(url, lambda found: found("approvals_asked_total") == 1)
             assert busy("runs_at_work") == 0
+            asked = waiting["approvals"][0]["approval"]
             await call(
-                client, "decide_approval", decisions=[{"id": waiting["approvals"][0]["id"], "decision": "approve"}]
+                client,
+                "decide_approval",
+                run=waiting["run"],
+                decisions=[{"approval": asked, "decision": "approve", "reason": SECRET}],
             )
             await call(client, "add", a=1, b=2)
             await refused(client, f"no-{SECRET}")
-            await call(client, "publish_idea", name=SECRET.replace("-", "_"), ref=first["run"], description=SECRET)
+            await call(client, "publish_idea", name=SECRET.replace("-", "_"), idea=first["run"], description=SECRET)
             await call(client, SECRET.replace("-", "_"))
         found = await until(
             url, lambda found: found("requests_total", method="tools/call", tool="idea", status="ok") == 1
@@ -214,6 +218,6 @@ async def test_the_number_of_series_is_bounded_whatever_tools_there_are() -> Non
         assert found("requests_total", method="tools/call", tool="other", status="ok") == 2 * MOST_TOOLS
         assert found("requests_total", method="tools/call", tool="idea", status="ok") == 3 * MOST_TOOLS
         # Calls of runs share this bound.
-        run = await bridge.run_plan(calls=[{"_tool": "count_items", "items": [1]}])
+        run = await bridge.run_plan(calls=[{"_tool": "count", "items": [1]}])
         await run.wait()
         assert {one["tool"] for one in Scraped(metrics.text().decode()).labelled("calls_total")} == {"other"}
