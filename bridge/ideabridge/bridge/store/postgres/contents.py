@@ -31,20 +31,15 @@ class PostgresContents(Contents):
         if missing:
             hashes = [digest for digest, _ in missing]
             rows = self._postgres.execute(
-                "WITH given AS (SELECT * FROM unnest(?1::bytea[], ?2::text[]) AS part(hash, body)), "
-                "made AS (INSERT INTO contents(hash, body) SELECT hash, body FROM given "
-                "WHERE NOT EXISTS (SELECT 1 FROM contents WHERE contents.hash = given.hash) "
-                "ON CONFLICT (hash) DO NOTHING RETURNING hash, number) "
-                "SELECT hash, number FROM made UNION ALL "
-                "SELECT contents.hash, contents.number FROM contents JOIN given USING (hash)",
+                "INSERT INTO contents(hash, body) SELECT * FROM unnest(?1::bytea[], ?2::text[]) "
+                "ON CONFLICT (hash) DO NOTHING RETURNING hash, number",
                 (hashes, [text for _, text in missing]),
             ).fetchall()
             known.update(rows)
-            late = [digest for digest in hashes if digest not in known]
-            if late:
-                # Another process has inserted them since the statement began.
+            there = [digest for digest in hashes if digest not in known]
+            if there:
                 found = self._postgres.execute(
-                    "SELECT hash, number FROM contents WHERE hash = ANY(?1::bytea[])", (late,)
+                    "SELECT hash, number FROM contents WHERE hash = ANY(?1::bytea[])", (there,)
                 )
                 known.update(found.fetchall())
         return [known[digest] for digest, _ in bodies]

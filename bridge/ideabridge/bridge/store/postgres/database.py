@@ -31,6 +31,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors
+from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
@@ -173,6 +174,8 @@ class PostgresDatabase(Database):
         # Texts and numbers with one type each: PostgreSQL finds the function or operator by it.
         connection.adapters.register_dumper(str, StrDumper)
         connection.adapters.register_dumper(int, Int8Dumper)
+        # Arrays in binary, so that their texts are not escaped.
+        connection.adapters.register_dumper(list, ListBinaryDumper)
         if connection.info.server_version < OLDEST:
             version = connection.info.server_version // 10_000
             connection.close()
