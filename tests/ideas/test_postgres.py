@@ -49,6 +49,7 @@ def patiently(store: Store, run: str, epoch: int, event: JSONObject) -> None:
     [
         ("postgresql://me:secret@db/ideas", "a password does not belong into the configuration"),
         ("postgresql://db/ideas?password=secret", "a password does not belong into the configuration"),
+        ("postgresql://db/ideas?sslpassword=secret", "a password does not belong into the configuration"),
         ("postgresql://db/ideas?schema=a;drop", "expected a to z or _"),
         ("postgresql://db/ideas?schema=pg_ideas", "without pg_"),
         ("postgresql://127.0.0.1:1/ideas", "the server cannot be reached"),

@@ -44,7 +44,7 @@ class StoreClosedError(StoreError):
 
 
 class StoreExtraError(StoreError):
-    """The store is in PostgreSQL, but the extra `ideabridge[postgres]` is not installed."""
+    """A store in PostgreSQL needs what is not installed: the extra `ideabridge[postgres]`, or PostgreSQL's programs."""
 
 
 class StoreCopyError(StoreError):

@@ -145,8 +145,11 @@ class Store:
     def back_up(self, target: Path) -> int:
         """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
 
+        The copy of a store in PostgreSQL is an archive for pg_restore.
+
         Raises:
-            StoreAccessError: the file exists already, or cannot be written.
+            StoreAccessError: the file exists already, or cannot be written, or pg_dump failed.
+            StoreExtraError: PostgreSQL's programs are not installed.
             StoreFormatError: the store is damaged.
         """
         return self._database.back_up(target)

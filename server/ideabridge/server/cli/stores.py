@@ -155,7 +155,10 @@ def back_up(
     options: Options,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
 ) -> None:
-    """Copy the store to a new file, also while the store is in use. An existing file is never overwritten."""
+    """Copy the store to a new file, also while the store is in use. An existing file is never overwritten.
+
+    The copy of a file is a store. The copy of a store in PostgreSQL is an archive for pg_restore, made by pg_dump.
+    """
     target = file.expanduser()
     with open_store(options) as store, working("copying the store", quiet=options.json):
         size = store.back_up(target)

@@ -126,7 +126,9 @@ class AdminPages:
         """Copy the store to a new file beside it."""
         store = self._bridge.store
         if not store.is_file:
-            raise StoreAccessError("only a store in a file can be copied here; for PostgreSQL use pg_dump")
+            raise StoreAccessError(
+                "only a store in a file is copied here; for PostgreSQL use `ideabridge store backup`"
+            )
         path = Path(store.path)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")

@@ -18,7 +18,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -35,6 +38,7 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
+from ideabridge.bridge.store.backup import write_file
 from ideabridge.bridge.store.database import Database, Durability
 from ideabridge.bridge.store.errors import (
     PASSING,
@@ -42,6 +46,7 @@ from ideabridge.bridge.store.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreError,
+    StoreExtraError,
     StoreFormatError,
     StoreFullError,
     StoreVersionError,
@@ -66,6 +71,9 @@ _DOWN_S: Final = 1.0
 
 _FATE_S: Final = 10.0
 """Seconds for which the fate of a transaction is asked for."""
+
+_SECRETS: Final = ("password", "sslpassword")
+"""Settings that an address cannot have."""
 
 _SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
 
@@ -96,7 +104,7 @@ def read_address(text: str) -> tuple[str, str]:
     """
     parts = urlsplit(text)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    if parts.password is not None or any(key == "password" for key, _ in options):
+    if parts.password is not None or any(key in _SECRETS for key, _ in options):
         raise StoreAccessError(
             f"store: {parts.hostname or 'the address'}: a password does not belong into the configuration; put it into "
             "the environment (PGPASSWORD), a password file (~/.pgpass) or a service file (postgresql:///?service=NAME)"
@@ -476,7 +484,27 @@ class PostgresDatabase(Database):
         )
 
     def back_up(self, target: Path) -> int:
-        raise StoreError(f"{self.path}: use pg_dump, or `ideabridge store copy` into a file (docs/store.md)")
+        def fill(part: Path) -> None:
+            # The address has no password; pg_dump finds it where this process does.
+            words = ["--format=custom", "--strict-names", f"--schema={self._schema}", f"--dbname={self._conninfo}"]
+            self._call("pg_dump", "--no-password", *words, f"--file={part}")
+            # This reads and unpacks everything in it.
+            self._call("pg_restore", f"--file={os.devnull}", str(part))
+
+        write_file(target, fill)
+        return target.stat().st_size
+
+    def _call(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs."""
+        path = shutil.which(program)
+        if path is None:
+            raise StoreExtraError(
+                f"{self.path}: a backup needs PostgreSQL's programs pg_dump and pg_restore, and {program} is not "
+                "installed (Debian: postgresql-client); `ideabridge store copy` copies a store into a file without them"
+            )
+        done = subprocess.run([path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode:
+            raise StoreAccessError(f"{self.path}: {program} failed: {done.stderr.decode(errors='replace').strip()}")
 
     def vacuum(self) -> tuple[int, int]:
         tables = ("events", "contents", "ideas", "runs", "idea_words")

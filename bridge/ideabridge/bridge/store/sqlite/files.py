@@ -11,26 +11,17 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from ideabridge.bridge.store.backup import PARTIAL, write_file
 from ideabridge.bridge.store.errors import StoreAccessError, StoreFormatError
 from ideabridge.bridge.store.sqlite import sqlite3
 
-try:
-    import fcntl
-except ImportError:
-    # On Windows an open file cannot be deleted, so `_sweep` needs no lock to leave files in use alone.
-    fcntl = None
-
 LOOK_S: Final = 0.25
 """Seconds between two checks of the files. Each commit checks their folder."""
-
-_PARTIAL: Final = ".partial-"
-"""In the name of an incomplete copy, before some digits. A killed process leaves such a file."""
 
 _RESCUED: Final = ".rescued-"
 """In the name of a rescued copy, before a time: what a process still held of a store that was deleted."""
@@ -133,7 +124,7 @@ def rescued_of(path: Path) -> list[Path]:
     """The rescued copies of a store that was deleted while it was in use, the oldest first."""
     path = Path(os.path.realpath(path))
     found = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
-    return sorted(one for one in found if _PARTIAL not in one.name)
+    return sorted(one for one in found if PARTIAL not in one.name)
 
 
 def _identity(file: Path) -> Identity | None:
@@ -150,97 +141,25 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy what is committed into a new file with mode 0600. The copy is written under another name and then renamed,
-    so the file is complete or does not exist. Incomplete copies that killed processes left are removed.
-
-    Args:
-        connection: the source; others may write meanwhile.
-        target: the new file.
+    """Copy what is committed into a new file (`write_file`). Others may write meanwhile.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.
         StoreFormatError: the copy is damaged.
         sqlite3.Error: the source cannot be read.
     """
+    write_file(target, lambda part: _fill(connection, part, target))
+
+
+def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
-        if os.path.lexists(target):
-            raise FileExistsError
-        _sweep(target)
-        with _partial(target) as part:
-            try:
-                fault = _fill(connection, part)
-            except sqlite3.Error as error:
-                raise StoreAccessError(f"{target}: it cannot be written: {error}") from None
-            if fault != "ok":
-                raise StoreFormatError(f"what was to be copied to {target} is damaged: {fault[:200]}")
-            _name(part, target)
-    except FileExistsError:
-        raise StoreAccessError(f"{target}: there is such a file already; nothing is overwritten") from None
-    except OSError as error:
-        raise StoreAccessError(f"{target}: it cannot be written: {error.strerror or error}") from None
-
-
-def _fill(connection: sqlite3.Connection, part: Path) -> str:
-    """Copy, and return the result of SQLite's check of the copy."""
-    with closing(sqlite3.connect(part, isolation_level=None)) as made:
-        # In one step: others can write meanwhile, and with several steps each write would restart the copy.
-        connection.backup(made)
-        # Without a log the copy is one file, which can be moved.
-        made.execute("PRAGMA journal_mode=DELETE")
-        return str(made.execute("PRAGMA quick_check").fetchone()[0])
-
-
-@contextmanager
-def _partial(target: Path) -> Generator[Path]:
-    """Create a file beside the target, lock it while it is written, and remove it at the end."""
-    part = target.with_name(f"{target.name}{_PARTIAL}{secrets.token_hex(4)}")
-    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    try:
-        if fcntl is not None:
-            # SQLite uses another kind of lock, which does not conflict.
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.fchmod(descriptor, 0o600)
-        yield part
-    finally:
-        os.close(descriptor)
-        _remove(part)
-
-
-def _name(part: Path, target: Path) -> None:
-    """Rename the finished file, unless the target exists."""
-    with part.open("rb+") as file:
-        os.fsync(file.fileno())
-    try:
-        target.hardlink_to(part)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Without hard links, two simultaneous backups to one name are not detected.
-        if os.path.lexists(target):
-            raise FileExistsError from None
-        part.rename(target)
-    if fcntl is not None:
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _sweep(target: Path) -> None:
-    """Remove incomplete copies to this name that killed processes left."""
-    for part in target.parent.glob(f"{glob.escape(target.name)}{_PARTIAL}{'[0-9a-f]' * 8}"):
-        with suppress(OSError):
-            if fcntl is not None:
-                descriptor = os.open(part, os.O_RDWR)
-                try:
-                    # This fails if another process still writes it.
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                finally:
-                    os.close(descriptor)
-            _remove(part)
-
-
-def _remove(part: Path) -> None:
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        part.with_name(f"{part.name}{suffix}").unlink(missing_ok=True)
+        with closing(sqlite3.connect(part, isolation_level=None)) as made:
+            # In one step: others can write meanwhile, and with several steps each write would restart the copy.
+            connection.backup(made)
+            # Without a log the copy is one file, which can be moved.
+            made.execute("PRAGMA journal_mode=DELETE")
+            fault = str(made.execute("PRAGMA quick_check").fetchone()[0])
+    except sqlite3.Error as error:
+        raise StoreAccessError(f"{target}: it cannot be written: {error}") from None
+    if fault != "ok":
+        raise StoreFormatError(f"what was to be copied to {target} is damaged: {fault[:200]}")

@@ -1,0 +1,105 @@
+"""Writing the file of a backup, which is complete or does not exist.
+
+It is written under another name and then renamed. The next backup to its name removes incomplete files that killed
+processes left.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.store.errors import StoreAccessError
+
+try:
+    import fcntl
+except ImportError:
+    # On Windows an open file cannot be deleted, so `_sweep` needs no lock to leave files in use alone.
+    fcntl = None
+
+PARTIAL: Final = ".partial-"
+"""In the name of an incomplete file, before some digits. A killed process leaves such a file."""
+
+
+def write_file(target: Path, fill: Callable[[Path], None]) -> None:
+    """Write a new file with mode 0600.
+
+    Args:
+        target: the new file.
+        fill: writes the content into the empty file that it is given, and checks it.
+
+    Raises:
+        StoreAccessError: the file exists already, or cannot be written.
+    """
+    try:
+        if os.path.lexists(target):
+            raise FileExistsError
+        _sweep(target)
+        with _partial(target) as part:
+            fill(part)
+            _name(part, target)
+    except FileExistsError:
+        raise StoreAccessError(f"{target}: there is such a file already; nothing is overwritten") from None
+    except OSError as error:
+        raise StoreAccessError(f"{target}: it cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _partial(target: Path) -> Generator[Path]:
+    """Create a file beside the target, lock it while it is written, and remove it at the end."""
+    part = target.with_name(f"{target.name}{PARTIAL}{secrets.token_hex(4)}")
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        if fcntl is not None:
+            # SQLite uses another kind of lock, which does not conflict.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.fchmod(descriptor, 0o600)
+        yield part
+    finally:
+        os.close(descriptor)
+        _remove(part)
+
+
+def _name(part: Path, target: Path) -> None:
+    """Rename the finished file, unless the target exists."""
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    try:
+        target.hardlink_to(part)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Without hard links, two simultaneous backups to one name are not detected.
+        if os.path.lexists(target):
+            raise FileExistsError from None
+        part.rename(target)
+    if fcntl is not None:
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _sweep(target: Path) -> None:
+    """Remove incomplete copies to this name that killed processes left."""
+    for part in target.parent.glob(f"{glob.escape(target.name)}{PARTIAL}{'[0-9a-f]' * 8}"):
+        with suppress(OSError):
+            if fcntl is not None:
+                descriptor = os.open(part, os.O_RDWR)
+                try:
+                    # This fails if another process still writes it.
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                finally:
+                    os.close(descriptor)
+            _remove(part)
+
+
+def _remove(part: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        part.with_name(f"{part.name}{suffix}").unlink(missing_ok=True)
