@@ -124,6 +124,7 @@ LAYERS = (
     ("loop",),
     ("plan", "screen", "programs"),
     ("arguments",),
+    ("driving",),
     ("runs",),
     ("lifting", "history"),
     ("publishing",),

@@ -33,7 +33,7 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 from tests.disk import Disk
 
 # Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
-driver = importlib.import_module("ideabridge.bridge.runs.driver")
+driver = importlib.import_module("ideabridge.bridge.driving.driver")
 importlib.import_module("ideabridge.bridge.modules.module")
 
 MODULE = Path(__file__).with_name("module.py")

@@ -12,10 +12,10 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, PublicationError
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store

@@ -17,8 +17,8 @@ import anyio
 import anyio.to_thread
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.driving import driver
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.runs import driver
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.tools.decorator import tool

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ideabridge.bridge.driving.driver import Driver, Watch, is_left, own_name
 from ideabridge.bridge.loop.event import RunEnded
-from ideabridge.bridge.runs.driver import Driver, Watch, is_left, own_name
 from ideabridge.bridge.store.errors import StaleDriverError
 from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.store import Store

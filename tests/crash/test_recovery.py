@@ -15,9 +15,9 @@ import pytest
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
+from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
 from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.store import Store

@@ -10,10 +10,10 @@ import anyio
 import pytest
 from mcp import Client
 
+from ideabridge.bridge.driving.driver import is_large
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.solution import MOST_REFERENCES
-from ideabridge.bridge.runs.executor import is_large
 from ideabridge.server.search import ToolSearch
 from ideabridge.tools import schema as schemas
 from ideabridge.tools.builtins import builtin_toolbox

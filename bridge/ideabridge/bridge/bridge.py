@@ -32,12 +32,13 @@ from ideabridge.bridge.arguments import (
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
 from ideabridge.bridge.context.mind import Mind
+from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, read_choices
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.parameters import read_decisions
-from ideabridge.bridge.loop.catalogue import chosen_tools
 from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.policy import allows_by_name
 from ideabridge.bridge.loop.settings import Planning, Settings
@@ -76,7 +77,6 @@ from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError
-from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
@@ -98,6 +98,9 @@ class Bridge:
         approver: a coroutine function that decides on calls that ask; None: the run waits for `Run.decide`.
         on_tools_changed: is called after the tools of a module have changed.
         lease_seconds: how long a run stays reserved for this process after it has stopped responding; None: 15.
+        role: `alone` drives the runs of this process; `front` leaves them to workers; `worker` drives queued runs:
+            see `Bridge.worker`.
+        only: the names of the modules that run here; None: all. The runs of a worker need no others.
 
     Raises:
         ArgumentError: an argument has the wrong type.
@@ -115,6 +118,8 @@ class Bridge:
         approver: Approver | None = None,
         on_tools_changed: Callable[[], None] | None = None,
         lease_seconds: float | None = None,
+        role: Role = "alone",
+        only: Collection[str] | None = None,
     ) -> None:
         check_parts(
             configuration=configuration, toolbox=toolbox, store=store, handlers=handlers, mind=mind, approver=approver
@@ -130,7 +135,10 @@ class Bridge:
             self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
         if toolbox is not None:
             self.toolbox.update(toolbox)
-        self.modules = Modules(self.configuration, secrets=self.secrets, on_change=self._on_change)
+        self._role: Role = role
+        self._only = only
+        here = self.configuration if only is None else self.configuration.with_only(only)
+        self.modules = Modules(here, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
         self._store: Store | None = store if isinstance(store, Store) else None
         self._path = ":memory:" if isinstance(store, Store) else store or self.configuration.store or ":memory:"
@@ -166,6 +174,7 @@ class Bridge:
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        self.notices = await self._stack.enter_async_context(Notices(self._store))
         limits, mask, redact = self.configuration.limits, self.secrets.mask, self.secrets.redact
         self._teaching = Teaching(self._store)
         self._runs = Runs(
@@ -182,8 +191,10 @@ class Bridge:
             lease_seconds=self._lease_seconds,
             most_of_user=self.configuration.users.runs,
             run_bytes=limits.run_bytes,
+            notices=self.notices,
+            queue=Queue(self._store, self._role),
         )
-        for task in (self._runs.heartbeat, self._runs.listen, self._runs.follow):
+        for task in (self._runs.heartbeat, self._runs.listen, self._runs.following.run):
             self._group.start_soon(task)
         return self
 
@@ -312,19 +323,6 @@ class Bridge:
             document, publish=publish, caller=caller, edited=edited, replace=replace
         )
 
-    def check_free(self, name: str, *, caller: str = LOCAL) -> None:
-        """Check that a publication may have a name.
-
-        Names of modules are taken, and so is every name by which ideabridge's own tools, the built-in ones, or those of
-        tool files and modules are called. A name that is already published stays valid: no module takes it by listing a
-        tool of that name.
-
-        Raises:
-            PublicationNameError: it is not a valid name, or is reserved.
-            PublicationError: it belongs to a tool or a module here.
-        """
-        self.publisher.check_free(name, caller=caller)
-
     async def publish(
         self,
         ref: str,
@@ -371,7 +369,7 @@ class Bridge:
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
             SecretGivenError: the name or the description contains a secret of the configuration.
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
-            PublicationNameError: see `check_free`.
+            PublicationNameError: see `Publisher.check_free`.
         """
         return await self.publisher.publish(
             ref,
@@ -757,15 +755,7 @@ class Bridge:
     ) -> Run:
         messages = with_instances([normalise(message, what="the context") for message in context])
         wanted = read_names("tools", tools)
-        await self.offer.names_settled()
-        if not self.offer.has_all(wanted):
-            await self.offer.settled()
-            named = chosen_tools(self.offer.known, wanted or ())
-            await self.offer.reach(tool.module for tool in named)
-        catalogue = self.offer.chosen(wanted, defined_tools(read_context(messages)), caller=caller)
-        if wanted and not catalogue.tools:
-            there = [tool.name for tool in self.offer.known]
-            raise PlanError(f"tools: nothing matches {', '.join(wanted)}.{did_you_mean(wanted[0], there)}")
+        catalogue = await self.offer.offered(wanted, defined_tools(read_context(messages)), caller=caller)
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return await self._open_runs.create(start, caller, title)
 
@@ -894,6 +884,12 @@ class Bridge:
         """
         recovery = Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up)
         await (recovery.keep() if keep else recovery.run())
+
+    def worker(self, most: int = 32) -> Worker:
+        """A worker, if this is the `role` of the bridge; `run` drives queued runs, at most so many at once."""
+        if self._role != "worker" or self._writer is None:
+            raise RuntimeError('the bridge is not open, or no worker; use `async with Bridge(..., role="worker")`')
+        return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
         """Return the caller's latest runs, newest first.

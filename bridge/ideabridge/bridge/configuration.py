@@ -14,7 +14,7 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -354,6 +354,22 @@ class Configuration(BaseModel):
     def exposes(self, module: str) -> bool:
         """Return whether clients may call the tools of a module directly (`expose: modules`)."""
         return "modules" in self.expose and module not in self.unexposed
+
+    def with_only(self, modules: Collection[str]) -> Configuration:
+        """A copy in which all other modules are disabled.
+
+        Raises:
+            ConfigurationError: one of them is not configured.
+        """
+        for name in modules:
+            if name not in self.modules:
+                there = ", ".join(self.modules) or "none"
+                raise ConfigurationError([f"module {name[:100]!r} is not configured; there are: {there}"])
+        here = {
+            name: entry if name in modules else entry.model_copy(update={"disabled": True})
+            for name, entry in self.modules.items()
+        }
+        return self.model_copy(update={"modules": here})
 
     def folder_of(self, module: str) -> Path:
         """The absolute folder that relative paths in a module's entry are relative to."""

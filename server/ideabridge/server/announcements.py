@@ -1,7 +1,8 @@
 """Announcements: notifying clients when tools, resources and prompts change.
 
 With protocol 2026-07-28 they go over the subscription bus to clients that listen. With 2025-11-25 and earlier they go
-to every session that has completed the handshake. Changes by other processes are found by polling the store.
+to every session that has completed the handshake. Changes by other processes are reported by the store, or found by
+polling it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
 
 POLL_SECONDS: Final = 0.5
-"""Seconds between two polls of the store."""
+"""Seconds between two polls of a store that cannot notify."""
 
 _MOST_SESSIONS: Final = 4000
 _MOST_LISTENERS: Final = 200
@@ -92,7 +93,7 @@ class Announcements:
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
         self._hints = catalogue.listed_hints()
-        self._poked = anyio.Event()
+        self._poked = False
         self._other_tools = False
 
     # -- who listens -------------------------------------------------------------------------------------------
@@ -187,7 +188,8 @@ class Announcements:
 
     def poke(self) -> None:
         """Look for changes now instead of at the next poll."""
-        self._poked.set()
+        self._poked = True
+        self._bridge.notices.tell("catalogue")
 
     def tools_changed(self) -> None:
         """Note that the tools offered to a session have changed."""
@@ -206,11 +208,8 @@ class Announcements:
         """Look for changes and announce them, until cancelled."""
         reported = ""
         while True:
-            with anyio.move_on_after(POLL_SECONDS):
-                await self._poked.wait()
-            poked = self._poked.is_set()
-            if poked:
-                self._poked = anyio.Event()
+            await self._bridge.notices.wait("catalogue", POLL_SECONDS)
+            poked, self._poked = self._poked, False
             try:
                 await self._look(poked=poked)
                 reported = ""

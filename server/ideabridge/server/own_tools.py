@@ -726,6 +726,6 @@ class OwnHandlers:
         return in_form(request)
 
     def _check_free(self, name: str, caller: str) -> None:
-        self._bridge.check_free(name, caller=caller)
+        self._bridge.publisher.check_free(name, caller=caller)
         if self._is_exposed(name):
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")

@@ -35,6 +35,7 @@ from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
 from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.asking.elicitation import (
     ENDED,
@@ -378,6 +379,8 @@ class Running:
         if run.status == "running":
             calls = run.calls()
             result["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+            if run.is_elsewhere and self._is_queued(run.id):
+                result["progress"] += "; it waits for a worker"
         if notes or request.notes:
             result["notes"] = [*notes, *request.notes, *result.get("notes", [])]
         approvals = result.get("approvals")
@@ -397,6 +400,10 @@ class Running:
                 {"run": run.id, "status": run.status, "errors": []},
             )
         return answer(result, run_text(result))
+
+    def _is_queued(self, run_id: str) -> bool:
+        record = self.bridge.store.runs.get(run_id)
+        return record is not None and record.status == QUEUED
 
     # -- saving ------------------------------------------------------------------------------------------------
 

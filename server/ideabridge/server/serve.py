@@ -10,9 +10,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -22,9 +23,10 @@ import anyio
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE, Bridge
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.driving.driver import own_name
+from ideabridge.bridge.driving.queue import Role
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.stdio import guard
-from ideabridge.bridge.runs.driver import own_name
 from ideabridge.bridge.secrets import clean_logs
 from ideabridge.bridge.store.errors import PruningStoppedError, StoreError
 from ideabridge.bridge.store.idea import RunRecord
@@ -58,6 +60,7 @@ async def _front(
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
     has_others: Callable[[], bool] = lambda: False,
+    role: Role = "alone",
 ) -> AsyncGenerator[Front]:
     """An open bridge and its server, with the background tasks of both."""
     # Imported objects are never freed: each full garbage collection, and the one at the end, would scan them for 0.1 s.
@@ -71,7 +74,7 @@ async def _front(
 
     with bounded_log(log_level):
         async with (
-            Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
+            Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed, role=role) as bridge,
             anyio.create_task_group() as group,
         ):
             bridge.modules.has_others = has_others
@@ -225,6 +228,7 @@ async def serve_http(
     ready: Callable[[Ready], None] | None = None,
     ui: bool = False,
     metrics: bool = False,
+    workers: bool = False,
     log_level: LogLevel = "warning",
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
@@ -244,6 +248,7 @@ async def serve_http(
         ready: called when clients can connect.
         ui: also serve the page for people, at /ui.
         metrics: also serve metrics for Prometheus, at /metrics.
+        workers: leave the calls of runs to workers (`work`).
         log_level: see `serve_stdio`; `debug` also a line for each request to /healthz, /readyz and /metrics.
 
     Raises:
@@ -268,7 +273,8 @@ async def serve_http(
         url = url_of(listening)
         observers = stack.enter_context(request_log(log_level))
         told = (configuration, toolbox, store, on_status)
-        async with _front(*told, log_level=log_level, has_others=lambda: credentials.name_users) as front:
+        role: Role = "front" if workers else "alone"
+        async with _front(*told, log_level=log_level, has_others=lambda: credentials.name_users, role=role) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(
@@ -332,6 +338,67 @@ def _with_metrics(app: ASGIApp, front: Front, accepted: TransportSecuritySetting
     return with_metrics(app, metrics, accepted), metrics.observe
 
 
+async def work(
+    configuration: Configuration,
+    *,
+    most: int,
+    only: Collection[str] | None = None,
+    drain_seconds: float,
+    on_status: Callable[[ModuleStatus], None] | None = None,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run the queued runs of servers on the same store, as a worker, until SIGTERM or SIGINT.
+
+    Then it takes no more runs, begins no more calls, and returns each run to the queue when its running calls have
+    ended. A second signal ends it at once.
+
+    Args:
+        configuration: the content of `ideabridge.json`, the same as that of the servers.
+        most: the most runs at once.
+        only: the modules that run here; None: all.
+        drain_seconds: the seconds for which it waits for running calls.
+        on_status: see `serve_stdio`.
+        log_level: see `serve_stdio`.
+
+    Raises:
+        ConfigurationError: one of the modules is not configured.
+        StoreError: the store cannot be opened.
+    """
+    gc.freeze()
+    clean_logs()
+    with bounded_log(log_level):
+        async with (
+            Bridge(configuration, role="worker", only=only) as bridge,
+            anyio.create_task_group() as group,
+        ):
+            worker = bridge.worker(most)
+            mask = bridge.secrets.mask
+
+            def report(record: RunRecord, why: str) -> None:
+                _report(mask(f"run {record.id} is not taken up: {why}"))
+
+            async def drain() -> None:
+                with anyio.move_on_after(drain_seconds):
+                    await drained.wait()
+                group.cancel_scope.cancel()
+
+            def ending() -> None:
+                worker.drain()
+                group.start_soon(drain)
+
+            async def run() -> None:
+                _report(f"taking up to {most} runs at once from {bridge.store.path}")
+                await worker.run()
+                drained.set()
+
+            drained = anyio.Event()
+            group.start_soon(partial(bridge.recover_runs, report, keep=True))
+            if on_status is not None:
+                group.start_soon(bridge.modules.follow, on_status)
+            await _until_signalled(run, ending, cancel=False, exits=False)
+            group.cancel_scope.cancel()
+
+
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
     """The route of the metadata by which clients find the identity provider (RFC 9728), and its address."""
     settings = configuration.auth
@@ -349,9 +416,11 @@ def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | Non
 
 
 async def _until_signalled(
-    serve: Callable[[], Awaitable[None]], ending: Callable[[], None], *, cancel: bool = True
+    serve: Callable[[], Awaitable[None]], ending: Callable[[], None], *, cancel: bool = True, exits: bool = True
 ) -> None:
-    """Await `serve`. At a signal, call `ending`, and cancel `serve` unless `ending` makes it end (`cancel=False`)."""
+    """Await `serve`. At a signal, call `ending`, and cancel `serve` unless `ending` makes it end (`cancel=False`).
+    After `END_SECONDS`, or after a second signal (`exits=False`), the process exits at once.
+    """
     if sys.platform == "win32":
         # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
         await serve()
@@ -360,7 +429,8 @@ async def _until_signalled(
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         # Python calls this between two instructions, even if the event loop is blocked.
-        _exit_soon()
+        if exits or signalled.is_set():
+            _exit_soon()
         loop.call_soon_threadsafe(signalled.set)
 
     async with anyio.create_task_group() as group:

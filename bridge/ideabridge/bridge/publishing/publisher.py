@@ -236,7 +236,16 @@ class Publisher:
         return ImportResult(idea_id, await self.ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
-        """See `Bridge.check_free`."""
+        """Check that a publication may have a name.
+
+        Names of modules are taken, and so is every name by which ideabridge's own tools, the built-in ones, or those of
+        tool files and modules are called. A name that is already published stays valid: no module takes it by listing a
+        tool of that name.
+
+        Raises:
+            PublicationNameError: it is not a valid name, or is reserved.
+            PublicationError: it belongs to a tool or a module here.
+        """
         check_name(name)
         if name in RESERVED:
             raise PublicationNameError(f"name: {name!r} is a name of ideabridge itself; choose another")

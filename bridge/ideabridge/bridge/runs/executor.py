@@ -41,9 +41,6 @@ CALLER_MEMORY = 1024 * 1024 * 1024
 _MEMORY_STEP = 4 * 1024 * 1024
 _SMALL_RESULT = 16 * 1024
 
-_LARGE_TEXT = 256 * 1024
-_LARGE_NODES = 10_000
-
 
 class Kept:
     """Counts the bytes of results, and of calls of programs, that a run and its rooms keep, in memory and in journals.
@@ -325,24 +322,6 @@ def _memory_of(data: bytes | None, size: int) -> int:
     # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too, so the sum may be
     # too large.
     return size + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
-
-
-def is_large(value: JSON) -> bool:
-    """True if a value has many parts or long texts. It is not traversed further than needed."""
-    stack: list[JSON] = [value]
-    parts = characters = 0
-    while stack:
-        item = stack.pop()
-        parts += 1
-        if isinstance(item, str):
-            characters += len(item)
-        elif isinstance(item, list | dict):
-            if parts + len(stack) + len(item) > _LARGE_NODES:
-                return True
-            stack.extend(item.values() if isinstance(item, dict) else item)
-        if characters > _LARGE_TEXT:
-            return True
-    return False
 
 
 def label(progress: Progress) -> str:

@@ -29,7 +29,7 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ToolDefinitionError
-from ideabridge.tools.names import is_disguised, is_safe_name, safe_name, shown_name, skeleton
+from ideabridge.tools.names import did_you_mean, is_disguised, is_safe_name, safe_name, shown_name, skeleton
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox, with_fixed
@@ -331,6 +331,25 @@ class Offer:
             if tool is not None:
                 tools.append(tool)
         return tools
+
+    async def offered(
+        self, patterns: Collection[str] | None, defined: Iterable[Tool] = (), *, caller: str
+    ) -> Catalogue:
+        """`chosen`, once the modules of these tools are up or have failed.
+
+        Raises:
+            PlanError: no tool matches the patterns.
+        """
+        await self.names_settled()
+        if not self.has_all(patterns):
+            await self.settled()
+            await self.reach(tool.module for tool in chosen_tools(self.known, patterns or ()))
+        catalogue = self.chosen(patterns, defined, caller=caller)
+        if patterns and not catalogue.tools:
+            there = [tool.name for tool in self.known]
+            first = next(iter(patterns))
+            raise PlanError(f"tools: nothing matches {', '.join(patterns)}.{did_you_mean(first, there)}")
+        return catalogue
 
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
         """The tools whose names match the patterns (None: all), and those that a context defines.

@@ -25,6 +25,8 @@ from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
+from ideabridge.bridge.driving.driver import Driver
+from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
     DecisionError,
     FinishedRunError,
@@ -61,7 +63,6 @@ from ideabridge.bridge.minds.instructions import turns_instructions
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
-from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import (
@@ -118,6 +119,7 @@ class _Host(Protocol):
     store: Store
     fingerprint: str
     sandbox: Sandbox
+    queue: Queue
 
     def composer(self) -> Composer: ...
     def watch(self, run: Run, event: Event) -> None: ...
@@ -176,6 +178,7 @@ class Run:
             group=host.group,
             kept=kept,
             sandbox=host.sandbox,
+            queue=host.queue,
             mind=mind,
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
@@ -202,20 +205,20 @@ class Run:
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
             # An approver may be deciding.
-            return "running" if any(one.people.deciding for one in self._with_rooms()) else "needs_approval"
+            return "running" if any(one.people.deciding for one in self.with_rooms()) else "needs_approval"
         return "running"
 
     @property
     def is_behind(self) -> bool:
         """True while the journal of the run, or of one of its rooms, lacks events. Nobody is shown these events."""
-        return any(one.runner.is_behind for one in self._with_rooms(ending=True))
+        return any(one.runner.is_behind for one in self.with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
         """True if the run waits for somebody and any process may take it up. If the module of a running call waits for
         an answer, the run stays with the process in which the call runs.
         """
-        return self._is_still and self.status != "running" and not any(one.people.parks for one in self._with_rooms())
+        return self._is_still and self.status != "running" and not any(one.people.parks for one in self.with_rooms())
 
     @property
     def is_elsewhere(self) -> bool:
@@ -245,11 +248,11 @@ class Run:
             return False
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
-    def _with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
+    def with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
         """Return the run and its rooms, at any depth; with `ending`, also the rooms that are ending."""
         yield self
         for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
-            yield from room._with_rooms(ending=ending)
+            yield from room.with_rooms(ending=ending)
 
     @property
     def root(self) -> Run:
@@ -291,7 +294,7 @@ class Run:
     @property
     def is_being_left(self) -> bool:
         """True while writes of the run or of its rooms are queued: their status, or the return of their leases."""
-        return any(one.driver.unwritten for one in self._with_rooms(ending=True))
+        return any(one.driver.unwritten for one in self.with_rooms(ending=True))
 
     def poke(self) -> None:
         """Wake those who wait for the run, or for the run that it is a room of."""
@@ -789,7 +792,7 @@ class Run:
 
     def open_requests(self) -> Iterator[Run]:
         """The run and its rooms, at any depth, that wait for a solution."""
-        return (one for one in self._with_rooms() if one.machine.awaits_solution and one.runner.lost is None)
+        return (one for one in self.with_rooms() if one.machine.awaits_solution and one.runner.lost is None)
 
     def spent(self, *, under_way: bool = False) -> Spending:
         """The usage of the run and all its rooms, open or ended; `under_way`: with the usage so far of answers that are

@@ -39,6 +39,8 @@ from ideabridge.bridge.context.inquiry import FormAnswer, Inquiry
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.driving.driver import Driver, is_large
+from ideabridge.bridge.driving.queue import DrivenRun, Queue
 from ideabridge.bridge.loop.effect import (
     Allow,
     AskApproval,
@@ -79,8 +81,7 @@ from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
-from ideabridge.bridge.runs.driver import Driver
-from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, ObservedRun, is_large
+from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, ObservedRun
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
@@ -105,7 +106,7 @@ ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], N
 """(call, progress, total, message): what an activity or a module reports while it runs."""
 
 
-class _Run(Protocol):
+class _Run(DrivenRun, Protocol):
     """The run that a runner drives: `Run`, which documents these members."""
 
     id: str
@@ -114,8 +115,6 @@ class _Run(Protocol):
     def is_orphan(self) -> bool: ...
     @property
     def parent(self) -> ObservedRun | None: ...
-    @property
-    def machine(self) -> Machine: ...
     def save_step(self, request: Request, outcome: str) -> SaveIdea: ...
     def rest(self) -> None: ...
     async def open_room(self, effect: Execute) -> None: ...
@@ -133,6 +132,7 @@ class Runner:
         group: task group of the calls, which outlives the run.
         kept: bounds the bytes of the results; a room shares that of the run it belongs to.
         sandbox: runs programs.
+        queue: decides whether this process performs the effects.
         mind: answers the Requests; None: somebody submits the solutions, by turns.
 
     Attributes:
@@ -158,10 +158,12 @@ class Runner:
         group: TaskGroup,
         kept: Kept,
         sandbox: Sandbox,
+        queue: Queue,
         mind: Mind | None = None,
     ) -> None:
         self._run = run
         self._driver = driver
+        self._queue = queue
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
@@ -188,6 +190,8 @@ class Runner:
         self._follows: Sequence[Effect] = ()
         self._ending: tuple[EndStatus, str | None] | None = None
         self._stops = False
+        self._leaves_program = False
+        self._answers = False
         self._closed = False
         self._changed = anyio.Event()
         self.observers = [observe(run) for observe in executor.observers]
@@ -297,11 +301,13 @@ class Runner:
                 self._start(effect)
         if any(isinstance(one, AskMind) for one in follows):
             self._let_answer()
-        self.program.drive()
+        if self.drives:
+            self.program.drive()
 
     def settle_down(self) -> None:
         """Note that the program of the run waits for results."""
         self._run.rest()
+        self.leave_work()
         self.poke()
 
     def _notify(self, events: Sequence[Event]) -> None:
@@ -367,6 +373,11 @@ class Runner:
                 self._take_end(*self._ending)
             # A room that is about to be ended uses nothing more: its usage has been counted.
             due = [] if self._ending is not None or self._run.is_orphan else self.machine.due()
+            if not self.drives:
+                due, is_left = self._without_work(due)
+                if is_left and not due and not self._taken:
+                    self._queue.hand_over(self._run)
+                    return
             # An idea is saved only of events that the journal holds.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
@@ -383,6 +394,31 @@ class Runner:
                     self._calls.ignore(effect.key)
             if not self._write(due):
                 return
+
+    def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
+        """The effects without those that another process performs, and whether there are any."""
+        if self.machine.program is not None and self._taken:
+            # The other process knows what the program has had of these events.
+            self._leaves_program = True
+        kept: list[Effect] = [
+            one for one in due if not (isinstance(one, Execute) or (isinstance(one, AskMind) and self.mind))
+        ]
+        return kept, len(kept) < len(due) or (self._leaves_program and not self.machine.ended)
+
+    @property
+    def drives(self) -> bool:
+        """True if this process performs the effects of the run; otherwise it hands the run over."""
+        return self._queue.drives(self._run)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while something of the run is at work here that cannot be interrupted without loss."""
+        return self.is_behind or self._calls.are_running or self._answers or self.program.computes
+
+    def leave_work(self) -> None:
+        """Hand the run over if another process is to continue it; called when something has ended here."""
+        if not self.drives and self.wanted and not self.is_behind:
+            self.perform()
 
     def _take_end(self, status: EndStatus, reason: str | None) -> None:
         self._ending = None
@@ -439,10 +475,14 @@ class Runner:
         if not self.wanted:
             # The run ended before this task began, for example by its budget.
             return
+        self._answers = True
         try:
             await self._read_answer(mind, request)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             self.fail(error)
+        finally:
+            self._answers = False
+        self.leave_work()
 
     async def _read_answer(self, mind: Mind, request: Request) -> None:
         """Let a mind answer a Request; take each call and the output as soon as it is complete.
@@ -652,6 +692,11 @@ class RunningCalls:
         self._cancelled: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
 
+    @property
+    def are_running(self) -> bool:
+        """True while a call runs."""
+        return bool(self._handles)
+
     def start(self, effect: Execute) -> None:
         """Start a call whose start is journaled."""
         self._handles[effect.key] = self._group.create_task(self._execute(effect))
@@ -695,6 +740,7 @@ class RunningCalls:
             self._run.fail(error)
         finally:
             self._handles.pop(effect.key, None)
+        self._run.leave_work()
 
     async def _post_in_turn(self, finished: CallFinished) -> None:
         """Post a large result while no other is posted, then yield the event loop for as long as the posting took."""

@@ -4,7 +4,7 @@
 compares the run in memory with the store:
 
 - This process drives the run: the run in memory is current.
-- Another process drives it: its new events are read from the journal (`_read_on`) and reported to the watchers.
+- Another process drives it: its new events are read from the journal (`read_on`) and reported to the watchers.
 - Nobody drives it, and its status is `running`: it is read from its journal and continued here (`_go_on`).
 - It waits for somebody, or has ended: it is returned as its journal has it, and nobody holds its lease.
 
@@ -19,7 +19,6 @@ import contextlib
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
@@ -30,6 +29,10 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
+from ideabridge.bridge.driving.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
+from ideabridge.bridge.driving.following import FOLLOWS_SECONDS, Following
+from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError, PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
@@ -52,7 +55,6 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames, program_schema
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.programs.steps import expect_sound, programs_in
-from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
@@ -64,6 +66,7 @@ from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, s
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
+from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import user_of
 from ideabridge.bridge.store.writer import Writer
@@ -76,12 +79,6 @@ MOST_TAKEN_UP: Final = 2
 
 LISTENS_SECONDS: Final = 0.5
 """Seconds between two looks at the requests of other processes."""
-
-FOLLOWS_SECONDS: Final = 0.25
-"""Seconds between two looks into the journals of runs that somebody waits for here and another process drives."""
-
-ALONE_SECONDS: Final = 3.0
-"""Seconds that a run whose driver is gone is left to the servers; then a process that waits for it takes it up."""
 
 ANSWERS_SECONDS: Final = 5.0
 """Seconds in which the process that drives a run must cancel it, or take a decision."""
@@ -110,13 +107,6 @@ class RunSummary(TypedDict):
     reason: NotRequired[str]
 
 
-@dataclass(slots=True)
-class _Followed:
-    run: Run
-    alone: float | None = None
-    """The time at which it was first seen without a driver."""
-
-
 def is_set_aside(record: RunRecord) -> bool:
     """True if a run is taken up only when a person asks for it, because it made no progress the last times."""
     return record.status == "interrupted" and (record.summary or {}).get("set_aside") is True
@@ -142,7 +132,9 @@ class Runs:
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
         lease_seconds: the seconds for which a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
-        most_of_user: the most runs of one named user that may be at work here at once; None: any number.
+        most_of_user: the most runs of one named user that may be at work at once; None: any number.
+        notices: what other processes report.
+        queue: decides which runs this process drives.
     """
 
     def __init__(
@@ -161,14 +153,18 @@ class Runs:
         approver: Approver | None = None,
         lease_seconds: float | None = None,
         most_of_user: int | None = None,
+        notices: Notices,
+        queue: Queue,
     ) -> None:
+        self.queue = queue
+        self.notices = notices
         self.executor = executor
         self.sandbox = Sandbox()
         self._handlers = handlers
         self._schemas = SchemaCache()
         self.screen = screen
         self.approver = approver
-        self._most_of_user = most_of_user
+        self.most_of_user = most_of_user
         self.mind = mind
         self._run_bytes = run_bytes
         self.store = store
@@ -186,9 +182,7 @@ class Runs:
         self.ways = Ways(store, offer, writer.patiently)
         self.rooms = Rooms(self)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
-        # Runs that somebody waits for here and another process drives, or is about to drive.
-        self._followed: dict[str, _Followed] = {}
-        self._awaited = anyio.Event()
+        self.following = Following(self)
         # Decisions of other processes that are being written here.
         self._taking: set[str] = set()
 
@@ -205,12 +199,8 @@ class Runs:
             LimitExceededError: a named user has the largest allowed number of runs at work.
             StoreError: the run could not be stored; nothing of it has begun.
         """
-        if room is None and self._most_of_user is not None and user_of(caller) is not None:
-            busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
-            if busy >= self._most_of_user:
-                raise LimitExceededError(
-                    f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
-                )
+        if room is None:
+            self._expect_place(caller)
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
         above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
@@ -240,6 +230,25 @@ class Runs:
             run.driver.leave(None, None, lambda: None)
             raise
         return run
+
+    def _expect_place(self, caller: str) -> None:
+        """Refuse a run for which there is no place. Raises `LimitExceededError`."""
+        if self.queue.role == "front":
+            # Workers keep to the limit of a user: more runs wait.
+            self.queue.expect_place()
+        elif self.most_of_user is not None and user_of(caller) is not None:
+            busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
+            if busy >= self.most_of_user:
+                raise LimitExceededError(
+                    f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
+                )
+
+    def hand_over_all(self) -> None:
+        """Hand every run over as soon as its running calls have ended, because this process ends."""
+        self.queue.role = "front"
+        for run in list(self._runs.values()):
+            if run.driver.epoch is not None:
+                run.runner.leave_work()
 
     def get(self, run_id: str, caller: str) -> Run:
         """Return a run of this caller. Raises `UnknownRunError`."""
@@ -353,7 +362,7 @@ class Runs:
                 return
             # Nobody drives the run now, or the other process took the decision; then the approval is no longer pending.
             if run.is_elsewhere:
-                self._read_on(run)
+                self.read_on(run)
             if approval not in {item.approval for item in run.pending()}:
                 return
 
@@ -438,7 +447,7 @@ class Runs:
     async def listen(self) -> None:
         """Cancel the runs that other processes ask to cancel, and take their decisions. Runs until cancelled."""
         while True:
-            await anyio.sleep(LISTENS_SECONDS)
+            await self.notices.wait("ask", LISTENS_SECONDS)
             if not self._at_work():
                 continue
             with contextlib.suppress(StoreError):
@@ -483,7 +492,7 @@ class Runs:
             if run.driver.epoch is not None:
                 # Calls that still run under the old handle would not notice before they end.
                 run.runner.abandon("another process has gone on with it")
-            elif self._read_on(run):
+            elif self.read_on(run):
                 record = self.store.runs.get(run.id) or record
                 if self.left(record.lease) == 0:
                     self._go_on(run, record, (), parent, anyway=anyway, end=end)
@@ -523,45 +532,11 @@ class Runs:
             summaries.append(summary)
         return summaries
 
-    # -- following ---------------------------------------------------------------------------------------------
-
-    async def follow(self) -> None:
-        """Read the journals of runs that somebody waits for here and another process drives, and report each event as
-        if the run were driven here. Runs until cancelled.
-        """
-        while True:
-            self._awaited = anyio.Event()
-            if not self._followed:
-                await self._awaited.wait()
-            await anyio.sleep(FOLLOWS_SECONDS)
-            for run_id, one in list(self._followed.items()):
-                if not one.run.runner.waiting or not one.run.is_elsewhere:
-                    del self._followed[run_id]
-                    continue
-                # If the store fails, the next look reads it.
-                with contextlib.suppress(StoreError):
-                    self._look_on(one)
-
     def note_waiting(self, run: Run) -> None:
         """Note that somebody begins to wait for a change of a run."""
-        if run.parent is None and run.id not in self._followed and run.is_elsewhere:
-            self._followed[run.id] = _Followed(run)
-            self._awaited.set()
+        self.following.note_waiting(run)
 
-    def _look_on(self, one: _Followed) -> None:
-        if not self._read_on(one.run):
-            return
-        record = self.store.runs.get(one.run.id)
-        if record is None or one.run.may_rest or self.left(record.lease) > 0:
-            one.alone = None
-        elif one.alone is None:
-            one.alone = anyio.current_time()
-        elif anyio.current_time() - one.alone > ALONE_SECONDS:
-            # No server has taken it up: none runs, or the run cannot continue anywhere.
-            one.alone = None
-            self._reach(record)
-
-    def _read_on(self, run: Run) -> bool:
+    def read_on(self, run: Run) -> bool:
         """Take the new events that another process has journaled for a run and its rooms; False if they do not fit."""
         try:
             numbered = list(run.driver.events(run.driver.seen))
@@ -575,7 +550,7 @@ class Runs:
                 self.rooms.reopen(run)
                 for room in list(run.rooms.values()):
                     if room.is_elsewhere:
-                        self._read_on(room)
+                        self.read_on(room)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one run that cannot be read ends nothing else
@@ -787,6 +762,9 @@ class Runs:
         if waits and record.status == run.status:
             run.people.expire()
             return run
+        here = run.runner.drives or anyway
+        if not anyway and (QUEUED in (record.status, root and root.status) or not (here or parent is None)):
+            return run
         goes_on = False
         try:
             with driver.whole():
@@ -797,6 +775,8 @@ class Runs:
                 elif why is not None:
                     driver.set_status("interrupted", {"reason": why})
                     driver.release()
+                elif not waits and not here:
+                    self.queue.return_left(run, record.summary)
                 elif not waits:
                     goes_on = self._may_go_on(run, record, anyway=anyway)
         except InterruptedRunError:

@@ -268,6 +268,31 @@ class Database(ABC):
             The result of each job, or its error. A job with an error changed nothing.
         """
 
+    # Notices
+
+    @property
+    @abstractmethod
+    def can_notify(self) -> bool:
+        """Whether other processes can be notified. Where they cannot, they poll."""
+
+    @abstractmethod
+    def notify(self, notice: str) -> None:
+        """Notify all processes that listen, this one among them, when the transaction is committed. Call this inside a
+        transaction; it has no effect where `can_notify` is false.
+        """
+
+    @abstractmethod
+    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
+        """Listen for notices in a thread, where `can_notify` is true.
+
+        Args:
+            take: called with each notice, and with "" when listening begins: others may have been missed.
+            lost: called when the connection is lost.
+
+        Returns:
+            A function that ends it.
+        """
+
     # Waiting
 
     @property

@@ -351,6 +351,15 @@ class Journal:
         if cursor.rowcount != 1:
             raise self._stale(run_id, epoch)
 
+    @property
+    def can_tell(self) -> bool:
+        """Whether `tell` reaches other processes."""
+        return self._database.can_notify
+
+    def tell(self, run_id: str) -> None:
+        """Notify the processes that follow a run, or the run that a room belongs to. Call this inside a transaction."""
+        self._database.notify(f"run {run_id.partition('.')[0]}")
+
     def get(self, run_id: str) -> RunRecord | None:
         """A run by id, or None."""
         with self._database.guard:
@@ -764,7 +773,12 @@ class DriverRequests:
 
     def ask_cancel(self, run_id: str, reason: str) -> None:
         """Ask the driver of a run to cancel it."""
-        self._settings.set(f"{_CANCEL}{run_id}", reason.encode())
+        self._ask(f"{_CANCEL}{run_id}", reason.encode())
+
+    def _ask(self, key: str, value: bytes) -> None:
+        with self._database.transaction(concurrent=True):
+            self._settings.set(key, value)
+            self._database.notify("ask")
 
     def cancels(self) -> dict[str, str]:
         """Run -> reason, for the requests to cancel a run."""
@@ -783,7 +797,7 @@ class DriverRequests:
         """
         # Pruning deletes the keys KIND.RUN with the run.
         key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"
-        self._settings.set(key, encode({"event": event}))
+        self._ask(key, encode({"event": event}))
         return key
 
     def open(self) -> list[tuple[str, str, JSONObject]]:

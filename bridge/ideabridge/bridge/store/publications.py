@@ -285,7 +285,7 @@ class Publications:
                     (name, version, encode_text(added.learned)),
                 )
                 # The description of the tool says what its evidence leaves open.
-                self._database.count(_CATALOGUE, 1)
+                self._note_change()
             return next(one for one in self.versions(name) if one.version == version)
 
     def evidence(self, name: str, version: int) -> list[JSONObject]:
@@ -434,7 +434,7 @@ class Publications:
         self._database.words.remove("publication_words", [number])
         if description is not None:
             self._database.words.add("publication_words", [(number, name, description)])
-        self._database.count(_CATALOGUE, 1)
+        self._note_change()
 
     def unpublish(self, name: str) -> None:
         """Remove a name from the catalogue. Its versions stay readable; the next publication gets the next number.
@@ -572,6 +572,10 @@ class Publications:
         """The number of names that are published now; with `caller`, only those it may see."""
         with self._database.guard:
             return self._database.number(f"SELECT count(*) FROM names WHERE {OPEN_TO}", (caller,))  # noqa: S608
+
+    def _note_change(self) -> None:
+        self._database.count(_CATALOGUE, 1)
+        self._database.notify("catalogue")
 
     def catalogue_version(self) -> int:
         """A number that grows with every publication and withdrawal by any process."""

@@ -21,6 +21,7 @@ from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Jou
 from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
+from ideabridge.bridge.store.queue import RunQueue
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
@@ -55,6 +56,7 @@ class Store:
     Attributes:
         ideas: the saved ideas.
         runs: runs, the leases of their drivers, and their events.
+        queue: the runs that wait for a worker.
         publications: ideas published under a name.
         settings: values by key.
         requests: requests of other processes to the driver of a run.
@@ -71,6 +73,7 @@ class Store:
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._calls)
         self.runs = Journal(database, contents)
+        self.queue = RunQueue(database, self.runs)
         self.settings = StoredSettings(database)
         self.requests = DriverRequests(database, self.settings)
         self.direct_calls = DirectCallTable(database)
@@ -208,13 +211,22 @@ class Store:
         pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """`with store.transaction():` commits everything inside, or nothing.
+    @property
+    def can_notify(self) -> bool:
+        """Whether `listen` works: a file cannot notify other processes."""
+        return self._database.can_notify
+
+    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
+        """Listen for the notices of all processes on the store; see `Database.listen`."""
+        return self._database.listen(take, lost)
+
+    def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
+        """`with store.transaction():` commits everything inside, or nothing; `concurrent`: see `Database`.
 
         An inner transaction that fails undoes only itself. Never await inside: other tasks of the thread would write
         into the same transaction.
         """
-        return self._database.transaction()
+        return self._database.transaction(concurrent=concurrent)
 
     # Sharing
 

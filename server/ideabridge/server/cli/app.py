@@ -37,6 +37,7 @@ from ideabridge.tools.names import printable
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": ("demo", "modules import claude-code --write", "install claude-code --write", "run plan.json -i repo=."),
+    "worker": ("worker", "worker --module browser --runs 8"),
     "serve": ("serve", "serve --http 127.0.0.1:8787 --model openai:gpt-5-mini"),
     "ui": ("ui", "ui 127.0.0.1:9000 --no-browser"),
     "run": ("run plan.json -i repo=. -i count=20", "run - --json < plan.json"),
@@ -284,6 +285,7 @@ def root(
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 app.command("serve")(serve.serve)
+app.command("worker")(serve.work)
 app.command("ui")(serve.show_ui)
 app.command("run")(run_plan.run)
 app.command("solve")(run_plan.solve)

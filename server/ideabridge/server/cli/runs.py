@@ -42,6 +42,7 @@ _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 Status = Literal[
     "running",
+    "queued",
     "needs_solution",
     "needs_approval",
     "interrupted",

@@ -54,6 +54,9 @@ async def serve(
     metrics: Annotated[
         bool, typer.Option("--metrics", help="With --http: also metrics for Prometheus, at /metrics.")
     ] = False,
+    workers: Annotated[
+        bool, typer.Option("--workers", help="With --http: leave the calls of runs to `ideabridge worker`.")
+    ] = False,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
         typer.Option(
@@ -68,8 +71,8 @@ async def serve(
     Hosts start this command; `ideabridge install` adds it to a host's configuration. An address other than loopback
     requires users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
     """
-    if not http and (address is not None or allow_host or ui or metrics):
-        given = {"--ui": ui, "--metrics": metrics, "--allow-host": allow_host}
+    if not http and (address is not None or allow_host or ui or metrics or workers):
+        given = {"--ui": ui, "--metrics": metrics, "--workers": workers, "--allow-host": allow_host}
         what = next((name for name, value in given.items() if value), f"an address ({address})")
         raise UsageError(f"{what} goes with --http")
     place = read_address(address or DEFAULT_ADDRESS) if http else None
@@ -96,8 +99,41 @@ async def serve(
             ready=ready,
             ui=ui,
             metrics=metrics,
+            workers=workers,
             log_level=log_level,
         )
+
+
+@command("config", "project", "store", "tools", "allow_all")
+async def work(
+    options: Options,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--module", metavar="NAME", help="Run only this module here; may be repeated. Default: all."),
+    ] = None,
+    most: Annotated[int, typer.Option("--runs", min=1, max=1000, help="The most runs at once.")] = 32,
+    drain: Annotated[
+        float, typer.Option("--drain", metavar="SECONDS", min=0, help="How long to wait for running calls at the end.")
+    ] = 30.0,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
+    ] = None,
+) -> None:
+    """Run the runs of servers that were started with `serve --http --workers` on the same store.
+
+    A worker takes a run from the queue if the modules that the run may call run here. SIGTERM or Ctrl-C lets it begin
+    no more calls; it ends when its running calls have ended, and other workers continue its runs.
+    """
+    configuration = options.configuration()
+    if model is not None:
+        configuration = configuration.model_copy(update={"model": read_option(model)})
+    if configuration.store == ":memory:":
+        raise UsageError("a worker needs the store of the servers; this configuration keeps it in memory")
+    from ideabridge.server.serve import work
+
+    told = _print_status if at_terminal() else None
+    await work(configuration, most=most, only=modules or None, drain_seconds=drain, on_status=told)
 
 
 @command("config", "project", "store", "tools", "allow_all")

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.driving.driver import is_left
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.runs.driver import is_left
 from ideabridge.bridge.runs.run import RunStatus
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord

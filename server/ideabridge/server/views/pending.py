@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from ideabridge.bridge.driving.driver import is_left
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.grant import Grant
 from ideabridge.bridge.loop.policy import approval_timeout
 from ideabridge.bridge.loop.question import Question
-from ideabridge.bridge.runs.driver import is_left
 from ideabridge.bridge.runs.people import questions
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store

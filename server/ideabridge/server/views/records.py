@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
     """(status, its reason if that is stored) of a run."""
-    from ideabridge.bridge.runs.driver import LEFT, is_left
+    from ideabridge.bridge.driving.driver import LEFT, is_left
 
     if is_left(record):
         return "interrupted", LEFT

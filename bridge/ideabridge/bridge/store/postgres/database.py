@@ -20,7 +20,9 @@ import hashlib
 import logging
 import os
 import re
+import selectors
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -34,6 +36,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors
+from psycopg import sql as quoting
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
@@ -150,6 +153,7 @@ class PostgresDatabase(Database):
         self._seen = ""
         self._commits = 0
         self._in_snapshot = False
+        self._notices: dict[str, None] = {}
         self._write = self._connect()
         self._read = self._write
         try:
@@ -333,6 +337,7 @@ class PostgresDatabase(Database):
             raise
         self.swept = int(swept or 0)
         self._changes_locked = kind != "concurrent"
+        self._notices.clear()
         self._doomed = False
         self._writer = get_ident()
 
@@ -364,7 +369,7 @@ class PostgresDatabase(Database):
             self._roll_back()
             return
         try:
-            self._write.execute("COMMIT")
+            self._write.execute(f"{self._notifying()}COMMIT".encode())
         except psycopg.OperationalError:
             if not self._is_lost(self._write) or not self._was_committed(self._transaction_number):
                 self.voids += 1
@@ -374,6 +379,28 @@ class PostgresDatabase(Database):
             self._roll_back()
             raise
         self._commits += 1
+
+    @property
+    def can_notify(self) -> bool:
+        return True
+
+    def notify(self, notice: str) -> None:
+        self._notices[notice] = None
+
+    def _notifying(self) -> str:
+        """Statements that notify the listeners, for the message that commits."""
+        return "".join(
+            f"SELECT pg_notify('{self._channel}', {quoting.Literal(notice).as_string(self._write)}); "
+            for notice in self._notices
+        )
+
+    @property
+    def _channel(self) -> str:
+        return f"ideabridge_{self._key('notices') & (2**64 - 1):x}"
+
+    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
+        listener = Listener(self._connect, self._channel, take, lost)
+        return listener.close
 
     def _roll_back(self) -> None:
         if not self._is_lost(self._write):
@@ -548,6 +575,58 @@ class PostgresDatabase(Database):
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return StoreAccessError(f"{self.path}: the connection to the server is lost: {_first_line(error)}")
         return StoreError(f"{self.path}: {_first_line(error)}")
+
+
+class Listener:
+    """A thread that listens on a channel with a connection of its own, and connects again when that is lost."""
+
+    def __init__(
+        self,
+        connect: Callable[[], psycopg.Connection[Any]],
+        channel: str,
+        take: Callable[[str], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._connect, self._channel, self._take, self._lost = connect, channel, take, lost
+        self._woken, self._waker = socket.socketpair()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ideabridge notices", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self._waker.send(b"x")
+        self._thread.join()
+        self._waker.close()
+
+    def _run(self) -> None:
+        with self._woken:
+            while not self._ended.is_set():
+                try:
+                    with self._connect() as connection:
+                        connection.execute(f"LISTEN {self._channel}".encode())
+                        self._take("")
+                        self._hear(connection)
+                except (psycopg.Error, StoreError) as error:
+                    logger.debug("notices: %s", error)
+                    self._lost()
+                self._ended.wait(_DOWN_S)
+
+    def _hear(self, connection: psycopg.Connection[Any]) -> None:
+        """Take notices until the end.
+
+        Raises:
+            psycopg.Error: the connection is lost.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.pgconn.socket, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while not self._ended.is_set():
+                while (notice := connection.pgconn.notifies()) is not None:
+                    self._take(notice.extra.decode())
+                selector.select()
+                connection.pgconn.consume_input()
 
 
 class _DoomedError(Exception):

@@ -299,6 +299,16 @@ class SqliteDatabase(Database):
         if level == 0:
             self._writer = 0
 
+    @property
+    def can_notify(self) -> bool:
+        return False
+
+    def notify(self, notice: str) -> None:
+        pass
+
+    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
+        raise NotImplementedError
+
     def at_once(self, job: Callable[[], T]) -> T:
         if not self.lock.acquire(blocking=False):
             raise StoreBusyError(f"{self.path}: another thread is writing into it")

@@ -26,15 +26,32 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from ideabridge.bridge.errors import InterruptedRunError
-from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, event_from_json
-from ideabridge.bridge.runs.executor import is_large
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallFinished,
+    Event,
+    PlanAsked,
+    QuestionAsked,
+    RequestMade,
+    RunEnded,
+    event_from_json,
+)
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
+from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
 
 T = TypeVar("T")
+
+_LARGE_TEXT: Final = 256 * 1024
+_LARGE_NODES: Final = 10_000
+
+_TELLS_SECONDS: Final = 0.25
+"""Seconds between two notices about the progress of a run: notices of concurrent commits wait for each other."""
+
+_QUESTIONS: Final = (ApprovalAsked, PlanAsked, QuestionAsked, RequestMade)
 
 _LOOKS: Final = 10_000
 """The most leases that are watched; beyond that, the watch begins again without any."""
@@ -203,6 +220,7 @@ class Driver:
         self._run = run_id
         self._name = name
         self._watch = watch or Watch()
+        self._told = time.monotonic()
         self.seen = 0
 
     def take(self) -> bool:
@@ -297,6 +315,7 @@ class Driver:
         creates, held = self._creates, self.epoch
         # A reader who finds the end of a run in its journal must find it in the table of runs, too.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
+        tells = self._tells(events)
 
         def append() -> tuple[int, int]:
             epoch = held
@@ -310,6 +329,8 @@ class Driver:
                 save()
             if ended is not None:
                 self._store.runs.set_status(self._run, epoch, ended, None)
+            if tells:
+                self._store.runs.tell(self._run)
             return epoch, last
 
         def together() -> tuple[int, int]:
@@ -321,8 +342,20 @@ class Driver:
             self.epoch, self.seen = written
 
         large = any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
-        several = bool(ideas) or creates is not None or ended is not None
+        several = bool(ideas) or creates is not None or ended is not None or tells
         return self._write(together if several else append, done, later, is_large=large)
+
+    def _tells(self, events: Sequence[Event]) -> bool:
+        """Whether those who follow the run elsewhere are told of events now: of questions at once, of others now and
+        then. When the run rests or has ended, `leave` tells them.
+        """
+        if not self._store.runs.can_tell:
+            return False
+        now = time.monotonic()
+        due = now - self._told >= _TELLS_SECONDS or any(isinstance(event, _QUESTIONS) for event in events)
+        if due:
+            self._told = now
+        return due
 
     def _write(
         self,
@@ -359,6 +392,7 @@ class Driver:
 
     def leave(self, status: str | None, summary: JSONObject | None, later: Callable[[], None]) -> None:
         """Return the lease, and note the status of the run (None: it stays), and the summary of a run that has ended.
+        With the status `queued`, a worker continues the run.
 
         `later` is called when a queued write is done.
 
@@ -371,10 +405,14 @@ class Driver:
         self.epoch = None
 
         def leave() -> None:
-            with self._store.transaction():
+            with self._store.transaction(concurrent=True):
+                if status == QUEUED:
+                    self._store.queue.put(self._run, epoch, summary or {})
+                    return
                 if status is not None:
                     self._store.runs.set_status(self._run, epoch, status, summary)
                 self._store.runs.release(self._run, epoch)
+                self._store.runs.tell(self._run)
 
         def ended(error: Exception | None) -> None:
             # Nobody takes a lease from a live process, so it is returned when the store works again. The process that
@@ -398,7 +436,31 @@ class Driver:
         for number, event in self._store.runs.events(self._run, after):
             yield number, event_from_json(event)
 
+    def queue(self, summary: JSONObject) -> None:
+        """Return the lease, and let the run wait for a worker; see `Journal.queue`."""
+        if self.epoch is not None:
+            self._store.queue.put(self._run, self.epoch, summary)
+            self.epoch = None
+
     def set_status(self, status: str, summary: JSONObject | None = None) -> None:
         """Note the status of the run in the table of runs."""
         if self.epoch is not None:
             self._store.runs.set_status(self._run, self.epoch, status, summary)
+
+
+def is_large(value: JSON) -> bool:
+    """True if a value has many parts or long texts. It is not traversed further than needed."""
+    stack: list[JSON] = [value]
+    parts = characters = 0
+    while stack:
+        item = stack.pop()
+        parts += 1
+        if isinstance(item, str):
+            characters += len(item)
+        elif isinstance(item, list | dict):
+            if parts + len(stack) + len(item) > _LARGE_NODES:
+                return True
+            stack.extend(item.values() if isinstance(item, dict) else item)
+        if characters > _LARGE_TEXT:
+            return True
+    return False

@@ -1,0 +1,113 @@
+"""Following: reads the journals of runs that somebody waits for here and another process drives.
+
+The events are reported as if the run were driven here. A store that can notify reports when a journal has grown; of a
+file, the journals are read four times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio
+
+from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.idea import Lease
+from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.store import Store
+
+FOLLOWS_SECONDS: Final = 0.25
+"""Seconds between two looks into the journals, where the store cannot notify."""
+
+ALONE_SECONDS: Final = 3.0
+"""Seconds that a run whose driver is gone is left to the servers; then a process that waits for it takes it up."""
+
+
+class _Runner(Protocol):
+    """The runner of a run: `Runner`, which documents this member."""
+
+    waiting: int
+
+
+class _Run(Protocol):
+    """A run: `Run`, which documents these members."""
+
+    id: str
+    caller: str
+
+    @property
+    def parent(self) -> object | None: ...
+    @property
+    def runner(self) -> _Runner: ...
+    @property
+    def is_elsewhere(self) -> bool: ...
+    @property
+    def may_rest(self) -> bool: ...
+
+
+class _Runs(Protocol):
+    """The runs of this process: `Runs`, which documents these members."""
+
+    store: Store
+    notices: Notices
+
+    def read_on(self, run: Any) -> bool: ...
+    def left(self, lease: Lease) -> float: ...
+    def get(self, run_id: str, caller: str) -> object: ...
+
+
+@dataclass(slots=True)
+class _Followed:
+    run: _Run
+    alone: float | None = None
+    """The time at which it was first seen without a driver."""
+
+
+class Following:
+    """The runs that somebody waits for here and another process drives, or is about to drive."""
+
+    def __init__(self, runs: _Runs) -> None:
+        self._runs = runs
+        self._followed: dict[str, _Followed] = {}
+        self._awaited = anyio.Event()
+
+    async def run(self) -> None:
+        """Read the journals, and report each event. Runs until cancelled."""
+        while True:
+            self._awaited = anyio.Event()
+            if not self._followed:
+                await self._awaited.wait()
+            told = await self._runs.notices.wait("run", FOLLOWS_SECONDS)
+            for run_id, one in list(self._followed.items()):
+                if told is not None and run_id not in told:
+                    continue
+                if not one.run.runner.waiting or not one.run.is_elsewhere:
+                    del self._followed[run_id]
+                    continue
+                # If the store fails, the next look reads it.
+                with contextlib.suppress(StoreError):
+                    self._look(one)
+
+    def note_waiting(self, run: _Run) -> None:
+        """Note that somebody begins to wait for a change of a run."""
+        if run.parent is None and run.id not in self._followed and run.is_elsewhere:
+            self._followed[run.id] = _Followed(run)
+            self._awaited.set()
+            # What happened since this process last looked is not reported again.
+            self._runs.notices.tell("run", run.id)
+
+    def _look(self, one: _Followed) -> None:
+        if not self._runs.read_on(one.run):
+            return
+        record = self._runs.store.runs.get(one.run.id)
+        driven = record is None or record.status == QUEUED or self._runs.left(record.lease) > 0
+        if driven or one.run.may_rest:
+            one.alone = None
+        elif one.alone is None:
+            one.alone = anyio.current_time()
+        elif anyio.current_time() - one.alone > ALONE_SECONDS:
+            # No server has taken it up: none runs, or the run cannot continue anywhere.
+            one.alone = None
+            self._runs.get(one.run.id, one.run.caller)

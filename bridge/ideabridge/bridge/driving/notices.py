@@ -1,0 +1,111 @@
+"""Notices: what other processes on the same store report, so that nobody polls where the store can notify.
+
+A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown), `ask` (a request to the
+driver of a run), `queue` (a run waits for a worker), `catalogue` (something was published). It contains no data: who
+hears it reads the store. Notices may be lost with a connection, so whoever waits looks after some seconds anyway. A
+SQLite file cannot notify; there, waiting is polling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+from anyio import RunFinishedError, from_thread, to_thread
+from anyio.lowlevel import EventLoopToken, current_token
+
+from ideabridge.bridge.store.store import Store
+
+LOOKS_SECONDS: Final = 2.0
+"""Seconds after which one who waits for a notice looks into the store without any."""
+
+
+class _Topic:
+    """The notices of one topic since somebody took them last; `everything`: some may have been missed."""
+
+    def __init__(self) -> None:
+        self.heard = anyio.Event()
+        self.about: set[str] = set()
+        self.everything = False
+
+
+class Notices:
+    """The notices of a store: `async with notices:`. All methods belong to the event loop's thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._topics: dict[str, _Topic] = {}
+        self._listens = False
+        self._end = lambda: None
+
+    async def __aenter__(self) -> Self:
+        if self._store.can_notify:
+            token = current_token()
+
+            def take(notice: str) -> None:
+                _run(token, lambda: self._take(notice))
+
+            def lost() -> None:
+                _run(token, self._lose)
+
+            self._end = self._store.listen(take, lost)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            # The thread may be waiting for this event loop.
+            await to_thread.run_sync(self._end)
+
+    def tell(self, topic: str, about: str = "") -> None:
+        """Wake who waits for a topic in this process."""
+        self._hear(self._topics.setdefault(topic, _Topic()), about)
+
+    async def wait(self, topic: str, seconds: float) -> set[str] | None:
+        """Wait for notices of a topic, which is in use by one task at a time.
+
+        Args:
+            topic: the topic.
+            seconds: the seconds after which to return without any, if the store cannot notify.
+
+        Returns:
+            What the notices are about; None: look at everything.
+        """
+        one = self._topics.setdefault(topic, _Topic())
+        with anyio.move_on_after(LOOKS_SECONDS if self._listens else seconds):
+            await one.heard.wait()
+        known, about = one.heard.is_set() and not one.everything, one.about
+        one.heard, one.about, one.everything = anyio.Event(), set(), False
+        return about if known else None
+
+    @staticmethod
+    def _hear(one: _Topic, about: str) -> None:
+        if about:
+            one.about.add(about)
+        else:
+            one.everything = True
+        one.heard.set()
+
+    def _take(self, notice: str) -> None:
+        topic, _, about = notice.partition(" ")
+        if topic:
+            self.tell(topic, about)
+        else:
+            self._listens = True
+            for one in self._topics.values():
+                self._hear(one, "")
+
+    def _lose(self) -> None:
+        self._listens = False
+        for one in self._topics.values():
+            self._hear(one, "")
+
+
+def _run(token: EventLoopToken, call: Callable[[], None]) -> None:
+    """Call a function in the event loop, unless that has ended."""
+    with suppress(RunFinishedError):
+        from_thread.run_sync(call, token=token)

@@ -1,0 +1,227 @@
+"""Queue: who drives a run when servers and workers share a store.
+
+Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver, and waits for a
+worker. A server with the role `front` journals what begins a run (its plan, a solution, a decision). Where calls would
+start, it hands the run over instead. `Journal.claim` takes a run out of the queue, and a `worker` continues it as any
+process continues a run: by its journal. From then on the lease of the run says who drives it. A worker that ends begins
+no more calls, and hands its runs over when their running calls have ended.
+
+A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker, returns them to the
+queue. So nothing depends on the queue but the order in which runs get their turn: it has no state of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, Literal, Protocol, TypeAlias
+
+import anyio
+
+from ideabridge.bridge.driving.driver import Driver
+from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.store.errors import StaleDriverError, StoreError, UnknownRunError
+from ideabridge.bridge.store.queue import QUEUED, QueuedRun
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import user_of
+from ideabridge.bridge.store.writer import Writer
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import LimitExceededError
+
+MOST_QUEUED: Final = 1000
+"""The most runs that may wait for workers; more are refused."""
+
+Role: TypeAlias = Literal["alone", "front", "worker"]
+"""What a process does with runs. `alone`: it drives those that it creates, and those that others leave behind. `front`:
+it leaves them to workers. `worker`: it drives those that it takes from the queue."""
+
+
+class _Program(Protocol):
+    def stop(self) -> None: ...
+
+
+class _Runner(Protocol):
+    """The runner of a run: `Runner`, which documents these members."""
+
+    lost: str | None
+
+    @property
+    def program(self) -> _Program: ...
+    @property
+    def is_busy(self) -> bool: ...
+    def abandon(self, why: str) -> None: ...
+    async def wait_changed(self) -> None: ...
+
+
+class DrivenRun(Protocol):
+    """A run, as the queue knows it: `Run`, which documents these members."""
+
+    id: str
+    driver: Driver
+
+    @property
+    def runner(self) -> _Runner:
+        """What drives it."""
+        ...
+
+    @property
+    def machine(self) -> Machine:
+        """What has happened in it."""
+        ...
+
+    @property
+    def root(self) -> DrivenRun:
+        """The run that a room belongs to; the run itself if it is not a room."""
+        ...
+
+    @property
+    def is_being_left(self) -> bool:
+        """True while writes of it are queued."""
+        ...
+
+    def with_rooms(self, *, ending: bool = False) -> Iterator[DrivenRun]:
+        """The run and its rooms, at any depth."""
+        ...
+
+    def poke(self) -> None:
+        """Wake those who wait for it."""
+
+
+class Queue:
+    """Decides for each run whether this process performs its effects, and hands it over if not.
+
+    Args:
+        store: has the queue.
+        role: see `Role`.
+
+    Attributes:
+        role: `front` also while a worker ends.
+        claimed: the runs that this worker has taken from the queue.
+    """
+
+    def __init__(self, store: Store, role: Role) -> None:
+        self.role: Role = role
+        self.claimed: set[str] = set()
+        self._store = store
+
+    def drives(self, run: DrivenRun) -> bool:
+        """True if this process performs the effects of a run, or of the run that a room belongs to."""
+        return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
+
+    def hand_over(self, run: DrivenRun) -> None:
+        """Let a run, with its rooms, wait for a worker, once nothing of it is at work here."""
+        root = run.root
+        if any(one.runner.is_busy for one in root.with_rooms(ending=True)):
+            return
+        try:
+            for one in root.with_rooms():
+                one.runner.program.stop()
+                if one is not root:
+                    one.driver.leave(None, None, one.poke)
+            root.driver.leave(QUEUED, {"needs": needs_of(root)}, root.poke)
+        except StaleDriverError:
+            run.runner.abandon("its lease was lost to another process")
+
+    def return_left(self, run: DrivenRun, summary: dict[str, JSON] | None) -> None:
+        """Return a run that another process left behind to the queue, under its lease; `summary` is that of its row."""
+        run.driver.queue({**(summary or {}), "needs": needs_of(run)})
+
+    def expect_place(self) -> None:
+        """Refuse a run for which there is no place. Raises `LimitExceededError`."""
+        if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
+            raise LimitExceededError(
+                f"{MOST_QUEUED:,} runs wait for a worker, and no more may: try again in a minute, or start more workers"
+                " (`ideabridge worker`)"
+            )
+
+
+def needs_of(run: DrivenRun) -> list[JSON]:
+    """The names of the modules that a run may call; `*`: any."""
+    tools = run.machine.catalogue.tools
+    return list[JSON](sorted({module for tool in tools for module in tool.reached if module}))
+
+
+class _Runs(Protocol):
+    """The runs of this process: `Runs`, which documents these members."""
+
+    queue: Queue
+    notices: Notices
+    fingerprint: str
+    most_of_user: int | None
+
+    def resume(self, run_id: str) -> DrivenRun: ...
+    def hand_over_all(self) -> None: ...
+
+
+POLL_SECONDS: Final = 0.25
+"""Seconds between two looks into the queue of a store that cannot notify."""
+
+
+class Worker:
+    """Drives queued runs of this configuration.
+
+    Args:
+        store: has the queue.
+        runs: those of this process.
+        writer: claims runs in its thread.
+        most: the most runs at once.
+        modules: the modules that run here; None: all.
+    """
+
+    def __init__(
+        self, store: Store, runs: _Runs, writer: Writer, *, most: int, modules: Collection[str] | None = None
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._writer = writer
+        self._most = most
+        self._modules = modules
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
+        """Take runs from the queue until cancelled, or until `drain`, and then until the last run is handed over."""
+        async with anyio.create_task_group() as group:
+            while not self._ended.is_set():
+                try:
+                    claimed = await self._claim()
+                except StoreError:
+                    # Those who use the store get its error; the worker continues when the store works.
+                    claimed = []
+                for run_id in claimed:
+                    self._runs.queue.claimed.add(run_id)
+                    group.start_soon(self._drive, run_id)
+                if not claimed:
+                    await self._runs.notices.wait("queue", POLL_SECONDS)
+
+    def drain(self) -> None:
+        """Take no more runs, begin no more calls, and hand every run over as soon as its running calls have ended."""
+        self._ended.set()
+        self._runs.hand_over_all()
+        self._runs.notices.tell("queue")
+
+    async def _claim(self) -> list[str]:
+        free = self._most - len(self._runs.queue.claimed)
+        if free <= 0 or not self._store.queue.count(self._runs.fingerprint):
+            return []
+        return await self._writer.perform(lambda: self._store.queue.claim(self._runs.fingerprint, free, self._takes))
+
+    def _takes(self, run: QueuedRun, busy: int) -> bool:
+        most = self._runs.most_of_user
+        if most is not None and busy >= most and user_of(run.caller) is not None:
+            return False
+        return self._modules is None or set(run.needs) <= set(self._modules)
+
+    async def _drive(self, run_id: str) -> None:
+        """Continue a run, and wait until this process no longer drives it."""
+        try:
+            run = await self._writer.patiently(lambda: self._runs.resume(run_id))
+            while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
+                await run.runner.wait_changed()
+        except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
+            # It was cancelled, another process was faster, or it cannot continue here: its row in the store says so.
+            # If the store failed, the run is left behind, and taken up like the run of a dead process.
+            return
+        finally:
+            self._runs.queue.claimed.discard(run_id)
+            self._runs.notices.tell("queue")

@@ -1,0 +1,103 @@
+"""Queue: the runs that wait for a worker. It is a part of the table of runs, which `Journal` describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.journal import Journal
+from ideabridge.tools.encoding import JSONObject, decode_trusted
+
+QUEUED: Final = "queued"
+"""The status, in the table of runs, of a run that waits for a worker."""
+
+_CLAIMED_OF: Final = 1000
+"""The oldest runs of the queue, among which `Journal.claim` chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRun:
+    """A run that waits for a worker.
+
+    Attributes:
+        run: its id.
+        caller: its owner.
+        needs: the names of the modules that it may call; `*`: any.
+        has_begun: whether a process has been at work on it.
+    """
+
+    run: str
+    caller: str
+    needs: tuple[str, ...]
+    has_begun: bool
+
+
+class RunQueue:
+    """The runs with the status `queued`."""
+
+    def __init__(self, database: Database, journal: Journal) -> None:
+        self._database = database
+        self._journal = journal
+
+    def put(self, run_id: str, epoch: int, summary: JSONObject) -> None:
+        """Let a run wait for a worker, and release its lease. `summary` has its `needs`; see `QueuedRun`.
+
+        Raises:
+            StaleDriverError: the epoch is not the run's current one, or it was released.
+            UnknownRunError: no such run.
+        """
+        with self._database.transaction(concurrent=True):
+            self._journal.set_status(run_id, epoch, QUEUED, summary)
+            self._journal.release(run_id, epoch)
+            self._database.notify("queue")
+
+    def count(self, fingerprint: str | None = None, most: int = 1) -> int:
+        """Count the runs that wait for a worker, up to `most`; `fingerprint`: only those of this configuration."""
+        with self._database.guard:
+            return self._database.number(
+                "SELECT count(*) FROM (SELECT 1 FROM runs WHERE status = 'queued' AND fingerprint = "
+                "coalesce(?1, fingerprint) LIMIT ?2) AS waiting",
+                (fingerprint, most),
+            )
+
+    def claim(self, fingerprint: str, most: int, takes: Callable[[QueuedRun, int], bool]) -> list[str]:
+        """Take runs out of the queue: their status becomes `running`, and the caller drives them. Runs that have begun
+        come first, then the callers with the fewest runs at work, then the oldest. It is called by one process at a
+        time, because the others wait for the end of the transaction.
+
+        Args:
+            fingerprint: the configuration of the runs.
+            most: the most runs to take.
+            takes: decides about a run, given the number of runs of its caller that are at work.
+        """
+        with self._database.transaction():
+            rows = self._database.execute(
+                "SELECT id, caller, summary, epoch FROM runs WHERE status = 'queued' AND fingerprint = ? "
+                "ORDER BY number LIMIT ?",
+                (fingerprint, _CLAIMED_OF),
+            ).fetchall()
+            if not rows:
+                return []
+            at_work = self._database.execute(
+                "SELECT caller, count(*) FROM runs WHERE status = 'running' AND parent IS NULL GROUP BY caller"
+            ).fetchall()
+            busy: dict[str, int] = {caller: int(count) for caller, count in at_work}
+            waiting: list[QueuedRun] = []
+            for run, caller, summary, epoch in rows:
+                needs = cast("JSONObject", decode_trusted(summary)).get("needs") if summary is not None else None
+                named = tuple(str(one) for one in needs) if isinstance(needs, list) else ()
+                waiting.append(QueuedRun(run, caller, named, has_begun=epoch > 1))
+            claimed: list[str] = []
+            while waiting and len(claimed) < most:
+                # The order of the list decides between equal runs.
+                one = min(waiting, key=lambda run: (not run.has_begun, busy.get(run.caller, 0)))
+                waiting.remove(one)
+                if takes(one, busy.get(one.caller, 0)):
+                    busy[one.caller] = busy.get(one.caller, 0) + 1
+                    claimed.append(one.run)
+            self._database.many(
+                "UPDATE runs SET status = 'running', updated = ? WHERE id = ?", [(now_text(), one) for one in claimed]
+            )
+            return claimed

@@ -1,0 +1,282 @@
+"""Servers that leave runs to workers: processes of their own over one store, in a file and in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.errors import LimitExceededError
+from tests import postgres
+from tests.server.serving import BIN, Gate, call, listening, plain, served
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = '''
+import os
+from pathlib import Path
+from ideabridge.tools import tool
+
+@tool(read_only=True)
+def where() -> int:
+    """The process in which the call runs."""
+    return os.getpid()
+
+@tool
+def hold(gate: str, log: str) -> int:
+    """Note the call, and wait until the gate opens."""
+    with open(log, "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    with open(gate) as file:
+        file.readline()
+    return os.getpid()
+
+@tool
+def send(text: str) -> str:
+    """Sends a text."""
+    return f"sent {text}"
+'''
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["file", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "ideas.sqlite") if request.param == "file" else postgres.server().address()
+
+
+@pytest.fixture
+def configuration(tmp_path: Path, store: str) -> Callable[..., Path]:
+    def configured(**top: Any) -> Path:
+        (tmp_path / "tools.py").write_text(TOOLS)
+        path = tmp_path / "ideabridge.json"
+        path.write_text(json.dumps({"store": store, "tools": ["tools.py"], "approval": "allow_all", **top}))
+        return path
+
+    return configured
+
+
+@contextmanager
+def working(configuration: Path, *more: str) -> Generator[subprocess.Popen[str]]:
+    """A worker process that is ready."""
+    program = [str(BIN / "ideabridge"), "worker", "--config", str(configuration), *more]
+    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "taking up to" in line, line
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.communicate(timeout=10)
+
+
+@asynccontextmanager
+async def front(configuration: Path) -> AsyncGenerator[Client]:
+    """A client of a server that leaves runs to workers."""
+    with listening(served(configuration, "--http", "0", "--workers")) as url:
+        async with Client(url, read_timeout_seconds=30) as client:
+            yield client
+
+
+async def until(found: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not found():
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_workers_run_the_calls_of_runs_that_servers_take(configuration: Callable[..., Path]) -> None:
+    path = configuration()
+    with working(path) as one, working(path) as two:
+        async with front(path) as client:
+            calls = [{"_tool": "where", "_outputPath": f"n{number}"} for number in range(3)]
+            answers = [await call(client, "run_plan", calls=calls, output="†state") for _ in range(4)]
+            nothing = await call(client, "run_plan", calls=[], output=1)
+    for answer in answers:
+        assert answer["status"] == "done"
+        assert len({*answer["output"].values()}) == 1
+        assert {*answer["output"].values()} <= {one.pid, two.pid}
+    assert nothing["output"] == 1
+
+
+async def test_a_run_waits_for_a_worker_and_continues_after_a_decision_and_by_turns(
+    configuration: Callable[..., Path], store: str
+) -> None:
+    path = configuration(approval="default")
+    async with front(path) as client:
+        plan = {"calls": [{"_tool": "send", "text": "a", "_outputPath": "sent"}], "output": "†state.sent"}
+        waiting = await call(client, "run_plan", **plan, wait_s=0)
+        assert waiting["status"] == "needs_approval"
+        task = await call(client, "solve", task="Where?")
+        turn = {"run": task["run"], "turn": 0, "solution": {"calls": [{"_tool": "where", "_outputPath": "at"}]}}
+        queued = await call(client, "solve", **turn, wait_s=0)
+        assert queued["status"] == "running"
+        with Store.open(store) as opened:
+            await until(lambda: opened.queue.count() == 1)
+        seen = await call(client, "check_run", run=task["run"], wait_s=0)
+        assert seen["progress"] == "0 of 1 calls done; it waits for a worker"
+        with working(path) as worker:
+            one = {"approval": waiting["approvals"][0]["approval"], "decision": "approve"}
+            decided = await call(client, "decide_approval", run=waiting["run"], decisions=[one], wait_s=20)
+            assert (decided["status"], decided["output"]) == ("done", "sent a")
+            again = await call(client, "check_run", run=task["run"], wait_s=20)
+            assert again["status"] == "needs_solution"
+            ended = await call(client, "solve", run=task["run"], turn=1, solution={"output": "done"}, wait_s=20)
+            assert ended["output"] == "done"
+            assert str(worker.pid) in json.dumps(again)
+        cancelled = await call(client, "run_plan", calls=[{"_tool": "where"}], wait_s=0)
+        ended = await call(client, "check_run", run=cancelled["run"], cancel=True)
+        assert ended["status"] == "cancelled"
+
+
+async def test_programs_rooms_and_ideas_run_at_workers(configuration: Callable[..., Path]) -> None:
+    path = configuration()
+    program = "import tools\nfound = [await tools.where() for _ in range(3)]\nfound"
+    with working(path) as worker:
+        async with front(path) as client:
+            answer = await call(client, "run_plan", program=program, wait_s=20)
+            assert answer["output"] == [worker.pid] * 3
+            await call(client, "publish_idea", idea=answer["run"], name="three", description="Three places.")
+            nested = [{"_tool": "three", "_module": "idea:three", "_outputPath": "found"}]
+            within = await call(client, "run_plan", calls=nested, output="†state.found", wait_s=20)
+            assert within["output"] == [worker.pid] * 3
+            direct = await client.call_tool("three", {})
+            assert str(worker.pid) in str(direct.content)
+
+
+async def test_a_run_goes_to_a_worker_that_has_its_modules(configuration: Callable[..., Path], tmp_path: Path) -> None:
+    modules = {name: plain(tmp_path, name, f"{name}_work") for name in ("left", "right")}
+    path = configuration(mcpServers=modules)
+    with working(path, "--module", "left"):
+        async with front(path) as client:
+            left = await call(client, "run_plan", calls=[{"_tool": "left_work", "x": "1"}], wait_s=20)
+            assert left["status"] == "done"
+            right = await call(client, "run_plan", calls=[{"_tool": "right_work", "x": "1"}], wait_s=0)
+            task = await call(client, "run_plan", calls=[{"_tool": "where"}], wait_s=20)
+            assert task["status"] == "done"
+            assert (await call(client, "check_run", run=right["run"], wait_s=0))["status"] == "running"
+            with working(path, "--module", "right"):
+                assert (await call(client, "check_run", run=right["run"], wait_s=20))["status"] == "done"
+
+
+async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its_runs(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, log = configuration(), tmp_path / "log"
+    gate = Gate(tmp_path)
+    calls = [
+        {"_tool": "hold", "_id": "held", "gate": str(gate.path), "log": str(log), "_outputPath": "first"},
+        {"_tool": "where", "_after": "held", "_outputPath": "second"},
+    ]
+    with ExitStack() as stack:
+        stack.callback(gate.close)
+        first = stack.enter_context(working(path))
+        async with front(path) as client:
+            run = await call(client, "run_plan", calls=calls, output="†state", wait_s=0)
+            await until(lambda: log.exists() and bool(log.read_text()))
+            second = stack.enter_context(working(path))
+            first.send_signal(signal.SIGTERM)
+            more = await call(client, "run_plan", calls=[{"_tool": "where", "_outputPath": "at"}], output="†state.at")
+            assert more["output"] == second.pid
+            gate.open()
+            ended = await call(client, "check_run", run=run["run"], wait_s=20)
+            assert ended["output"] == {"first": first.pid, "second": second.pid}
+            assert await anyio.to_thread.run_sync(lambda: first.wait(10)) == 0
+    assert log.read_text().split() == [str(first.pid)]
+
+
+async def test_the_runs_of_a_killed_worker_continue_at_another(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, log = configuration(), tmp_path / "log"
+    gate = Gate(tmp_path)
+    held = {"_tool": "hold", "gate": str(gate.path), "log": str(log), "_outputPath": "held"}
+    calls = [{"_tool": "where", "_outputPath": "first"}, held]
+    with ExitStack() as stack:
+        stack.callback(gate.close)
+        first = stack.enter_context(working(path))
+        async with front(path) as client:
+            run = await call(client, "run_plan", calls=calls, output="†state", wait_s=0)
+            await until(lambda: log.exists() and bool(log.read_text()))
+            os.kill(first.pid, signal.SIGKILL)
+            first.wait(10)
+            with working(path):
+                # The call may have taken effect, so a person is asked.
+                asked = await call(client, "check_run", run=run["run"], wait_s=25)
+                assert asked["status"] == "needs_approval"
+                one = {"approval": asked["approvals"][0]["approval"], "decision": "value", "value": 7}
+                ended = await call(client, "decide_approval", run=run["run"], decisions=[one], wait_s=20)
+                assert ended["output"] == {"first": first.pid, "held": 7}
+    assert len(log.read_text().split()) == 1
+
+
+async def test_a_worker_with_an_unknown_module_does_not_start(configuration: Callable[..., Path]) -> None:
+    path = configuration()
+    program = [str(BIN / "ideabridge"), "worker", "--config", str(path), "--module", "nowhere"]
+    done = await anyio.run_process(program, check=False)
+    assert done.returncode == 2
+    assert "module 'nowhere' is not configured" in done.stderr.decode()
+
+
+def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
+    with Store.open(store) as opened:
+        runs = opened.runs
+
+        def queue(name: str, caller: str, *needs: str, begun: bool = False) -> None:
+            runs.create(name, kind="plan", caller=caller, title="", fingerprint="f")
+            for _ in range(2 if begun else 1):
+                epoch = runs.acquire(name, "server", 15, 0)
+                assert epoch is not None
+                opened.queue.put(name, epoch, {"needs": [*needs]})
+
+        def claim(most: int, limit: int = 9, modules: set[str] | None = None) -> list[str]:
+            return opened.queue.claim(
+                "f", most, lambda run, busy: busy < limit and (modules is None or set(run.needs) <= modules)
+            )
+
+        for number in range(3):
+            queue(f"a{number}", "ann")
+        queue("b0", "bob", "git")
+        queue("b1", "bob")
+        queue("c0", "cleo", begun=True)
+        runs.create("other", kind="plan", caller="ann", title="", fingerprint="g")
+        assert opened.queue.count("f", 100) == 6
+        assert claim(3, modules=set()) == ["c0", "b1", "a0"]
+        assert claim(9, limit=3) == ["b0", "a1"]
+        assert claim(9, limit=3) == []
+        record = runs.get("a1")
+        assert record is not None
+        assert (record.status, record.driver) == ("running", None)
+        assert claim(9) == ["a2"]
+        assert opened.queue.count("f", 100) == 0
+
+
+async def test_more_runs_than_may_wait_are_refused(
+    configuration: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ideabridge.bridge.driving.queue.MOST_QUEUED", 2)
+    async with Bridge(load_configuration(configuration()), role="front") as bridge:
+        plan = {"calls": [{"_tool": "where"}]}
+        first = await bridge.run_plan(plan)
+        await bridge.run_plan(plan)
+        await until(lambda: bridge.store.queue.count(most=9) == 2)
+        with pytest.raises(LimitExceededError, match="2 runs wait for a worker, and no more may"):
+            await bridge.run_plan(plan)
+        await bridge.cancel(first.id, "not needed")
+        await bridge.run_plan(plan)
