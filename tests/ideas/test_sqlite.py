@@ -34,11 +34,12 @@ def test_versions_with_the_wal_reset_bug_are_known(version: tuple[int, int, int]
 
 @pytest.mark.parametrize(("hidden", "told"), [("", f"SQLite {sqlite3.sqlite_version} of "), ("pysqlite3", "of Python")])
 def test_the_doctor_names_the_library(hidden: str, told: str) -> None:
-    code = f"import sys; sys.modules[{hidden!r}] = None\nfrom ideabridge.server.cli.doctor import _Findings, _sqlite\n"
-    code += "found = _Findings(); _sqlite(found); print(found.told[0])"
+    code = f"import sys; sys.modules[{hidden!r}] = None\n"
+    code += "from ideabridge.server.views.checks import Findings, check_sqlite\n"
+    code += "found = Findings(); check_sqlite(found); print(found.found[0])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
     assert told in out
-    assert ("without the WAL-reset bug" in out) is ("'hint'" not in out)
+    assert ("without the WAL-reset bug" in out) is ("hint=None" in out)
 
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)

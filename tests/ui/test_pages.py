@@ -10,17 +10,24 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.runs.people import Decision
-from ideabridge.tools import Toolbox
+from ideabridge.tools import Toolbox, tool
 from tests import npm
 from tests.ui import shop
 from tests.ui.serving import served
 
 AXE: Final = npm.FOLDER / "axe-core" / "axe.min.js"
+
+
+@tool(read_only=True)
+async def ponder() -> None:
+    """Never end. The server of the page does not have this tool."""
+    await anyio.sleep_forever()
 
 
 async def _fill(path: Path) -> str:
@@ -55,7 +62,15 @@ async def _fill(path: Path) -> str:
         )
         await program.wait()
         await bridge.solve("Which customer has the most orders?")
-        return run.id
+    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders), store=path, role="front") as bridge:
+        await (await bridge.run_plan(calls=[{"_tool": "list_orders"}], title="Left to a worker")).wait(0)
+    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders, ponder), store=path) as bridge:
+        calls = [{"_tool": "list_orders"}, {"_tool": "ponder"}]
+        left = await bridge.run_plan(calls=calls, title="Left by its process")
+        await left.wait(0)
+        while not any(bar.get("event") == "call_started" for _, bar in bridge.store.runs.events(left.id)):
+            await anyio.lowlevel.checkpoint()
+    return run.id
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +106,7 @@ def pages(run_id: str) -> list[str]:
         "playground",
         "playground?kind=program",
         "admin",
+        "admin/doctor",
         "runs/run_0000",
     ]
 
@@ -126,7 +142,42 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
             page.goto(url + path)
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             widths[path] = page.evaluate("document.documentElement.scrollWidth")
+            # A status is a word or two, in one line.
+            heights = page.evaluate("[...document.querySelectorAll('.status')].map((one) => one.offsetHeight)")
+            assert max(heights, default=0) < 30, path
         assert {path: width for path, width in widths.items() if width > 320} == {}
+
+
+def test_a_run_that_waits_for_a_worker_says_so(page: Page, shop_site: tuple[str, str]) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}runs")
+    page.get_by_label("Status").select_option("queued")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("#runs tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Left to a worker").click()
+    expect(page.locator("#head .status")).to_have_text("queued")
+    expect(page.locator("#head")).to_contain_text("waits for a worker")
+    expect(page.get_by_role("button", name="Cancel the run")).to_be_visible()
+
+
+def test_a_run_whose_process_has_gone_can_be_resumed(page: Page, shop_site: tuple[str, str]) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}runs?status=interrupted")
+    page.get_by_role("link", name="Left by its process").click()
+    expect(page.locator("#head .status")).to_have_text("interrupted")
+    # Nothing runs in it any more: its bars end with its journal.
+    expect(page.locator("#timeline .status").last).to_have_text("interrupted")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("alert")).to_contain_text("ponder")
+
+
+def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, str]) -> None:
+    url, _ = shop_site
+    page.goto(f"{url}admin")
+    page.get_by_role("link", name="Check everything").click()
+    expect(page.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
+    for topic, text in (("tools", "list_orders"), ("store", "1 queued"), ("host cursor", "not set up")):
+        expect(page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=topic))).to_contain_text(text)
 
 
 def test_a_keyboard_reaches_the_content_first_and_decides(page: Page, shop_site: tuple[str, str]) -> None:

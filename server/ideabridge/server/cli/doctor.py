@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ideabridge.server.cli.console import ExitCode, Rows, print_json, report
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.views.records import run_status
-from ideabridge.server.views.text import counted
+from ideabridge.server.views import checks
+from ideabridge.server.views.checks import CheckResult, Findings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.configuration import Configuration, Layer
-    from ideabridge.bridge.modules.settings import ModuleStatus
-    from ideabridge.bridge.store.store import Store
-
-
-@dataclass(slots=True)
-class _Findings:
-    """The results of the checks, printed in `rows` immediately if there are any."""
-
-    rows: Rows | None = None
-    told: list[JSON] = field(default_factory=list[JSON])
-    wrong: int = 0
-
-    def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
-        entry: JSONObject = {"topic": topic, "state": "wrong" if wrong else "ok", "text": text}
-        self.told.append({**entry, "hint": hint} if hint else entry)
-        self.wrong += wrong
-        if self.rows is not None:
-            self.rows.add(("✗" if wrong else "✓", topic, text), "red" if wrong else None)
-            if hint:
-                self.rows.add(("", "", hint), "dim")
+    from ideabridge.bridge.configuration import Configuration
 
 
 @command("config", "project", "store", "tools", "json")
 async def doctor(options: Options) -> int:
     """Check everything that ideabridge would use here, and explain it. Exit code 1 if something is wrong."""
-    from importlib.metadata import version
-
     folder = options.folder()
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None
@@ -53,234 +27,50 @@ async def doctor(options: Options) -> int:
         fault = error
     names = [] if configuration is None else [f"module {name}" for name in configuration.modules]
     longest = max(map(len, ["host claude-code", *names]))
-    found = _Findings(None if options.json else Rows(("", "what", "found"), (1, longest)))
-    versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
-    found.add("program", f"{versions}, Python {platform.python_version()}, {sys.executable}")
-    _sqlite(found)
+    rows = None if options.json else Rows(("", "what", "found"), (1, longest))
+
+    def print_row(one: CheckResult) -> None:
+        if rows is not None:
+            rows.add(("✗" if one.is_wrong else "✓", one.topic, one.text), "red" if one.is_wrong else None)
+            if one.hint:
+                rows.add(("", "", one.hint), "dim")
+
+    found = Findings(print_row)
+    checks.check_program(found)
     if fault is not None:
         found.add("configuration", str(fault), wrong=True)
     if configuration is not None:
-        _configuration(found, configuration)
-        _store(found, configuration)
-        _tool_files(found, configuration)
+        checks.check_configuration(found, configuration)
+        checks.check_store(found, configuration)
+        checks.check_tool_files(found, configuration)
         await _modules(found, configuration)
-        await _mind(found, configuration)
-    _hosts(found, folder)
+        await checks.check_mind(found, configuration)
+    checks.check_hosts(found, folder)
     if options.json:
-        print_json({"findings": found.told, "wrong": found.wrong})
+        print_json({"findings": list[JSON](map(_json, found.found)), "wrong": found.wrong})
     elif found.wrong:
         report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
     return ExitCode.FAILED if found.wrong else ExitCode.DONE
 
 
-def _sqlite(found: _Findings) -> None:
-    from ideabridge.bridge.store.sqlite import FIXED_IN, IS_FIXED, described
-
-    if IS_FIXED:
-        found.add("sqlite", f"{described()}, without the WAL-reset bug")
-        return
-    found.add(
-        "sqlite",
-        f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and writes wait while it does",
-        hint=f"for a fixed one (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python that has it",
-    )
+def _json(one: CheckResult) -> JSONObject:
+    entry: JSONObject = {"topic": one.topic, "state": "wrong" if one.is_wrong else "ok", "text": one.text}
+    return {**entry, "hint": one.hint} if one.hint else entry
 
 
-def _configuration(found: _Findings, configuration: Configuration) -> None:
-    from ideabridge.bridge.loop.policy import approval_parts
-
-    if configuration.source is None and configuration.untrusted is None:
-        hint = "`ideabridge modules import HOST --write` makes one from the servers a host has already"
-        found.add("configuration", f"none; looked for {configuration.project / 'ideabridge.json'}", hint=hint)
-    for layer in configuration.layers:
-        whose = "the project's, trusted" if layer.is_project else "yours"
-        found.add("configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer))
-        for line in (*layer.narrowed, *layer.refused):
-            found.add("configuration", line, wrong=line in layer.refused)
-    untrusted = configuration.untrusted
-    if untrusted is not None:
-        found.add("configuration", untrusted.told(), wrong=True)
-    parts = approval_parts(configuration.approval_setting)
-    approval = " and ".join(dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts))
-    limits = configuration.limits
-    found.add("rules", f"approval {approval}, order {configuration.order}, {limits.requests} requests a run")
-
-
-def _settings(configuration: Configuration, layer: Layer) -> str | None:
-    """The modules and effective settings of a configuration file; None if it has none."""
-    above = configuration.layers[configuration.layers.index(layer) + 1 :]
-    merging = ("$schema", "mcpServers", "tools", "limits", "sampling", "approval")
-    settings: list[str] = []
-    for key in layer.keys:
-        if key == "mcpServers":
-            names = [name for name in configuration.modules if configuration.layer_of(name) is layer]
-            own = [f"{name} (in place of yours)" if name in layer.replaced else name for name in names]
-            settings.append(f"modules {', '.join(own) or 'none'}")
-        elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
-            settings.append(key)
-    return f"from it: {'; '.join(settings)}" if settings else None
-
-
-def _store(found: _Findings, configuration: Configuration) -> None:
-    from collections import Counter
-
-    from ideabridge.bridge.store.database import is_address
-    from ideabridge.bridge.store.sqlite.files import rescued_of
-    from ideabridge.bridge.store.store import Store
-
-    path = str(configuration.store)
-    is_server = is_address(path)
-    rescued = [] if is_server else rescued_of(Path(path))
-    if rescued:
-        names = ", ".join(one.name for one in rescued)
-        hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
-        found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
-    if not is_server and not Path(path).exists():
-        found.add("store", f"{path}: does not exist yet; the first run creates it")
-        return
-    try:
-        with Store.open(path) as store:
-            runs = Counter(run_status(run)[0] for run in store.runs.newest(limit=100, rooms=False))
-            published = len(store.publications.page(limit=100).items)
-            retention = _retention(store, configuration)
-            what = f"{store.path}, {store.engine()}" if is_server else path
-            size = (store.used_bytes() if is_server else Path(path).stat().st_size) / 1_000_000
-    except IdeabridgeError as error:
-        found.add("store", str(error), wrong=True)
-        return
-    latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
-    found.add("store", f"{what}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}")
-    found.add("retention", retention)
-
-
-def _retention(store: Store, configuration: Configuration) -> str:
-    """Return which runs servers delete, and when they delete them next."""
-    import time
-    from datetime import datetime
-
-    from ideabridge.bridge.store.pruning import EVERY, Bounds
-
-    settings = configuration.retention
-    if settings is False or (settings.days is None and settings.runs is None):
-        return "off: no run is deleted automatically"
-    age = [] if settings.days is None else [f"older than {settings.days:g} days"]
-    number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
-    now = time.time()
-    due = store.retention(Bounds(settings.days, settings.runs)).due(now)
-    what = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
-    if not due.runs:
-        return f"{what}; none is due"
-    first = due.at or now
-    when = datetime.fromtimestamp(first if due.deletes else first + EVERY).astimezone().date().isoformat()
-    return f"{what}; up to {counted(due.runs, 'run')} from {when} on"
-
-
-def _tool_files(found: _Findings, configuration: Configuration) -> None:
-    from ideabridge.tools.toolbox import load_tool_file
-
-    for file in configuration.tools:
-        try:
-            names = [tool.name for tool in load_tool_file(file, configuration.digest_of(file))]
-        except IdeabridgeError as error:
-            found.add("tools", str(error), wrong=True)
-        else:
-            found.add("tools", f"{file}: {', '.join(names) or 'none'}")
-
-
-async def _modules(found: _Findings, configuration: Configuration) -> None:
+async def _modules(found: Findings, configuration: Configuration) -> None:
     from ideabridge.server.cli.connecting import Connecting
 
     if not configuration.modules:
         found.add("modules", "none are configured")
         return
-
-    def tell(status: ModuleStatus) -> None:
-        if status.state == "up":
-            text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
-            found.add(f"module {status.name}", text, hint="; ".join(status.notes) or None)
-        elif status.state == "disabled":
-            found.add(f"module {status.name}", "disabled in the configuration")
-        else:
-            why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
-            found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True)
-
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
         from ideabridge.bridge.runs.offer import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:
-            await connecting.wait(modules, tell)
+            await connecting.wait(modules, lambda status: checks.describe_module(found, status))
             notes = naming_notes(Toolbox(), modules.known_tools())
             if notes:
                 found.add("names", "of modules' tools", hint="; ".join(notes[:20]))
-
-
-async def _mind(found: _Findings, configuration: Configuration) -> None:
-    """Check who answers. A model gets no request, but its package and key must exist, and a server of the user is asked
-    for its models.
-    """
-    from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.minds.choice import AUTO, choose
-    from ideabridge.bridge.minds.model import ModelMind
-
-    try:
-        mind = Bridge(configuration.model_copy(update={"tools": ()})).mind
-        model, is_elsewhere = mind.check() if isinstance(mind, ModelMind) else (None, False)
-    except IdeabridgeError as error:
-        found.add("mind", str(error), wrong=True)
-        return
-    asked, alone = choose(AUTO, mind, samples=True), choose(AUTO, mind)
-    if asked != alone:
-        found.add("mind", f"{asked.name} in clients that declare it, else {alone.name}: no model is configured here")
-        return
-    hint = None
-    if is_elsewhere and configuration.limits.cost is not None:
-        hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
-    text = alone.why if model is None else f"{model} is configured here"
-    if isinstance(mind, ModelMind) and is_elsewhere:
-        try:
-            names = await mind.models()
-        except IdeabridgeError as error:
-            hint = hint or "start the server, or correct `model` in the configuration"
-            found.add("mind", f"{error} ({text})", wrong=True, hint=hint)
-            return
-        text += _listed(mind.configuration.name.partition(":")[2], names)
-    elif model is not None:
-        text += " (it was not asked now)"
-    found.add("mind", f"{alone.name}: {text}", hint=hint)
-
-
-def _listed(name: str, names: list[str] | None) -> str:
-    """Return whether a server has the configured model."""
-    if names is None:
-        return "; it answers, and does not list its models"
-    if any(one in (name, f"{name}:latest") for one in names):
-        return "; it answers, and has this model"
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"; it answers, and lists {shown or 'no models'}: some servers take any name, others refuse this one"
-
-
-def _hosts(found: _Findings, project: Path) -> None:
-    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_document
-
-    places = HostEnvironment(project=project)
-    for host in HOSTS:
-        having: list[str] = []
-        others = 0
-        for file in host.files(places):
-            try:
-                servers = file.servers(read_document(file.path).content)
-            except IdeabridgeError as error:
-                found.add(f"host {host.name}", str(error), wrong=True)
-                continue
-            others += sum(1 for name in servers if name != SERVER_NAME)
-            if SERVER_NAME in servers:
-                having.append(f"{file.path} ({file.scope})")
-        if having:
-            found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
-        elif others:
-            hint = f"`ideabridge modules import {host.name} --move`, then `ideabridge install {host.name} --write`"
-            found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
-        else:
-            found.add(f"host {host.name}", "not set up")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import RunArgument, lookup_run, open_bridge, open_store, resolve_run
-from ideabridge.server.views.records import errors_of, input_of, lineage_of, run_status
+from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
 from ideabridge.server.views.text import error_line
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -40,26 +40,13 @@ app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True
 _PAGE: Final = 200
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
-Status = Literal[
-    "running",
-    "queued",
-    "needs_solution",
-    "needs_approval",
-    "interrupted",
-    "done",
-    "stalled",
-    "limit",
-    "cancelled",
-    "failed",
-]
-
 
 @app.command("list")
 @command("config", "project", "store", "json")
 def list_runs(
     options: Options,
     status: Annotated[
-        Status | None, typer.Option("--status", "-s", metavar="STATUS", help="Only runs with this status.")
+        ListedStatus | None, typer.Option("--status", "-s", metavar="STATUS", help="Only runs with this status.")
     ] = None,
     limit: LimitOption = 20,
     after: Annotated[str | None, typer.Option("--after", metavar="RUN", help="Continue after this run.")] = None,
@@ -87,7 +74,7 @@ def list_runs(
                 say(advice, "dim")
 
 
-def _listed(store: Store, status: Status | None, after: str | None) -> Iterator[RunRecord]:
+def _listed(store: Store, status: ListedStatus | None, after: str | None) -> Iterator[RunRecord]:
     """The runs with this status, newest first."""
     # Only its process shows whether a run stored as running is interrupted.
     stored = [] if status is None else ["running", "interrupted"] if status == "interrupted" else [status]
@@ -152,6 +139,8 @@ def _row(record: RunRecord, with_caller: bool) -> list[str]:
 def next_step(run: str, status: str) -> str | None:
     """Return what a person can do about a run with this status; None if nothing."""
     match status:
+        case "queued":
+            return "queued: `ideabridge worker` continues it, under the configuration of the server that left it"
         case "interrupted":
             return f"interrupted: `ideabridge resume {run}` continues it"
         case "needs_approval":

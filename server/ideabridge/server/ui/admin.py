@@ -6,18 +6,22 @@ import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
-from ideabridge.bridge.store.users import read_expiry
+from ideabridge.bridge.store.users import LOCAL, read_expiry
 from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.showing import duration
 from ideabridge.server.ui.site import Handler, Site
+from ideabridge.server.views import checks
+from ideabridge.server.views.checks import Findings
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 _COUNTED: Final = 1000
@@ -39,6 +43,7 @@ class AdminPages:
         changing = self._site.changing
         return [
             Route("/admin", self._guarded(self.show)),
+            Route("/admin/doctor", self._guarded(self.doctor)),
             Route("/admin/users", changing(self._guarded(self.change_user)), methods=["POST"]),
             Route("/admin/tokens", changing(self._guarded(self.change_token)), methods=["POST"]),
             Route("/admin/backup", changing(self._guarded(self.back_up)), methods=["POST"]),
@@ -54,7 +59,7 @@ class AdminPages:
         return guarded
 
     async def show(self, request: Request) -> Response:
-        """Users, limits, the store, and what `doctor` says about this process."""
+        """Users, limits and the store."""
         bridge, store = self._bridge, self._bridge.store
         configuration = bridge.configuration
         tokens = store.users.tokens()
@@ -77,18 +82,33 @@ class AdminPages:
             ),
             ("Order of effects", str(configuration.order)),
         ]
-        limits: dict[str, Any] = {**configuration.limits.model_dump(), **configuration.users.model_dump()}
         return self._site.page(
             request,
             "admin.html",
             users=[(user, [one for one in tokens if one.user == user.name]) for user in store.users.all()],
             facts=facts,
-            limits=limits,
+            limits=_limits(configuration),
             retention=configuration.retention,
             layers=configuration.layers,
             away=bridge.modules.away(),
             backups=store.is_file,
         )
+
+    async def doctor(self, request: Request) -> Response:
+        """What `ideabridge doctor` would say about this process."""
+        bridge, found = self._bridge, Findings()
+        checks.check_program(found)
+        checks.check_configuration(found, bridge.configuration)
+        # It counts the runs that retention will delete.
+        await anyio.to_thread.run_sync(checks.describe_store, found, bridge.store, bridge.configuration)
+        own = sorted(tool.name for tool in bridge.tools() if tool.module is None)
+        found.add("tools", ", ".join(own) or "none of its own")
+        for status in bridge.modules.statuses():
+            checks.describe_module(found, status)
+        await checks.check_mind(found, bridge.configuration)
+        if visitor_of(request).caller == LOCAL:
+            checks.check_hosts(found, bridge.configuration.project)
+        return self._site.page(request, "doctor.html", found=found)
 
     async def change_user(self, request: Request) -> Response:
         """Add, disable, enable or promote a user."""
@@ -134,6 +154,24 @@ class AdminPages:
         target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
         size = await anyio.to_thread.run_sync(store.back_up, target)
         return self._site.back(request, f"{PREFIX}/admin", f"{size:,} bytes copied to {target}.")
+
+
+def _limits(configuration: Configuration) -> list[tuple[str, str]]:
+    """(what is bounded, its bound) of each limit that is set in the configuration."""
+    limits, users = configuration.limits, configuration.users
+    return [
+        ("Calls of a run at once", f"{limits.parallel_calls:,}"),
+        ("Calls of a run", f"{limits.calls:,}"),
+        ("Requests of a run to a model", f"{limits.requests:,}"),
+        ("Tokens of a run", "any number" if limits.tokens is None else f"{limits.tokens:,}"),
+        ("Cost of a run", "any" if limits.cost is None else f"${limits.cost:g}"),
+        ("Time in which a run works", duration(limits.wall_seconds)),
+        ("A result", f"{limits.result_bytes / 2**20:g} MB"),
+        ("All results of a run", f"{limits.run_bytes / 2**20:g} MB"),
+        ("Runs of a user at once", f"{users.runs:,}"),
+        ("Requests of a user in a minute", f"{users.requests_per_minute:,}"),
+        ("Who may share tools", users.share),
+    ]
 
 
 def _expiry(text: str) -> float | None:

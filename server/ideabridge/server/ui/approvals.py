@@ -35,6 +35,8 @@ _NAMES: Final[dict[str, DecisionName]] = {
     "skip": "skip",
     "value": "value",
 }
+_MADE: Final[dict[str, str]] = {"approve": "approved", "deny": "denied", "edit": "edited", "skip": "skipped"}
+"""How a decision is called after it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class ApprovalPages:
                     "caller": one.caller,
                     "at": one.at,
                     "call": event.get("call"),
-                    "decision": event.get("decision") or event.get("action"),
+                    "decision": _MADE.get(decision := str(event.get("decision") or event.get("action")), decision),
                     "by": str(read_decider(event.get("by"))),
                     "reason": event.get("reason"),
                 }
@@ -96,7 +98,7 @@ class ApprovalPages:
         names = ", ".join(dict.fromkeys(bar.name for bar in bars[:5]))
         ended = "1 call ended" if len(bars) == 1 else f"{len(bars)} calls ended"
         more, faults = ", ..." if len(bars) > 5 else "", f", {failed} failed" if failed else ""
-        return f"since it was asked, {ended} ({names}{more}){faults}"
+        return f"Since it was asked, {ended} ({names}{more}){faults}."
 
     async def decide(self, request: Request) -> Response:
         """Make one decision about each chosen question. The runs continue here, or in the process that drives them."""

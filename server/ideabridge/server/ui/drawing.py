@@ -10,7 +10,7 @@ from typing import Any, Final
 from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.graph import components
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.server.ui.timeline import suppliers
+from ideabridge.server.ui.timeline import awaited, suppliers
 from ideabridge.server.views.trace import Trace
 
 MOST: Final = 150
@@ -173,8 +173,7 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
                         given = givens.setdefault(operand.text, Box(f"g{len(givens)}", operand.text, "", "given"))
                         edges.append(Arrow(given.key, key, "data", operand.text))
         data = suppliers(progress)
-        edges += [Arrow(f"c{one}", key, "data", "_after") for one in call.edges or ()]
-        edges += [Arrow(f"c{one}", key, "order", "order of effects") for one in call.order if one not in data]
+        edges += [Arrow(f"c{one}", key, "order", why) for one, why in awaited(progress).items() if one not in data]
     return draw([*givens.values(), *nodes], _without_detours(edges))
 
 

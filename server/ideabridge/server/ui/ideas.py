@@ -19,16 +19,24 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.report import report_of
-from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, read_fields
+from ideabridge.server.ui.showing import answered
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 PAGE: Final = 50
 _EVIDENCE: Final = 100
+_ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
+    ("auto", "by the plan where there is one, otherwise by a model"),
+    ("plan", "by the plan: its calls run again, without a model"),
+    ("program", "by the program: it runs again, without a model"),
+    ("recorded", "by the recording: the same output, for the same input only"),
+    ("solve", "by a model each time, with this run as an example"),
+)
 _VIEWS: Final = ("published", "suggested", "saved")
 
 
@@ -231,7 +239,8 @@ class IdeaPages:
             except IdeabridgeError:
                 # The name is free.
                 before = None
-        parameters, choices = _decided(before)
+        decided = self._decided(before, ref)
+        parameters, choices = decided
         runs = [one for one in asked.getlist("with") if one]
         if runs:
             choices = {**choices, "runs": list[JSON](runs)}
@@ -252,10 +261,23 @@ class IdeaPages:
             report=report,
             why=why,
             choices=[] if draft is None else _choices_in(draft),
-            parameters=parameters,
+            fields=_fields(report, draft, parameters),
+            fixed=[one for one, decision in parameters.items() if _is_fixed(decision)],
+            decided=encode_text(list[JSON](decided)),
             runs=runs,
-            answers=("auto", "plan", "program", "recorded", "solve"),
+            answers=_ANSWERS,
         )
+
+    def _decided(self, before: Publication | None, ref: str) -> tuple[JSONObject, JSONObject]:
+        """(parameters, choices) with which this run was published before, as the present version."""
+        lifting = None if before is None or before.plan is None else before.plan.get("lifting")
+        if before is None or not isinstance(lifting, dict):
+            return {}, {}
+        if ref not in (before.idea_id, self._bridge.store.ideas.get(before.idea_id).meta.run):
+            # Another run has other parameters.
+            return {}, {}
+        parameters, choices = lifting.get("parameters"), lifting.get("choices")
+        return parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
 
     def _owner_of(self, ref: str, visitor: Visitor) -> str:
         """The owner of the run that is to be published: a manager may publish for everybody."""
@@ -268,22 +290,26 @@ class IdeaPages:
         """Publish a run or an idea with what the person decided."""
         form, visitor = form_of(request), visitor_of(request)
         ref, name = form.get("ref").strip(), form.get("name").strip()
-        choices: JSONObject = {}
-        taken = {
-            path.removeprefix("t."): _taken(value) for path, value in form.fields if path.startswith("t.") and value
-        }
-        if taken:
-            choices["take"] = taken
-        runs = [one for text in form.all("with") for one in text.split() if one]
-        if runs:
-            choices["runs"] = list[JSON](runs)
+        decided = decode(form.get("decided", "[{}, {}]"), what="the earlier decisions")
+        match decided:
+            case [dict() as parameters, dict() as choices]:
+                pass
+            case _:
+                raise ArgumentError("the earlier decisions: expected [parameters, choices]")
+        taken = choices.get("take")
+        earlier = taken if isinstance(taken, dict) else {}
+        taken = {**earlier, **{key[2:]: _taken(value) for key, value in form.fields if key[:2] == "t." and value}}
+        before = choices.get("runs")
+        listed = [one for one in before if isinstance(one, str)] if isinstance(before, list) else []
+        runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
+        choices = {**({"take": taken} if taken else {}), **({"runs": list[JSON](runs)} if runs else {})}
         answer: Any = form.get("answer", "auto")
         publication = await self._bridge.publish(
             ref,
             name,
             description=form.get("description").strip() or None,
             answer=answer,
-            parameters=_parameters(form),
+            parameters=_parameters(form, parameters),
             choices=choices,
             strict=form.get("strict") == "on",
             by=visitor.decider,
@@ -291,7 +317,7 @@ class IdeaPages:
             caller=self._owner_of(ref, visitor),
         )
         self._site.front.announcements.poke()
-        said = f"{publication.name}, version {publication.version}, is a tool now; it answers by {publication.answer}."
+        said = f"{publication.name}, version {publication.version}, is a tool now, answered by {answered(publication)}."
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", said)
 
 
@@ -300,31 +326,73 @@ def _taken(value: str) -> JSON:
     return decode(value, what="the choice") if value.startswith(("{", '"')) else value
 
 
-def _parameters(form: FormFields) -> JSONObject:
-    """The decisions about parameters: the fields `a.NAME.rename`, `.fix`, `.description` and `.required`."""
+@dataclass(frozen=True, slots=True)
+class ParameterField:
+    """What a person may decide about a parameter.
+
+    Attributes:
+        key: its name in the run; the fields of the form are `a.KEY.rename`, `.fix`, `.description` and `.required`.
+        about: what the report of the draft says about it.
+        may_require: whether it can be left out, unless a person decides otherwise.
+        is_required: a person has decided so before.
+    """
+
+    key: str
+    about: JSONObject
+    may_require: bool
+    is_required: bool
+
+
+def _fields(report: JSONObject | None, draft: PlanDraft | None, decided: JSONObject) -> list[ParameterField]:
+    listed = None if report is None else report.get("parameters")
+    if draft is None or not isinstance(listed, list):
+        return []
+    merged = {name for name, one in decided.items() if isinstance(one, dict) and "merge" in one}
+    keys = {new: old for old, new in draft.inputs.renamed.items() if old not in merged}
+    found: list[ParameterField] = []
+    for about in listed:
+        if isinstance(about, dict):
+            key = keys.get(str(about.get("name")), str(about.get("name")))
+            before = decided.get(key)
+            is_required = isinstance(before, dict) and before.get("required") is True
+            found.append(ParameterField(key, about, is_required or not about.get("required"), is_required))
+    return found
+
+
+def _is_fixed(decision: JSON) -> bool:
+    return isinstance(decision, dict) and decision.get("fix") is True
+
+
+def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
+    """The decisions about parameters: the earlier ones, changed by the fields of `ParameterField`."""
     found: dict[str, JSONObject] = {}
-    for key, value in form.fields:
-        head, _, rest = key.partition(".")
+    for name, one in decided.items():
+        # A box that is no longer ticked is not in the form.
+        found[name] = (
+            {key: value for key, value in one.items() if key not in ("fix", "required")}
+            if isinstance(one, dict)
+            else {}
+        )
+    for field, value in form.fields:
+        head, _, rest = field.partition(".")
         name, _, what = rest.rpartition(".")
         if head != "a" or not name or not value.strip():
             continue
-        decided = found.setdefault(name, {})
-        if what in ("fix", "required"):
-            decided[what] = True
-        elif what == "rename" and value.strip() != name:
-            decided["rename"] = value.strip()
-        elif what == "description":
-            decided["description"] = value.strip()
+        decision = found.setdefault(name, {})
+        match what:
+            case "fix" | "required":
+                decision[what] = True
+            case "rename" if value.strip() == name:
+                decision.pop("rename", None)
+            case "rename" | "description":
+                decision[what] = value.strip()
+            case _:
+                pass
+    for decision in found.values():
+        if decision.get("fix") is True:
+            for key in ("rename", "merge", "required"):
+                decision.pop(key, None)
     return dict[str, JSON]({name: one for name, one in found.items() if one})
-
-
-def _decided(before: Publication | None) -> tuple[JSONObject, JSONObject]:
-    """(parameters, choices) with which the present version was published."""
-    lifting = None if before is None or before.plan is None else before.plan.get("lifting")
-    if not isinstance(lifting, dict):
-        return {}, {}
-    parameters, choices = lifting.get("parameters"), lifting.get("choices")
-    return parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
 
 
 def _choices_in(draft: PlanDraft) -> list[CopiedValue]:

@@ -12,11 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.driving.driver import is_left
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.runs.run import RunStatus
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import RunFilter
@@ -25,10 +23,10 @@ from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.site import Site
-from ideabridge.server.ui.timeline import ROWS, suppliers, timeline, why_waited
+from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.pending import Pending, pending
-from ideabridge.server.views.records import errors_of, input_of, lineage_of, run_status
+from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, decode
 from ideabridge.tools.errors import ArgumentError
@@ -45,7 +43,7 @@ _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The images that a page shows. SVG is not among them: it may contain scripts."""
 
-STATUSES: Final[tuple[str, ...]] = get_args(RunStatus)
+STATUSES: Final[tuple[str, ...]] = get_args(ListedStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +130,17 @@ class RunPages:
         machine = None if history is None else history.machine
         href = f"{PREFIX}/runs/{record.id}/calls/"
         first = max(0, _number(asked.get("calls", ""), 0))
-        now = None if at == last or not trace.bars else store.runs.event_times(record.id).get(at)
-        rows = timeline(trace, machine, first=first, status=asked.get("is", ""), tool=asked.get("tool", ""), now=now)
+        left = status == "interrupted" and at == last
+        now = store.runs.event_times(record.id).get(at) if at < last or left else None
+        rows = timeline(
+            trace,
+            machine,
+            first=first,
+            status=asked.get("is", ""),
+            tool=asked.get("tool", ""),
+            now=now,
+            is_left=left,
+        )
         decisions: list[Pending] = []
         if at == last and history is not None and status not in _ENDED and record.parent is None:
             decisions = list(pending(store, record, history=history))
@@ -159,7 +166,6 @@ class RunPages:
             pending=decisions,
             lineage=lineage_of(store, record),
             ended=status in _ENDED,
-            left=is_left(record),
             tools=sorted({bar.name for bar in trace.bars}),
             asked={"is": asked.get("is", ""), "tool": asked.get("tool", "")},
             page_rows=ROWS,
@@ -229,11 +235,11 @@ class RunPages:
             assert history is not None
             progress, bar = _found(record, history, trace, number)
             about = call_json(number, progress)
-            data, machine = suppliers(progress), history.machine
+            machine = history.machine
             events = [one for one in history.entries if getattr(one.event, "call", None) == number]
             waits = [
-                (one, machine.history[one].call.name, "data" if one in data else "order of effects")
-                for one in sorted({*data, *progress.call.order})
+                (one, machine.history[one].call.name, why)
+                for one, why in sorted(awaited(progress).items())
                 if one < len(machine.history)
             ]
             read_by = [one.call.index for one in machine.history if number in suppliers(one)][:100]

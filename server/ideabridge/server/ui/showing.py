@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import visible
 
@@ -88,6 +89,40 @@ def words(status: str) -> str:
     return status.replace("_", " ")
 
 
+def without_images(value: JSON) -> JSON:
+    """A value in which the data of images, which a page shows as images, is replaced by its length."""
+    if isinstance(value, list):
+        return [without_images(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    data = value.get("data")
+    if value.get("type") == "image" and isinstance(data, str):
+        return {**value, "data": f"{len(data):,} characters"}
+    return {key: without_images(one) for key, one in value.items()}
+
+
+def answered(publication: Publication) -> str:
+    """How a call of a published tool is answered, in words."""
+    if publication.answer == "recorded":
+        return "the recording"
+    if publication.answer == "solve" or publication.plan is None:
+        return "a model"
+    return "a program" if "program" in publication.plan else "a plan"
+
+
+_MINDS: Final = {
+    "": "the assistant",
+    "turns": "the assistant",
+    "sampling": "the client's model",
+    "recorded": "a recording",
+}
+
+
+def answerer(mind: str) -> str:
+    """Who answers the Requests of a run, by the name of its mind."""
+    return _MINDS.get(mind, mind)
+
+
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "duration": duration,
     "ago": ago,
@@ -98,4 +133,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "short": short,
     "count": count,
     "words": words,
+    "without_images": without_images,
+    "answered": answered,
+    "answerer": answerer,
 }

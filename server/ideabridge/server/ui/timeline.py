@@ -86,7 +86,14 @@ class Timeline:
 
 
 def timeline(
-    trace: Trace, machine: Machine | None, *, first: int = 0, status: str = "", tool: str = "", now: float | None = None
+    trace: Trace,
+    machine: Machine | None,
+    *,
+    first: int = 0,
+    status: str = "",
+    tool: str = "",
+    now: float | None = None,
+    is_left: bool = False,
 ) -> Timeline:
     """The rows of a run.
 
@@ -97,6 +104,7 @@ def timeline(
         status: only rows with this status.
         tool: only rows of this tool.
         now: the end of what still runs; None: the present time.
+        is_left: no process is at work on the run, so nothing of it runs any more.
     """
     begun = trace.begun or 0.0
     end = trace.ended or now or time.time()
@@ -122,7 +130,7 @@ def timeline(
             bar.name,
             module_of(bar, trace),
             instance if isinstance(instance, str) else "",
-            _status(bar, progress),
+            "interrupted" if is_left and bar.status == "running" else _status(bar, progress),
             left,
             0.0 if left is None else max(_NARROWEST, place(finish) - left),
             bar_between(bar.asked, bar.decided if bar.decided is not None else bar.finished or end),
@@ -248,12 +256,20 @@ def _density(bars: Sequence[CallBar], axis: _Axis, end: float) -> tuple[int, lis
 
 
 def suppliers(progress: Progress) -> set[int]:
-    """The calls whose values or success a call waits for."""
-    found = set(progress.call.edges or ())
+    """The calls whose values a call reads."""
+    found = set[int]()
     for item in progress.call.reads:
         for alternative in item.bound:
             for operand in alternative:
                 found.update(operand or ())
+    return found
+
+
+def awaited(progress: Progress) -> dict[int, str]:
+    """The calls that a call waits for, each with what it waits for."""
+    found = dict.fromkeys(progress.call.order, "the order of effects")
+    found.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
+    found.update(dict.fromkeys(suppliers(progress), "its result"))
     return found
 
 
@@ -264,14 +280,13 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     start = bar.started if bar.started is not None else bar.finished
     if start is not None and start - bar.listed < _NOTICED:
         return ""
-    data, parts = suppliers(progress), list[str]()
-    last = _last(trace, data | set(progress.call.order), start)
+    before, parts = awaited(progress), list[str]()
+    last = _last(trace, set(before), start)
     if last is not None:
         finish = trace.bars[last].finished
-        what = "its result" if last in data else "the order of effects"
         time_ = f" {duration(finish - bar.listed)}" if finish is not None and finish > bar.listed else ""
         name = machine.history[last].call.label
-        parts.append(f"waited{time_} for {name}: {what}")
+        parts.append(f"{'waited' if start is not None else 'waits'}{time_} for {name}: {before[last]}")
     if bar.asked is not None and bar.started is not None and bar.decided is not None:
         parts.append(f"a person decided after {duration(bar.decided - bar.asked)}")
     elif bar.asked is not None and bar.decided is None and bar.finished is None:

@@ -20,7 +20,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.server.views.history import RunHistory, read_history
 from ideabridge.tools.encoding import JSONObject
 
-_WAITING: Final = ("needs_approval", "running", "needs_solution", "interrupted")
+_WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
 """The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms need solutions."""
 
 _PAGE: Final = 200

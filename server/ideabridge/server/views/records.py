@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
+
+ListedStatus: TypeAlias = Literal[
+    "running",
+    "queued",
+    "needs_solution",
+    "needs_approval",
+    "interrupted",
+    "done",
+    "stalled",
+    "limit",
+    "cancelled",
+    "failed",
+]
+"""What `run_status` says: `RunStatus`, and `queued` for a run that waits for a worker."""
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:

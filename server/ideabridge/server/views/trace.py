@@ -104,7 +104,7 @@ class Trace:
                     if isinstance(tool.get("module"), str):
                         self.modules[str(tool.get("name"))] = str(tool["module"])
             case "request_made":
-                name = self.mind or "by turns"
+                name = self.mind
                 self.minds.append(CallBar(-1, name, {}, "running", listed=at, started=at, event=self.last))
             case "call_proposed":
                 self._list(event.get("call"), at)

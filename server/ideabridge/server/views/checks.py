@@ -1,0 +1,274 @@
+"""Checks: what `ideabridge doctor` and the page look at, and what they found."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ideabridge.server.views.records import run_status
+from ideabridge.server.views.text import counted
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration, Layer
+    from ideabridge.bridge.modules.settings import ModuleStatus
+    from ideabridge.bridge.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One thing that was looked at.
+
+    Attributes:
+        topic: what it is, for example `store` or `module git`.
+        text: what was found.
+        is_wrong: somebody has to mend it.
+        hint: what a person can do, or more about it.
+    """
+
+    topic: str
+    text: str
+    is_wrong: bool = False
+    hint: str | None = None
+
+
+@dataclass(slots=True)
+class Findings:
+    """What checks have found, in order; `watch` is called with each finding at once."""
+
+    watch: Callable[[CheckResult], None] | None = None
+    found: list[CheckResult] = field(default_factory=list[CheckResult])
+
+    @property
+    def wrong(self) -> int:
+        """How many are wrong."""
+        return sum(one.is_wrong for one in self.found)
+
+    def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
+        """Add a finding."""
+        finding = CheckResult(topic, text, wrong, hint)
+        self.found.append(finding)
+        if self.watch is not None:
+            self.watch(finding)
+
+
+def check_program(found: Findings) -> None:
+    """The versions of the program, and the SQLite under it."""
+    from importlib.metadata import version
+
+    versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
+    found.add("program", f"{versions}, Python {platform.python_version()}, {sys.executable}")
+    check_sqlite(found)
+
+
+def check_sqlite(found: Findings) -> None:
+    """Whether SQLite has a bug that slows writes down."""
+    from ideabridge.bridge.store.sqlite import FIXED_IN, IS_FIXED, described
+
+    if IS_FIXED:
+        found.add("sqlite", f"{described()}, without the WAL-reset bug")
+        return
+    found.add(
+        "sqlite",
+        f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and writes wait while it does",
+        hint=f"for a fixed one (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python that has it",
+    )
+
+
+def check_configuration(found: Findings, configuration: Configuration) -> None:
+    """Which files it comes from, what was refused, and the rules."""
+    from ideabridge.bridge.loop.policy import approval_parts
+
+    if configuration.source is None and configuration.untrusted is None:
+        hint = "`ideabridge modules import HOST --write` makes one from the servers a host has already"
+        found.add("configuration", f"none; looked for {configuration.project / 'ideabridge.json'}", hint=hint)
+    for layer in configuration.layers:
+        whose = "the project's, trusted" if layer.is_project else "yours"
+        found.add("configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer))
+        for line in (*layer.narrowed, *layer.refused):
+            found.add("configuration", line, wrong=line in layer.refused)
+    untrusted = configuration.untrusted
+    if untrusted is not None:
+        found.add("configuration", untrusted.told(), wrong=True)
+    parts = approval_parts(configuration.approval_setting)
+    approval = " and ".join(dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts))
+    limits = configuration.limits
+    found.add("rules", f"approval {approval}, order {configuration.order}, {limits.requests} requests a run")
+
+
+def _settings(configuration: Configuration, layer: Layer) -> str | None:
+    """The modules and effective settings of a configuration file; None if it has none."""
+    above = configuration.layers[configuration.layers.index(layer) + 1 :]
+    merging = ("$schema", "mcpServers", "tools", "limits", "sampling", "approval")
+    settings: list[str] = []
+    for key in layer.keys:
+        if key == "mcpServers":
+            names = [name for name in configuration.modules if configuration.layer_of(name) is layer]
+            own = [f"{name} (in place of yours)" if name in layer.replaced else name for name in names]
+            settings.append(f"modules {', '.join(own) or 'none'}")
+        elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
+            settings.append(key)
+    return f"from it: {'; '.join(settings)}" if settings else None
+
+
+def check_store(found: Findings, configuration: Configuration) -> None:
+    """Open the configured store, and describe it."""
+    from ideabridge.bridge.store.database import is_address
+    from ideabridge.bridge.store.sqlite.files import rescued_of
+    from ideabridge.bridge.store.store import Store
+
+    path = str(configuration.store)
+    is_server = is_address(path)
+    rescued = [] if is_server else rescued_of(Path(path))
+    if rescued:
+        names = ", ".join(one.name for one in rescued)
+        hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
+        found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
+    if not is_server and not Path(path).exists():
+        found.add("store", f"{path}: does not exist yet; the first run creates it")
+        return
+    try:
+        with Store.open(path) as store:
+            describe_store(found, store, configuration)
+    except IdeabridgeError as error:
+        found.add("store", str(error), wrong=True)
+
+
+def describe_store(found: Findings, store: Store, configuration: Configuration) -> None:
+    """How large an open store is, its latest runs, and what is deleted when.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    from collections import Counter
+
+    runs = Counter(run_status(run)[0] for run in store.runs.newest(limit=100, rooms=False))
+    published = len(store.publications.page(limit=100).items)
+    retention = _retention(store, configuration)
+    what = store.path if store.is_file else f"{store.path}, {store.engine()}"
+    size = (Path(store.path).stat().st_size if store.is_file else store.used_bytes()) / 1_000_000
+    latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
+    found.add("store", f"{what}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}")
+    found.add("retention", retention)
+
+
+def _retention(store: Store, configuration: Configuration) -> str:
+    """Return which runs servers delete, and when they delete them next."""
+    import time
+    from datetime import datetime
+
+    from ideabridge.bridge.store.pruning import EVERY, Bounds
+
+    settings = configuration.retention
+    if settings is False or (settings.days is None and settings.runs is None):
+        return "off: no run is deleted automatically"
+    age = [] if settings.days is None else [f"older than {settings.days:g} days"]
+    number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
+    now = time.time()
+    due = store.retention(Bounds(settings.days, settings.runs)).due(now)
+    what = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
+    if not due.runs:
+        return f"{what}; none is due"
+    first = due.at or now
+    when = datetime.fromtimestamp(first if due.deletes else first + EVERY).astimezone().date().isoformat()
+    return f"{what}; up to {counted(due.runs, 'run')} from {when} on"
+
+
+def check_tool_files(found: Findings, configuration: Configuration) -> None:
+    """Load the files of tools, which runs their code."""
+    from ideabridge.tools.toolbox import load_tool_file
+
+    for file in configuration.tools:
+        try:
+            names = [tool.name for tool in load_tool_file(file, configuration.digest_of(file))]
+        except IdeabridgeError as error:
+            found.add("tools", str(error), wrong=True)
+        else:
+            found.add("tools", f"{file}: {', '.join(names) or 'none'}")
+
+
+def describe_module(found: Findings, status: ModuleStatus) -> None:
+    """The state of a module."""
+    if status.state == "up":
+        text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
+        found.add(f"module {status.name}", text, hint="; ".join(status.notes) or None)
+    elif status.state == "disabled":
+        found.add(f"module {status.name}", "disabled in the configuration")
+    else:
+        why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
+        found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True)
+
+
+async def check_mind(found: Findings, configuration: Configuration) -> None:
+    """Check who answers. A model gets no request, but its package and key must exist, and a server of the user is asked
+    for its models.
+    """
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.choice import AUTO, choose
+    from ideabridge.bridge.minds.model import ModelMind
+
+    try:
+        mind = Bridge(configuration.model_copy(update={"tools": ()})).mind
+        model, is_elsewhere = mind.check() if isinstance(mind, ModelMind) else (None, False)
+    except IdeabridgeError as error:
+        found.add("mind", str(error), wrong=True)
+        return
+    asked, alone = choose(AUTO, mind, samples=True), choose(AUTO, mind)
+    if asked != alone:
+        found.add("mind", f"{asked.name} in clients that declare it, else {alone.name}: no model is configured here")
+        return
+    hint = None
+    if is_elsewhere and configuration.limits.cost is not None:
+        hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
+    text = alone.why if model is None else f"{model} is configured here"
+    if isinstance(mind, ModelMind) and is_elsewhere:
+        try:
+            names = await mind.models()
+        except IdeabridgeError as error:
+            hint = hint or "start the server, or correct `model` in the configuration"
+            found.add("mind", f"{error} ({text})", wrong=True, hint=hint)
+            return
+        text += _listed(mind.configuration.name.partition(":")[2], names)
+    elif model is not None:
+        text += " (it was not asked now)"
+    found.add("mind", f"{alone.name}: {text}", hint=hint)
+
+
+def _listed(name: str, names: list[str] | None) -> str:
+    """Return whether a server has the configured model."""
+    if names is None:
+        return "; it answers, and does not list its models"
+    if any(one in (name, f"{name}:latest") for one in names):
+        return "; it answers, and has this model"
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"; it answers, and lists {shown or 'no models'}: some servers take any name, others refuse this one"
+
+
+def check_hosts(found: Findings, project: Path) -> None:
+    """Which hosts of this machine have ideabridge."""
+    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_document
+
+    places = HostEnvironment(project=project)
+    for host in HOSTS:
+        having: list[str] = []
+        others = 0
+        for file in host.files(places):
+            try:
+                servers = file.servers(read_document(file.path).content)
+            except IdeabridgeError as error:
+                found.add(f"host {host.name}", str(error), wrong=True)
+                continue
+            others += sum(1 for name in servers if name != SERVER_NAME)
+            if SERVER_NAME in servers:
+                having.append(f"{file.path} ({file.scope})")
+        if having:
+            found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
+        elif others:
+            hint = f"`ideabridge modules import {host.name} --move`, then `ideabridge install {host.name} --write`"
+            found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
+        else:
+            found.add(f"host {host.name}", "not set up")
