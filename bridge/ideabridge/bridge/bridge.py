@@ -29,7 +29,7 @@ from ideabridge.bridge.arguments import (
     read_object,
     read_schema,
 )
-from ideabridge.bridge.configuration import Configuration, fingerprint
+from ideabridge.bridge.configuration import Configuration, fingerprint, module_fingerprint
 from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.driving.notices import Notices
@@ -98,8 +98,7 @@ class Bridge:
         approver: a coroutine function that decides on calls that ask; None: the run waits for `Run.decide`.
         on_tools_changed: is called after the tools of a module have changed.
         lease_seconds: how long a run stays reserved for this process after it has stopped responding; None: 15.
-        role: `alone` drives the runs of this process; `front` leaves them to workers; `worker` drives queued runs:
-            see `Bridge.worker`.
+        role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued runs, by `worker`.
         only: the names of the modules that run here; None: all. The runs of a worker need no others.
 
     Raises:
@@ -194,8 +193,10 @@ class Bridge:
             notices=self.notices,
             queue=Queue(self._store, self._role),
         )
-        for task in (self._runs.heartbeat, self._runs.listen, self._runs.following.run):
+        for task in (self._runs.heartbeat, self._runs.listen, self._runs.following.run, self._runs.shared_calls.run):
             self._group.start_soon(task)
+        if self._store.can_notify or self._role != "alone":
+            self.modules.share_limits(self._runs.shared_calls.place, partial(module_fingerprint, self.configuration))
         return self
 
     def _learn_secrets(self) -> None:

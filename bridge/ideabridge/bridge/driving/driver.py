@@ -158,10 +158,12 @@ class Watch:
 
     Args:
         clock: a monotonic clock, in seconds.
+        alive_seconds: the seconds without a change after which the lease of a live process of this system lapses, too.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, alive_seconds: float = math.inf) -> None:
         self._clock = clock
+        self._alive_seconds = alive_seconds
         self._looks: dict[str, _Look] = {}
 
     def left(self, lease: Lease) -> float:
@@ -169,9 +171,10 @@ class Watch:
         if a live process of this system holds it.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
-        if process in ("alive", "gone"):
+        seconds = 0.0 if process == "gone" else self._alive_seconds if process == "alive" else lease.seconds
+        if seconds in (0.0, math.inf):
             self._looks.pop(lease.run, None)
-            return 0.0 if process == "gone" else math.inf
+            return seconds
         now = self._clock()
         look = self._looks.get(lease.run)
         if look is None or look.lease != lease:
@@ -181,7 +184,7 @@ class Watch:
         # If this process slept since its last look, so did the driver perhaps: it gets time for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
-        return max(lease.seconds - look.still, 0.0)
+        return max(seconds - look.still, 0.0)
 
 
 class Driver:

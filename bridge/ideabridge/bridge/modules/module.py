@@ -16,7 +16,7 @@ import math
 import random
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -146,6 +146,7 @@ class Module:
         reserved: the tools that a module of this name had under another configuration. Their names stay its own until
             `known_tools` has any.
         authorization: gets tokens; None for a program, or if a header has the token.
+        place: the scope of one call, in which it waits for calls of other processes.
     """
 
     def __init__(
@@ -172,6 +173,7 @@ class Module:
         self._on_event = on_event
         self._authorize = authorize
         self.authorization: Authorization | None = None
+        self.place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self._watched: set[str] = set()
         self._log_level: types.LoggingLevel | None = None
         self._exposed = exposed
@@ -577,13 +579,14 @@ class Module:
         if tool.renamed:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._limiter.acquire(run)
-        begun = anyio.current_time()
         try:
-            answer = await self._try(
-                tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, client, meant)
-            )
-            self._took.append(anyio.current_time() - begun)
-            return answer
+            async with self.place():
+                begun = anyio.current_time()
+                answer = await self._try(
+                    tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, client, meant)
+                )
+                self._took.append(anyio.current_time() - begun)
+                return answer
         finally:
             self._limiter.release()
 

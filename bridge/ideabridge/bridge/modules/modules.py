@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
@@ -118,6 +120,19 @@ class Modules:
         self._group: anyio.abc.TaskGroup | None = None
         self._ended = 0
         self._all_ended = anyio.Event()
+
+    def share_limits(
+        self, place: Callable[[str, int], AbstractAsyncContextManager[None]], identify: Callable[[str], str]
+    ) -> None:
+        """Let the configured limits hold for several processes.
+
+        Args:
+            place: the scope of a call, given the name and identity of its module, with a space between, and the limit.
+            identify: the identity of a module, which tells it from others of its name.
+        """
+        for name, module in self._modules.items():
+            if "parallel" in module.configuration.model_fields_set:
+                module.place = partial(place, f"{name} {identify(name)[:16]}", module.configuration.parallel)
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
         """What gets tokens for a module: one at an address, unless a header has its token."""

@@ -33,6 +33,7 @@ from ideabridge.bridge.driving.driver import LEFT, Driver, Watch, is_stopped, ow
 from ideabridge.bridge.driving.following import FOLLOWS_SECONDS, Following
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue
+from ideabridge.bridge.driving.shared_calls import SharedCalls
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError, PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
@@ -183,6 +184,7 @@ class Runs:
         self.rooms = Rooms(self)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
+        self.shared_calls = SharedCalls(store, writer, notices, self._name)
         # Decisions of other processes that are being written here.
         self._taking: set[str] = set()
 

@@ -51,6 +51,12 @@ class StoreCopyError(StoreError):
     """A store cannot be copied there, or the copy differs from it."""
 
 
+class UncountedCallError(StoreError):
+    """The store could not be written, so a call of a module with a limit for all processes was not made."""
+
+    outcome = "not_run"
+
+
 class UnknownIdeaError(StoreError):
     """No idea has this id, prefix, name, version or run; the message lists the nearest names."""
 

@@ -21,7 +21,7 @@ from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Jou
 from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
-from ideabridge.bridge.store.queue import RunQueue
+from ideabridge.bridge.store.queue import CallPlaces, RunQueue
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
@@ -57,6 +57,7 @@ class Store:
         ideas: the saved ideas.
         runs: runs, the leases of their drivers, and their events.
         queue: the runs that wait for a worker.
+        call_places: the calls of modules with a limit for all processes.
         publications: ideas published under a name.
         settings: values by key.
         requests: requests of other processes to the driver of a run.
@@ -76,6 +77,7 @@ class Store:
         self.queue = RunQueue(database, self.runs)
         self.settings = StoredSettings(database)
         self.requests = DriverRequests(database, self.settings)
+        self.call_places = CallPlaces(database, self.settings)
         self.direct_calls = DirectCallTable(database)
         self.sessions = SessionTable(database)
         self.tool_memory = ToolMemory(database)

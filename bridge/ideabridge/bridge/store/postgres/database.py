@@ -595,8 +595,9 @@ class Listener:
 
     def close(self) -> None:
         """End the thread."""
-        self._ended.set()
+        # Before it ends: it closes the other end.
         self._waker.send(b"x")
+        self._ended.set()
         self._thread.join()
         self._waker.close()
 

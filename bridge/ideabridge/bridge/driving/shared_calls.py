@@ -1,0 +1,209 @@
+"""SharedCalls: the limit `parallel` of a module over all processes on a store.
+
+Theory of operation. The store has the calls of each module in the order in which they came, running and waiting ones.
+With a limit of 1 the first of them runs. A call that has ended leaves, and the next one begins: so calls take turns,
+whichever process makes them. Those who wait are notified by PostgreSQL; of a file, they read it four times a second.
+
+A process has a heartbeat for its calls, as for its runs, and what others conclude is the same, too (`Watch`): if it is
+gone, its calls are removed at once; if nobody knows, after `LEASE_SECONDS` without a heartbeat. So the place of a call
+does not depend on a connection to the store: a connection that is lost for a moment lets nobody else in.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import anyio
+
+from ideabridge.bridge.driving.driver import Watch
+from ideabridge.bridge.driving.notices import Notices
+from ideabridge.bridge.store.errors import StoreError, UncountedCallError
+from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease
+from ideabridge.bridge.store.queue import CALLS, CallPlace
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.writer import Writer
+
+T = TypeVar("T")
+
+_LOOKS_SECONDS: Final = 0.25
+"""Seconds between two looks, where the store cannot notify."""
+
+_ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
+"""Seconds without a heartbeat after which the call of a live process of this system is removed: it cannot write."""
+
+logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    module: str
+    most: int
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    runs: bool = False
+    has_joined: bool = False
+    changed: anyio.Event = field(default_factory=anyio.Event)
+    error: Exception | None = None
+
+    def end_wait(self, error: Exception | None = None) -> None:
+        self.runs, self.error = error is None, error
+        self.changed.set()
+
+
+class SharedCalls:
+    """Lets calls of modules wait until they may run. Call its methods in the event loop's thread.
+
+    Args:
+        store: has the calls of all processes.
+        writer: writes into it.
+        notices: tell of calls of other processes that have ended.
+        name: the name of this process, from `own_name`.
+        seconds: the seconds without a heartbeat after which the calls of a process are removed.
+    """
+
+    def __init__(
+        self, store: Store, writer: Writer, notices: Notices, name: str, seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._store, self._writer, self._notices = store, writer, notices
+        self._name, self._seconds = name, seconds
+        self._watch = Watch(alive_seconds=_ALIVE_SECONDS)
+        self._calls: dict[str, _Call] = {}
+        # Calls that have ended, and could not be removed from the store.
+        self._unwritten: list[_Call] = []
+        self._beating: set[str] = set()
+        self._awaited = anyio.Event()
+
+    @asynccontextmanager
+    async def place(self, module: str, most: int) -> AsyncGenerator[None]:
+        """Wait until fewer than `most` calls of a module run that came earlier; the call runs in this scope.
+
+        Args:
+            module: identifies the module: its name, and after a space what tells it from others of the name.
+            most: the largest number of calls.
+
+        Raises:
+            UncountedCallError: the store cannot be written.
+        """
+        call = _Call(module, most)
+        self._calls[call.id] = call
+        try:
+            self._join(call)
+            if not call.changed.is_set():
+                self._awaited.set()
+                await call.changed.wait()
+            if call.error is not None:
+                raise UncountedCallError(f"not run: {call.error}") from call.error
+            yield
+        finally:
+            del self._calls[call.id]
+            self._leave(call)
+
+    async def run(self) -> None:
+        """Let waiting calls run, and report that this process is alive. Runs until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._beat)
+            while True:
+                self._awaited = anyio.Event()
+                if not self._waiting():
+                    await self._awaited.wait()
+                told = await self._notices.wait(CALLS, _LOOKS_SECONDS)
+                for module in {call.module for call in self._waiting()}:
+                    if told is None or module in told:
+                        # If the store fails, the next look reads it.
+                        with suppress(StoreError):
+                            self._look(module)
+
+    def _waiting(self) -> list[_Call]:
+        return [call for call in self._calls.values() if not call.changed.is_set()]
+
+    def _look(self, module: str) -> None:
+        """Let calls run whose turn it is, and remove calls of processes that are gone."""
+        places = self._store.call_places.of(module)
+        for call in self._waiting():
+            if call.module == module and call.has_joined:
+                self._take_turn(call, places)
+        for place in places:
+            lease = Lease(f"{module} {place.call}", place.process, place.beat, 0.0, self._seconds)
+            if place.process != self._name and self._watch.left(lease) == 0.0:
+                self._remove(module, place)
+
+    def _take_turn(self, call: _Call, places: list[CallPlace]) -> None:
+        turn = next((number for number, place in enumerate(places) if place.call == call.id), None)
+        if turn is None:
+            # This process was stopped, or could not reach the store, and others took it for gone.
+            self._join(call)
+        elif turn < call.most:
+            call.end_wait()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _join(self, call: _Call) -> None:
+        call.has_joined = False
+
+        def joined(places: list[CallPlace]) -> None:
+            call.has_joined = True
+            self._take_turn(call, places)
+
+        self._write(
+            call.id, lambda: self._store.call_places.join(call.module, call.id, self._name), joined, call.end_wait
+        )
+
+    def _leave(self, call: _Call) -> None:
+        def left(_nothing: None) -> None:
+            self._notices.tell(CALLS, call.module)
+
+        def failed(_error: Exception) -> None:
+            self._unwritten.append(call)
+
+        # By the same key, so that a call that is cancelled while it joins leaves afterwards.
+        self._write(call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed)
+
+    def _remove(self, module: str, place: CallPlace) -> None:
+        def removed(_nothing: None) -> None:
+            self._notices.tell(CALLS, module)
+
+        def failed(error: Exception) -> None:
+            logger.debug("a call of a process that is gone stays for now: %s", error)
+
+        self._write(place.call, lambda: self._store.call_places.remove(module, place), removed, failed)
+
+    async def _beat(self) -> None:
+        while True:
+            await anyio.sleep(self._seconds / 5)
+            unwritten, self._unwritten = self._unwritten, []
+            for call in unwritten:
+                self._leave(call)
+            for module in {call.module for call in self._calls.values()} - self._beating:
+                self._beat_for(module)
+
+    def _beat_for(self, module: str) -> None:
+        def beaten(there: set[str]) -> None:
+            self._beating.discard(module)
+            lost = [
+                call for call in self._calls.values() if call.module == module and call.runs and call.id not in there
+            ]
+            for call in lost:
+                call.runs = False
+                logger.warning(
+                    "module %s: another process took this one for gone, so more calls may run there than the"
+                    " configured `parallel`",
+                    module.partition(" ")[0],
+                )
+
+        def failed(_error: Exception) -> None:
+            self._beating.discard(module)
+
+        self._beating.add(module)
+        self._write(f"beat {module}", lambda: self._store.call_places.beat(module, self._name), beaten, failed)
+
+    def _write(
+        self, key: str, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]
+    ) -> None:
+        try:
+            self._writer.write(job, done, failed, key=key)
+        except StoreError as error:
+            failed(error)
