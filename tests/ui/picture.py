@@ -1,6 +1,10 @@
-"""Draws the pictures of the documentation as the page draws them: a run of the demo's plan with real servers, graphs.
+"""Draws the pictures of the documentation as the page draws them: a run of the demo's plan with real servers, graphs,
+and pages.
 
 python -m tests.ui.picture
+
+The picture of a page is its document with its styles inside an SVG: it is sharp at every size, small, made of text, and
+light or dark as its reader wants.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ import tempfile
 from html import escape
 from pathlib import Path
 
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
 from ideabridge.server.ui import drawing
-from tests.ui.serving import client, send, served
+from tests.ui.serving import CHROMIUM, client, send, served
 
 ROOT = Path(__file__).parent.parent.parent
 PICTURE = ROOT / "docs" / "images" / "run.svg"
@@ -155,6 +161,102 @@ GRAPHS: dict[str, tuple[list[tuple[str, str, str]], list[str]]] = {
 }
 
 
+_STILL = """() => {
+  const css = [];
+  for (const rule of [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])) {
+    if (!(rule instanceof CSSMediaRule)) css.push(rule.cssText);
+    else if (rule.conditionText.includes("color-scheme")) css.push(rule.cssText);
+    // The width of a picture is not that of the page.
+    else if (rule.conditionText.includes("width") && matchMedia(rule.conditionText).matches)
+      css.push(...[...rule.cssRules].map((one) => one.cssText));
+  }
+  for (const one of document.querySelectorAll("input[type=range]")) one.setAttribute("value", one.value);
+  const body = document.body.cloneNode(true);
+  for (const one of body.querySelectorAll("script, noscript, input[type=hidden], .skip, .hidden")) one.remove();
+  for (const one of body.querySelectorAll("[href]")) one.removeAttribute("href");
+  for (const one of [body, ...body.querySelectorAll("*")])
+    for (const name of one.getAttributeNames())
+      if (/^(data-.*|action|method|autofocus)$/.test(name)) one.removeAttribute(name);
+  const html = document.createElement("html");
+  html.append(body);
+  return [css.join("\\n"), new XMLSerializer().serializeToString(html), document.documentElement.scrollHeight];
+}"""
+
+
+def still(page: Page, width: int) -> str:
+    """The page as a picture of that many pixels width."""
+    # As high as its content.
+    page.set_viewport_size({"width": width, "height": 300})
+    css, document, height = page.evaluate(_STILL)
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    own = ".picture { background: var(--back); color-scheme: light dark; font-size: 15px; }"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" {size}>',
+        f"<style>{escape(f'{own}{chr(10)}{css}', quote=False)}</style>",
+        f'<foreignObject width="{width}" height="{height}">',
+        document,
+        "</foreignObject></svg>",
+    ]
+    return re.sub(r"[ \t]*\n\s*\n", "\n", "\n".join(lines)) + "\n"
+
+
+_SHOP = {
+    "calls": [
+        {"_tool": "list_orders", "customer": "†input.customer", "_outputPath": "orders"},
+        {"_tool": "find_customer", "id": "†input.customer", "_outputPath": "who"},
+        {
+            "_tool": "compute",
+            "code": "max(orders, key=lambda one: one['total'])",
+            "orders": "†state.orders",
+            "_outputPath": "largest",
+        },
+        {"_tool": "refund", "order": "†state.largest.id", "amount": "†state.largest.total"},
+    ],
+    "output": {"mail": "†state.who.mail", "done": "†results.3"},
+}
+
+
+def _begin(page: Page, site: str, customer: str) -> None:
+    page.goto(f"{site}playground")
+    page.get_by_label("The plan or program").fill(json.dumps(_SHOP))
+    page.get_by_label("Input, as JSON").fill(json.dumps({"customer": customer}))
+    page.get_by_label("Title").fill(f"Refund the largest order of customer {customer}")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#head .status")).to_have_text("needs approval")
+    expect(page.locator("#live")).to_have_text("● live")
+
+
+def stills(browser: Browser, folder: Path) -> dict[str, str]:
+    """The pictures of the pages, by their names: a run asks, somebody decides, and the run becomes a tool."""
+    found: dict[str, str] = {}
+    context = browser.new_context()
+    with served(folder) as site, context:
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        for customer in ("c1", "c2"):
+            _begin(page, site, customer)
+        found["page-run"] = still(page, 1600)
+        found["page-phone"] = still(page, 400)
+        page.goto(f"{site}approvals")
+        expect(page.locator("#live")).to_have_text("● live")
+        found["page-approvals"] = still(page, 1000)
+        page.locator("article").last.get_by_role("button", name="Approve", exact=True).click()
+        page.goto(f"{site}runs")
+        page.get_by_role("link", name="customer c1").click()
+        expect(page.locator("#head .status")).to_have_text("done")
+        page.get_by_role("link", name="Publish as a tool").click()
+        page.locator("input[name=name]").fill("refund_largest")
+        page.get_by_role("button", name="Publish").click()
+        expect(page.get_by_role("heading", name="refund_largest version 1")).to_be_visible()
+        page.reload()
+        expect(page.locator("#live")).to_have_text("● live")
+        found["page-tool"] = still(page, 1000)
+        page.goto(f"{site}runs")
+        expect(page.locator("#live")).to_have_text("● live")
+        found["page-runs"] = still(page, 1000)
+    return found
+
+
 def main() -> None:
     """Draw, and write the files."""
     PICTURE.parent.mkdir(exist_ok=True)
@@ -162,6 +264,14 @@ def main() -> None:
         (PICTURE.parent / f"{name}.svg").write_text(graph(*parts), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         PICTURE.write_text(drawn(Path(folder)), encoding="utf-8")
+    if CHROMIUM is None:
+        sys.exit("the pictures of pages need Chromium: install the package chromium")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        # Containers have no user namespaces for its sandbox; it opens our own pages only.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for name, text in stills(browser, Path(folder)).items():
+            (PICTURE.parent / f"{name}.svg").write_text(text, encoding="utf-8")
+        browser.close()
 
 
 if __name__ == "__main__":

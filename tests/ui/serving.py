@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Generator
@@ -13,6 +14,7 @@ from typing import IO
 
 import httpx
 
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOOLS = Path(__file__).parent / "shop.py"
 _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 

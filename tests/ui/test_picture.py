@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tests.ui.picture import GRAPHS, PICTURE, PLAN, drawn, graph
+from playwright.sync_api import Browser
+
+from tests.ui.picture import GRAPHS, PICTURE, PLAN, drawn, graph, stills
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,3 +32,23 @@ def test_the_picture_of_the_readme_is_that_of_the_demo(tmp_path: Path) -> None:
 def test_the_graphs_of_the_documentation_are_those_of_the_code() -> None:
     for name, parts in GRAPHS.items():
         assert (PICTURE.parent / f"{name}.svg").read_text(encoding="utf-8") == graph(*parts)
+
+
+def words(text: str) -> str:
+    """What a picture of a page says, without what differs each time: ids, times, and which call ended last."""
+    root = ET.fromstring(text)
+    for above in list(root.iter()):
+        for one in list(above):
+            kinds = one.get("class", "").split()
+            if one.tag.endswith(("}style", "}title")) or ("dim" in kinds and one.tag.endswith("}span")):
+                one.text, one[:] = "", []
+    said = " ".join(" ".join(root.itertext()).split())
+    return re.sub(r"run_[0-9a-f]+|\d[\d.,]*( ms| s| min)?", "#", said)
+
+
+def test_the_pictures_of_pages_are_those_of_the_pages(browser: Browser, tmp_path: Path) -> None:
+    for name, text in stills(browser, tmp_path).items():
+        kept = (PICTURE.parent / f"{name}.svg").read_text(encoding="utf-8")
+        assert words(kept) == words(text), f"{name}: draw it again with `python -m tests.ui.picture`"
+        for foreign in ("<script", 'name="secret"', "http://127", "href="):
+            assert foreign not in kept

@@ -52,6 +52,11 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.locator("#head .status")).to_have_text("done")
     expect(page.get_by_label("The output of the run")).to_contain_text("refunded 40 for order 4")
     expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("a person decided")
+    # The slider follows the journal, whose last event is the end of the run.
+    slider = page.get_by_role("slider")
+    last = slider.get_attribute("max") or ""
+    expect(slider).to_have_value(last)
+    expect(page.locator("#state")).to_contain_text(f"Journal ({last} events)")
 
     page.get_by_role("link", name="3 refund").first.click()
     expect(page.get_by_label("The parameters with which it ran")).to_contain_text('"order": 4')

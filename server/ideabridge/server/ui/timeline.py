@@ -286,7 +286,7 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
         finish = trace.bars[last].finished
         time_ = f" {duration(finish - bar.listed)}" if finish is not None and finish > bar.listed else ""
         name = machine.history[last].call.label
-        parts.append(f"{'waited' if start is not None else 'waits'}{time_} for {name}: {before[last]}")
+        parts.append(f"{'waits' if finish is None else 'waited'}{time_} for {name}: {before[last]}")
     if bar.asked is not None and bar.started is not None and bar.decided is not None:
         parts.append(f"a person decided after {duration(bar.decided - bar.asked)}")
     elif bar.asked is not None and bar.decided is None and bar.finished is None:

@@ -27,6 +27,7 @@
         const next = old.id && fresh.getElementById(old.id);
         if (next && next.innerHTML !== old.innerHTML && !busy(old)) replace(old, next);
       }
+      lengthen(fresh.querySelector("[data-slide]"));
       for (const next of fresh.querySelectorAll("[data-live]")) {
         if (next.id && !document.getElementById(next.id)) document.getElementById("main").append(next);
       }
@@ -111,11 +112,26 @@
   // -- the slider through a journal ---------------------------------------------------------------------------------
 
   const slide = document.querySelector("[data-slide]");
+
+  function tell() {
+    slide.form.querySelector("output").textContent = slide.value;
+    slide.form.querySelector("[data-last]").textContent = slide.max;
+    slide.setAttribute("aria-valuetext", `event ${slide.value} of ${slide.max}`);
+  }
+
+  // The journal has grown: who looks at its end stays there.
+  function lengthen(next) {
+    if (!slide || !next || slide.max === next.max) return;
+    const follows = slide.value === slide.max;
+    slide.max = next.max;
+    if (follows) slide.value = next.max;
+    tell();
+  }
+
   if (slide) {
     let timer = 0;
     slide.addEventListener("input", () => {
-      slide.form.querySelector("output").textContent = slide.value;
-      slide.setAttribute("aria-valuetext", `event ${slide.value} of ${slide.max}`);
+      tell();
       clearTimeout(timer);
       timer = setTimeout(() => {
         const url = new URL(location.href);
