@@ -121,6 +121,31 @@ async def test_it_runs_once_for_each_instance(bridge: Bridge) -> None:
     assert (await ended(bridge, plan)).answer()["output"] == {"one": 3, "two": 8}
 
 
+async def test_a_program_over_instances_runs_once_for_each_with_its_own_state(bridge: Bridge) -> None:
+    program = """
+import tools
+if state["item"] == "none":
+    raise ValueError("nothing to buy")
+[await tools.price(item=state["item"]), input["currency"], "†state.item"]
+"""
+    plan: JSONObject = {
+        "program": program,
+        "input": {"currency": "EUR"},
+        "instances": {"one": {"item": "pen"}, "two": {"item": "paper"}, "three": {"item": "none"}},
+    }
+    assert (await bridge.dry_run(plan))["layers"] == [["0 (one)", "0 (two)", "0 (three)"]]
+    answer = (await ended(bridge, plan)).answer()
+    assert answer["output"] == {"one": [3, "EUR", "†state.item"], "two": [5, "EUR", "†state.item"]}
+    assert "nothing to buy" in answer["errors"][0]["error"]["message"]
+
+
+async def test_a_malformed_program_over_instances_leaves_no_run(bridge: Bridge) -> None:
+    program = "import tools\nawait tools.prise(item='pen')"
+    with pytest.raises(PlanError, match="no member `prise`"):
+        await bridge.run_plan({"program": program, "instances": {"a": {}, "b": {}}})
+    assert bridge.runs() == []
+
+
 async def test_it_sees_its_input_and_its_imports_alone(bridge: Bridge) -> None:
     program = "[sorted(input), sorted(state), state.get('seen')]"
     plan: JSONObject = {

@@ -157,7 +157,7 @@ def read_given_plan(
             hint = _DECODE if isinstance(plan, str) else ""
             raise ArgumentError.of("plan", 'a Plan, or {"calls": [...]}', plan, hint)
         plan = read_plan(cast("Mapping[str, object]", plan))
-    return plan if given is None else replace(plan, input={**(plan.input or {}), **given})
+    return (plan if given is None else replace(plan, input={**(plan.input or {}), **given})).by_instance()
 
 
 def _is_sequence(value: object) -> bool:

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import MessageError
-from ideabridge.bridge.context.references import DAGGER, Hole, Reference, compile_value, format_reference, quoted
+from ideabridge.bridge.context.references import (
+    DAGGER,
+    Hole,
+    Reference,
+    compile_value,
+    escaped,
+    format_reference,
+    quoted,
+)
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -31,6 +39,7 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
+from ideabridge.tools.tool import PROGRAM_STEP
 
 _KEYS = (
     "calls",
@@ -60,7 +69,8 @@ class Plan:
         name, description: those of the tool, if the plan is published.
         tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
         explained: what the plan does not know for certain; see `loop/assumptions.py`.
-        program: Python text in place of the calls and the output; see `programs/sandbox.py`.
+        program: Python text in place of the calls and the output, which runs once for each instance; see
+            `programs/sandbox.py`.
         names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls` are then the tools
             that it may call, each as a call without parameters.
     """
@@ -125,6 +135,18 @@ class Plan:
             except ValueMismatchError as error:
                 raise PlanError(str(error)) from None
 
+    def by_instance(self) -> Plan:
+        """The plan; of a program over instances the same as one call, which runs the program once for each instance,
+        with the input of all and its own state.
+        """
+        if self.program is None or not self.instances:
+            return self
+        call: JSONObject = {"_tool": PROGRAM_STEP[1], "_module": PROGRAM_STEP[0], "program": escaped(self.program)}
+        if self.input is not None:
+            call["input"] = f"{DAGGER}input"
+        call["_imports"] = ["state"]
+        return dataclasses.replace(self, calls=[call], output=f"{DAGGER}results.0", program=None)
+
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
         """The calls with one copy for every instance where none is named, and their places in the plan."""
         return spread(self.calls, list(self.instances))
@@ -168,7 +190,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         raise PlanError(f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}")
     program = _text(plan, "program")
     if program is not None:
-        extra = [key for key in ("calls", "instances", "output") if plan.get(key) is not None]
+        extra = [key for key in ("calls", "output") if plan.get(key) is not None]
         if extra:
             raise PlanError(f"the plan: a program makes its own calls and output; leave {extra[0]} out")
     elif "calls" not in plan:
