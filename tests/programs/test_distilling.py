@@ -121,7 +121,7 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        (OTHER_CALLS, r"its call 0, page .*3}, is none of the run; the run called page .*2}"),
+        (OTHER_CALLS, r"its call 0, page .*3}, is not in the run; the run called page .*2}"),
         (FEWER_CALLS, r'it does not make the call mark {"name": "anna"}, and 2 more'),
         (OTHER_ORDER, r'mark {"name": "alma"}, comes before mark {"name": "anna"}, which the run made first'),
         (OTHER_OUTPUT, r"its output differs: "),
@@ -206,12 +206,12 @@ async def test_a_mind_gets_the_differences_and_tries_again(register: Register) -
     assert published.answer == "program"
     assert published.description.startswith("Marks names.")
     assert [one.program for one in refused] == [OTHER_CALLS, OTHER_OUTPUT]
-    assert "is none of the run" in refused[0].why
+    assert "is not in the run" in refused[0].why
     asked = json.dumps(mind.requests[0].context, ensure_ascii=False)
     assert "tools.page(number: int, size: int) -> list[str]" in asked
     assert "call 3: tools.mark(name='anna') -> null" in asked
     again = json.dumps(mind.requests[2].context, ensure_ascii=False)
-    assert "is none of the run" in again
+    assert "is not in the run" in again
     assert "its output differs" in again
 
 

@@ -73,6 +73,19 @@ async def ended(bridge: Bridge, program: str, given: JSONObject | None = None) -
     return run
 
 
+async def test_parameters_have_names_of_any_script() -> None:
+    @tool(read_only=True)
+    async def weather(город: str, días: int = 1) -> str:
+        """The weather of a city."""
+        return f"{город} {días}"
+
+    async with Bridge(toolbox=Toolbox(weather)) as bridge:
+        run = await ended(bridge, "import tools\nawait tools.weather(город=input['where'], días=3)", {"where": "Пермь"})
+        assert await run.result() == "Пермь 3"
+        with pytest.raises(PlanError, match="No argument provided for required parameter `город`"):
+            await ended(bridge, "import tools\nawait tools.weather(días=3)")
+
+
 async def test_the_last_expression_is_the_output(bridge: Bridge) -> None:
     program = """
 import tools

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import keyword
 import time
+import unicodedata
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -184,6 +185,22 @@ def test_every_name_has_one_identifier_in_any_order(listed: list[str]) -> None:
         assert not keyword.iskeyword(python)
     again = ProgramNames(map(made, reversed(listed))).tools.get("srv", {})
     assert {tool.name: python for python, tool in again.items()} == functions
+
+
+@given(
+    st.lists(st.text() | st.sampled_from(["class", "город", "é", "e\u0301", "x²", "a-b", "٣", "а" * 300]), unique=True)
+)
+def test_every_parameter_has_one_identifier_of_its_own_script(listed: list[str]) -> None:
+    tool = made("find", {name: {} for name in listed})
+    mapped = ProgramNames([tool]).parameters(tool)
+
+    assert sorted(mapped.values()) == sorted(listed)
+    for python in mapped:
+        assert python.isidentifier()
+        assert not keyword.iskeyword(python)
+        assert unicodedata.normalize("NFKC", python) == python
+    for name in {"город", "é"} & {*listed}:
+        assert mapped[name] == name
 
 
 def test_many_names_that_become_equal_are_mapped_at_once() -> None:

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Self
 
@@ -67,13 +67,16 @@ parentheses is bounded, so a hostile text is read in linear time.
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
 
-_OTHER = re.compile(r"[^A-Za-z0-9_]+")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
+_NO_LETTER: Final = re.compile(r"\W+")
 
 
-def identifier(name: str) -> str:
-    """Return the Python identifier for a name, of ASCII characters: letters of other scripts can look like these."""
+def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
+    """Return the Python identifier for a name, of ASCII characters: letters of other scripts can look like these.
+    `other` matches the characters that `_` replaces.
+    """
     # Python reads identifiers in this form.
-    text = _OTHER.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
+    text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
     # The interpreter hides members of modules whose names begin with an underscore.
     text = text.lstrip("_") or "name"
     if text[0].isdecimal():
@@ -81,13 +84,22 @@ def identifier(name: str) -> str:
     return f"{text}_" if keyword.iskeyword(text) else text
 
 
-def _mapped(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+def _parameter(name: str) -> str:
+    """The identifier of a parameter, in any script: parameters stand beside those of the same tool alone."""
+    text = identifier(name, _NO_LETTER)
+    # Some letters and digits of Unicode are in no identifier.
+    return text if text.isidentifier() and text == unicodedata.normalize("NFKC", text) else identifier(name)
+
+
+def _mapped(
+    names: Iterable[str], taken: Collection[str] = (), identify: Callable[[str], str] = identifier
+) -> dict[str, str]:
     """The real names by their identifiers. Names that need no change come first, so that they keep theirs."""
     listed = dict.fromkeys(names)
-    found = {name: name for name in listed if name not in taken and identifier(name) == name}
+    found = {name: name for name in listed if name not in taken and identify(name) == name}
     numbers: dict[str, int] = {}
     for name in sorted(one for one in listed if one not in found):
-        base = text = identifier(name)
+        base = text = identify(name)
         if text in taken:
             base = text = f"{text}_"
         while text in taken or text in found:
@@ -151,7 +163,7 @@ class ProgramNames:
 
     def used_by(self, program: str) -> JSONObject:
         """Return the names that a program may use, as `of` reads them: those of its imports and those behind a dot,
-        also within texts. A variable with the name of a tool is none of them.
+        also within texts. A variable with the name of a tool is not one of them.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME: MODULE}}`, with the
         names that tools have at their modules.
@@ -221,7 +233,9 @@ class ProgramNames:
         if found is None:
             properties = tool.parameters.get("properties")
             listed = properties if isinstance(properties, dict) else {}
-            found = self._parameters[place] = _mapped([*listed, *sorted(required_of(tool.parameters))])
+            found = self._parameters[place] = _mapped(
+                [*listed, *sorted(required_of(tool.parameters))], identify=_parameter
+            )
         return found
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:

@@ -232,7 +232,7 @@ class _Reproduction:
         if free is None:
             shown = f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
             why = "more often than the run did" if listed else self._nearest(tool)
-            self._differs(f"its call {number}, {shown}, {'is made ' if listed else 'is none of the run; '}{why}")
+            self._differs(f"its call {number}, {shown}, {'is made ' if listed else 'is not in the run; '}{why}")
             return
         free.taken = True
         queue = self._writes.get(free.tool.module, [])
