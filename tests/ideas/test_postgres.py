@@ -187,11 +187,14 @@ class Proxy:
     """A server's socket whose connections are cut around a commit, on request.
 
     Attributes:
-        cut: "before": the next COMMIT does not reach the server; "after": its answer does not reach the client.
+        cut: "before": the next COMMIT does not reach the server; "after": its answer does not reach the client; "open":
+            it does not reach the server, which notices that the client has gone when it is asked twice what came of it.
     """
 
     def __init__(self, target: Path, folder: Path) -> None:
         self.cut = ""
+        self._open: socket.socket | None = None
+        self._asked = 0
         self._target = str(target / ".s.PGSQL.5432")
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / ".s.PGSQL.5432"))
@@ -216,9 +219,14 @@ class Proxy:
                         client.sendall(data)
                         continue
                     is_commit = b"COMMIT" in data
-                    if is_commit and self.cut == "before":
+                    if is_commit and self.cut in ("before", "open"):
+                        self._open, self._asked = (server.dup() if self.cut == "open" else None), 0
                         self.cut = ""
                         return
+                    self._asked += b"pg_xact_status" in data
+                    if self._open is not None and self._asked == 2:
+                        self._open.close()
+                        self._open = None
                     server.sendall(data)
                     if is_commit and self.cut == "after":
                         self.cut = ""
@@ -260,7 +268,7 @@ def test_of_a_commit_without_an_answer_the_server_is_asked(proxy: tuple[Proxy, s
         assert [event["n"] for _, event in store.runs.events("r")] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", "after", "open"])
 async def test_the_writer_writes_once_whatever_is_cut(proxy: tuple[Proxy, str], when: str) -> None:
     cutting, through = proxy
     with Store.open(through) as store:

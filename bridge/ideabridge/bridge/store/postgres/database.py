@@ -195,7 +195,11 @@ class PostgresDatabase(Database):
         settings = f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
         if self.durability == "full":
             settings += "; SET synchronous_commit = on"
-        connection.execute(settings.encode())
+        try:
+            connection.execute(settings.encode())
+        except psycopg.Error:
+            connection.close()
+            raise
         return connection
 
     def _prepare(self) -> None:
@@ -416,7 +420,8 @@ class PostgresDatabase(Database):
         deadline = time.monotonic() + _FATE_S
         while True:
             try:
-                self._write = self._connect()
+                if self._is_lost(self._write):
+                    self._write = self._connect()
                 row = self._write.execute("SELECT pg_xact_status(%s::xid8)", (number,)).fetchone()
             except (StoreAccessError, psycopg.OperationalError) as error:
                 if time.monotonic() > deadline:
