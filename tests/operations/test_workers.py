@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp import Client
 
@@ -143,6 +144,26 @@ async def test_a_run_waits_for_a_worker_and_continues_after_a_decision_and_by_tu
         cancelled = await call(client, "run_plan", calls=[{"_tool": "where"}], wait_s=0)
         ended = await call(client, "check_run", run=cancelled["run"], cancel=True)
         assert ended["status"] == "cancelled"
+
+
+async def test_metrics_count_the_runs_that_wait(configuration: Callable[..., Path]) -> None:
+    path = configuration()
+
+    async def queued(http: httpx2.AsyncClient, base: str) -> str:
+        lines = (await http.get(f"{base}/metrics")).text.splitlines()
+        return next(line.split()[1] for line in lines if line.startswith("ideabridge_runs_queued "))
+
+    with listening(served(path, "--http", "0", "--workers", "--metrics")) as url:
+        base = url.removesuffix("/mcp")
+        async with Client(url, read_timeout_seconds=30) as client, httpx2.AsyncClient() as http:
+            assert await queued(http, base) == "0.0"
+            run = (await call(client, "run_plan", calls=[{"_tool": "where"}], wait_s=0))["run"]
+            with anyio.fail_after(20):
+                while await queued(http, base) != "1.0":
+                    pass
+            with working(path):
+                await call(client, "check_run", run=run, wait_s=20)
+            assert await queued(http, base) == "0.0"
 
 
 async def test_programs_rooms_and_ideas_run_at_workers(configuration: Callable[..., Path]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.driving.queue import MOST_QUEUED
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -34,6 +35,7 @@ from ideabridge.bridge.loop.event import (
     UsageNoted,
 )
 from ideabridge.bridge.runs.executor import ObservedRun
+from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.journal import DirectCall
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.requests import ServedRequest
@@ -89,6 +91,10 @@ class Metrics:
         yield up
         at_work = bridge.runs_at_work(None)
         yield GaugeMetricFamily("ideabridge_runs_at_work", "Runs that this process drives now.", at_work)
+        # If the store cannot be read, the number is not known, and the next metric is 0.
+        with suppress(StoreError):
+            queued = bridge.store.queue.count(most=MOST_QUEUED)
+            yield GaugeMetricFamily("ideabridge_runs_queued", "Runs on the store that wait for a worker.", queued)
         writable = bridge.obstacle is None
         yield GaugeMetricFamily("ideabridge_store_writable", "0 while writes wait because of an error.", writable)
         path = Path(bridge.store.path)
