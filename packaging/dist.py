@@ -8,6 +8,9 @@ Everything is built into a new folder, checked with the tools of those who recei
 - `uvx --from WHEEL` installs the wheel as a user does.
 - `mcpb` validates and packs the bundle; the packed one is unpacked, and answers `initialize` over stdio.
 - `skillsaw` validates server.json against the schema that the registry has published.
+
+The examples for Compose and Kubernetes in this folder are checked, too: by Compose itself, and against the schemas of
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -169,6 +174,18 @@ def registry(folder: Path) -> Path:
     return folder / "server.json"
 
 
+def examples() -> str:
+    """Check the examples for Compose and Kubernetes; returns what has checked them."""
+    here = Path(__file__).parent
+    with tempfile.NamedTemporaryFile("w", suffix=".env", encoding="utf-8") as values:
+        values.write("PGPASSWORD=anything\n")
+        values.flush()
+        run(BIN / "docker-compose", "--env-file", values.name, "-f", here / "compose.yaml", "config", "--quiet")
+    run(BIN / "kubernetes-validate", "--strict", "--quiet", here / "kubernetes.yaml")
+    compose = run(BIN / "docker-compose", "version", "--short").strip()
+    return f"valid for Compose {compose} and Kubernetes {metadata.version('kubernetes-validate').rpartition('.')[0]}"
+
+
 def main() -> None:
     """Build and check everything."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
@@ -180,6 +197,7 @@ def main() -> None:
     if version != f"ideabridge {project()['version']}":
         sys.exit(f"the installed wheel says that it is {version!r}")
     print(f"{wheel.name}: checked, installed with uvx, and started ({version})")
+    print(f"compose.yaml and kubernetes.yaml: {examples()}")
     print(f"{registry(folder).name}: valid against {SCHEMA.rpartition('/schemas/')[2]}")
     if MCPB.is_file() and shutil.which("node"):
         packed = bundle(folder, wheel)

@@ -122,15 +122,22 @@ def proxy(kind: str, folder: Path, url: str) -> Generator[tuple[int, ssl.SSLCont
     upstream = url.removeprefix("http://").partition("/")[0]
     command = {"nginx": nginx, "caddy": caddy}[kind](folder, port, upstream)
     environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    with waiting_for(command, port, folder / "log", environment):
+        yield port, ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+
+
+@contextmanager
+def waiting_for(command: list[str], port: int, log: Path, environment: dict[str, str]) -> Generator[None]:
+    """A process that listens on a port of this machine, and prints into a file."""
+    with log.open("wb") as printed:
+        process = subprocess.Popen(command, stdout=printed, stderr=printed, env=environment)
     try:
         while True:
-            assert process.poll() is None, (folder / "log").read_text()
+            assert process.poll() is None, log.read_text()
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
-        yield port, ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+        yield
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=10)
