@@ -43,6 +43,7 @@ NEEDED: Final = (
     "ideabridge/server/py.typed",
     "ideabridge/server/demo/git_history.json",
     "ideabridge/server/ideabridge.schema.json",
+    "ideabridge/server/extensions/app.html",
     "ideabridge/server/ui/templates/base.html",
     "ideabridge/server/ui/static/ui.css",
     "ideabridge/server/ui/static/ui.js",
@@ -75,6 +76,7 @@ def build(folder: Path) -> Path:
     [sdist] = folder.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
     missing = [name for name in NEEDED if name not in names]
     foreign = sorted(name for name in names if name.split("/")[0] in FOREIGN or name.endswith((".pyc", ".sqlite")))
     with tarfile.open(sdist) as archive:
@@ -82,6 +84,9 @@ def build(folder: Path) -> Path:
     missing += [name for name in ("README.md", "LICENSE", "docs", "examples") if name not in heads]
     if missing or foreign:
         sys.exit(f"missing: {missing}; does not belong there: {foreign}")
+    # The registry finds this line in the package's page, and so knows that package and server have one owner.
+    if f"mcp-name: {NAMESPACE}/ideabridge" not in metadata:
+        sys.exit(f"README.md: expected the comment `mcp-name: {NAMESPACE}/ideabridge`")
     return wheel
 
 
@@ -154,6 +159,7 @@ def registry(folder: Path) -> Path:
         "title": "ideabridge",
         "description": "One MCP server before all your tools: plans run by data flow, and every run becomes a tool.",
         "version": meta["version"],
+        "repository": {"url": meta["urls"]["Homepage"], "source": "github"},
         "packages": [
             {
                 "registryType": "pypi",

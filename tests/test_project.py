@@ -335,6 +335,7 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         entry_points = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+        metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
     here = {
         path.relative_to(ROOT / part).as_posix()
         for part in PARTS
@@ -346,3 +347,8 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
     shipped = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert sorted(shipped) == sorted(here)
     assert "ideabridge = ideabridge.server.main:main" in entry_points
+    # The page of the package shows the README, whose links lead to the repository.
+    targets = re.findall(r"\]\(([^)\s]+)\)", metadata)
+    assert len(targets) > 20
+    assert [one for one in targets if not one.startswith("https://")] == []
+    assert "Project-URL: Changelog, https://" in metadata

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import tempfile
+import tomllib
 from html import escape
 from pathlib import Path
 
@@ -161,6 +162,35 @@ GRAPHS: dict[str, tuple[list[tuple[str, str, str]], list[str]]] = {
 }
 
 
+def badges() -> str:
+    """What the project promises, as the small plates that readers look for at the top of a README."""
+    meta = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [one.rpartition(" ")[2] for one in meta["classifiers"] if re.search(r"Python :: \d\.", one)]
+    plates = [
+        ("Python", f"{versions[0]} to {versions[-1]}"),
+        ("MCP", "2025-11-25 and 2026-07-28"),
+        ("license", meta["license"]),
+        ("types", "strict"),
+    ]
+    parts: list[str] = []
+    x = 0
+    for label, value in plates:
+        # Six pixels are the width of a letter of 11 pixels height, on the average.
+        left, right = len(label) * 7 + 12, len(value) * 6 + 14
+        parts += [
+            f'<rect class="label" x="{x}" width="{left}" height="20"/>',
+            f'<rect class="value" x="{x + left}" width="{right}" height="20"/>',
+            f'<text x="{x + left / 2:g}" y="14">{label}</text>',
+            f'<text x="{x + left + right / 2:g}" y="14">{value}</text>',
+        ]
+        x += left + right + 6
+    title = ", ".join(f"{label} {value}" for label, value in plates)
+    style = ".label { fill: #444b57; } .value { fill: #2947b5; }"
+    style += " text { fill: #fff; font: 11px sans-serif; text-anchor: middle; }"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{x - 6}" height="20" role="img" aria-label="{title}">'
+    return "\n".join([head, f"<title>{title}</title>", f"<style>{style}</style>", *parts, "</svg>"]) + "\n"
+
+
 _STILL = """() => {
   const css = [];
   for (const rule of [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])) {
@@ -260,6 +290,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
 def main() -> None:
     """Draw, and write the files."""
     PICTURE.parent.mkdir(exist_ok=True)
+    (PICTURE.parent / "badges.svg").write_text(badges(), encoding="utf-8")
     for name, parts in GRAPHS.items():
         (PICTURE.parent / f"{name}.svg").write_text(graph(*parts), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:

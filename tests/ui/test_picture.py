@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from playwright.sync_api import Browser
 
-from tests.ui.picture import GRAPHS, PICTURE, PLAN, drawn, graph, stills
+from tests.ui.picture import GRAPHS, PICTURE, PLAN, badges, drawn, graph, stills
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,6 +32,7 @@ def test_the_picture_of_the_readme_is_that_of_the_demo(tmp_path: Path) -> None:
 def test_the_graphs_of_the_documentation_are_those_of_the_code() -> None:
     for name, parts in GRAPHS.items():
         assert (PICTURE.parent / f"{name}.svg").read_text(encoding="utf-8") == graph(*parts)
+    assert (PICTURE.parent / "badges.svg").read_text(encoding="utf-8") == badges()
 
 
 def words(text: str) -> str:
