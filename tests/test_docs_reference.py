@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests import reference
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PROGRAM = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -88,6 +90,12 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
     assert set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)) == pages
     listed_for_models = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([^)]+)\)", listed_for_models)) == pages - {"index.md"}
+
+
+@pytest.mark.parametrize("name", list(reference.PAGES))
+def test_a_page_that_comes_from_the_code_is_as_the_code_is(name: str) -> None:
+    kept = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert kept == reference.page(name), "write it again with `python -m tests.reference`"
 
 
 def test_the_readme_is_short() -> None:

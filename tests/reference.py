@@ -1,0 +1,244 @@
+"""Writes the pages of the reference that come from the code: commands, settings, tools, Python names, and views.
+
+python -m tests.reference
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from typer.main import get_command
+
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.cli.app import app
+from ideabridge.server.own_tools import OWN_TOOLS
+from ideabridge.tools.encoding import JSON, JSONObject
+
+DOCS: Final = Path(__file__).parent.parent / "docs"
+PACKAGES: Final = ("ideabridge.bridge", "ideabridge.bridge.sync", "ideabridge.tools")
+_COMMANDS: Final = """# Every command
+
+The help of each command. [The command line](cli.md) explains what they have in common."""
+_SETTINGS: Final = """# Every setting
+
+The keys of `ideabridge.json`, from its schema. [Configuration](configuration.md) explains them."""
+_TOOLS: Final = """# Every parameter of the server's tools
+
+What a client is shown with `"own_tools": "all"`. [The server's tools](tools.md) says what is listed otherwise."""
+_PYTHON: Final = """# Every public name in Python
+
+Signatures and docstrings. [Public names](reference.md) is the overview;
+[Using ideabridge from Python](embedding.md) shows how they work together."""
+_VIEWS: Final = """# Every view of the store
+
+[The store](store.md#views) says what a row of each view is."""
+_WIDTH: Final = "100"
+"""Columns of the help of a command."""
+
+
+def commands() -> str:
+    """Every command with its help."""
+    with mock.patch.dict(os.environ, {"COLUMNS": _WIDTH}):
+        helps = list(_helps(get_command(app), None, "ideabridge"))
+    return "\n\n".join([_COMMANDS, *(f"## `{path}`\n\n```text\n{text.rstrip()}\n```" for path, text in helps)])
+
+
+def _helps(command: Any, parent: Any, name: str) -> Iterator[tuple[str, str]]:
+    """(path, help) of a command and of those below it."""
+    with command.context_class(command, info_name=name, parent=parent) as context:
+        yield context.command_path, command.get_help(context)
+        for below, one in getattr(command, "commands", {}).items():
+            yield from _helps(one, context, below)
+
+
+def settings() -> str:
+    """Every key of `ideabridge.json`."""
+    schema = json.loads((DOCS / "ideabridge.schema.json").read_text(encoding="utf-8"))
+    parts = [_SETTINGS, f"## The top level\n\n{_table(schema)}"]
+    parts += [f"## `{name}`\n\n{_first(one)}\n\n{_table(one)}" for name, one in schema["$defs"].items()]
+    return "\n\n".join(parts)
+
+
+def tools() -> str:
+    """The server's own tools with their parameters."""
+    parts = [_TOOLS]
+    for tool in OWN_TOOLS:
+        parts.append(f"## `{tool['name']}`\n\n{_cell(tool['description'])}\n\n{_table(tool['inputSchema'])}")
+    return "\n\n".join(parts)
+
+
+def _table(schema: JSONObject) -> str:
+    """The properties of an object as rows."""
+    properties, required = schema.get("properties"), schema.get("required")
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for name, one in (properties if isinstance(properties, dict) else {}).items():
+        about = one if isinstance(one, dict) else {}
+        needed = isinstance(required, list) and name in required
+        default = "required" if needed else f"`{json.dumps(about['default'])}`" if "default" in about else ""
+        rows.append(f"| `{name}` | {_kind(about)} | {default} | {_first(about)} |")
+    return "\n".join(rows) if len(rows) > 2 else "It has no parameters."
+
+
+def _kind(schema: JSON) -> str:
+    """The type that a schema describes, in words."""
+    if not isinstance(schema, dict):
+        return "any"
+    if isinstance(reference := schema.get("$ref"), str):
+        name = reference.rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "oneOf"):
+        if isinstance(options := schema.get(key), list):
+            return " or ".join(dict.fromkeys(map(_kind, options)))
+    if isinstance(values := schema.get("enum"), list):
+        return " or ".join(f"`{json.dumps(value)}`" for value in values)
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    kind = schema.get("type")
+    if kind == "array":
+        return f"array of {_kind(schema.get('items', {}))}"
+    inner = schema.get("additionalProperties")
+    if kind == "object" and isinstance(inner, dict):
+        return f"object of {_kind(inner)}"
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    return str(kind or "any")
+
+
+def _first(schema: JSONObject) -> str:
+    return _cell(str(schema.get("description", "")))
+
+
+def _cell(text: str) -> str:
+    """A text as the cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def python() -> str:
+    """Every public name with its signature and docstring."""
+    parts = [_PYTHON]
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        parts.append(f"## `{package}`")
+        own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == package]
+        names: list[str] = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+        for name in sorted(names, key=str.lower):
+            value: Any = getattr(module, name)
+            if not (inspect.isclass(value) or inspect.isroutine(value)):
+                continue
+            parts.append(f"### `{name}`\n\n{_signed(name, value)}")
+            parts += [f"#### `{name}.{key}`\n\n{_signed(key, one)}" for key, one in _methods(value)]
+    return "\n\n".join(parts)
+
+
+def _methods(value: Any) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that have docstrings, without inherited ones."""
+    if not inspect.isclass(value) or issubclass(value, Exception):
+        return
+    for key, one in vars(value).items():
+        raw: Any = getattr(one, "__func__", one)
+        if not key.startswith("_") and (inspect.isfunction(raw) or isinstance(raw, property)) and raw.__doc__:
+            yield key, raw
+
+
+def _signed(name: str, value: Any) -> str:
+    """A signature as code, and the docstring as it is written."""
+    doc = inspect.getdoc(value) if inspect.isroutine(value) or isinstance(value, property) else value.__doc__
+    text = inspect.cleandoc(doc or "")
+    if isinstance(value, property):
+        getter: Callable[..., Any] | None = value.fget
+        returned = "" if getter is None else getter.__annotations__.get("return", "")
+        signature = f"{name}: {returned}"
+    elif inspect.isclass(value):
+        # Of a protocol, an exception or a model of pydantic the signature says nothing.
+        tells = (
+            "__init__" in vars(value) and not issubclass(value, Exception) and not getattr(value, "_is_protocol", False)
+        )
+        signature = f"class {name}{_signature(value, returns=False) if tells else ''}"
+    else:
+        begin = "async def" if inspect.iscoroutinefunction(value) else "def"
+        signature = f"{begin} {name}{_signature(value)}"
+    return f"```py\n{signature}\n```" + (f"\n\n```text\n{text}\n```" if text else "")
+
+
+class _Text(str):
+    """An annotation, which a signature prints as it is, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(value: Any, *, returns: bool = True) -> str:
+    """The parameters, one a line if they are many, and what is returned."""
+    found = inspect.signature(value)
+    shown = [one.replace(annotation=_text(one.annotation)) for one in found.parameters.values()]
+    returned = f" -> {found.return_annotation}" if returns and found.return_annotation is not found.empty else ""
+    # A default without a literal prints its address.
+    whole = re.sub(
+        r"<[^=]* at 0x[0-9a-f]+>", "...", str(found.replace(parameters=shown, return_annotation=found.empty))
+    )
+    if len(whole) + len(returned) > 90:
+        parts = [re.sub(r"<[^=]* at 0x[0-9a-f]+>", "...", str(one)) for one in shown]
+        kinds = [one.kind for one in shown]
+        if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+        whole = "(\n    " + ",\n    ".join(parts) + ",\n)"
+    return whole + returned
+
+
+def _text(annotation: Any) -> Any:
+    return _Text(annotation) if isinstance(annotation, str) else annotation
+
+
+def views() -> str:
+    """The views of the store with their columns."""
+    parts = [_VIEWS]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ideas.sqlite"
+        Store.open(path).close()
+        with closing(sqlite3.connect(path)) as connection:
+            names = [
+                str(name)
+                for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name")
+            ]
+            for name in names:
+                columns = [f"`{row[1]}`" for row in connection.execute(f"PRAGMA table_info({name})")]
+                parts.append(f"## `{name}`\n\n{', '.join(columns)}")
+    return "\n\n".join(parts)
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "commands.md": commands,
+    "settings.md": settings,
+    "parameters.md": tools,
+    "python.md": python,
+    "views.md": views,
+}
+
+
+def page(name: str) -> str:
+    """The text of a page."""
+    heading, _, rest = PAGES[name]().partition("\n\n")
+    return f"{heading}\n\n<!-- `python -m tests.reference` writes this page. -->\n\n{rest}\n"
+
+
+def main() -> None:
+    """Write the pages."""
+    for name in PAGES:
+        (DOCS / name).write_text(page(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
