@@ -80,7 +80,9 @@ KINDS = {"kill": 10, "module": 8, "disk": 3, "lock": 2, "freeze": 2}
 """The kinds of events, and how often each is drawn."""
 
 SPAN = 0.8
-"""Seconds between two events: every other time from the beginning of a life, else from what it says first."""
+"""Seconds between two events: every other time from the beginning of a life, else from what it says first, or from its
+first program. The interpreter starts with it, so most lives would be killed before they have one.
+"""
 
 FIRST = 20
 """Seconds within which a life says something, also on a machine that is busy."""
@@ -130,8 +132,13 @@ class Trial:
         left = self.events
         while left > 0:
             life = self._begin()
-            if self._lives % 2:
-                life.hear(FIRST)
+            match self._lives % 4:
+                case 1:
+                    life.hear(FIRST)
+                case 3:
+                    life.hear_of("program", FIRST)
+                case _:
+                    pass
             alive = True
             while alive and left > 0:
                 alive = life.hear_for(self._draw.uniform(0, SPAN)) and self._event(life)

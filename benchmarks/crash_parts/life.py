@@ -133,6 +133,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
                 say(f"refused {kind} {number} {error}")
                 return
             say(f"run {run.id}")
+            say(f"began {kind}")
             if kind == "plan":
                 alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
                 try:
@@ -173,6 +174,7 @@ class Life:
         open: runs that it drives as far as it has said.
         given_up: runs that ended here as `interrupted`, with the reason.
         said: the words that it said about each run, in their order.
+        began: the kinds of the runs that it has begun.
         slept: it was frozen for longer than its leases hold: others may have its runs.
     """
 
@@ -184,6 +186,7 @@ class Life:
         self.open: set[str] = set()
         self.given_up: dict[str, str] = {}
         self.said: dict[str, list[str]] = {}
+        self.began: set[str] = set()
         self.alive, self._frozen = True, False
         self.slept = False
         self.disk = Disk(folder / "disk")
@@ -223,6 +226,12 @@ class Life:
             self._take(line.decode())
         return bool(data)
 
+    def hear_of(self, kind: str, seconds: float) -> None:
+        """Take in what it says until it has begun a run of a kind, for at most `seconds`."""
+        end = time.monotonic() + seconds
+        while kind not in self.began and (left := end - time.monotonic()) > 0 and self.hear(left):
+            pass
+
     def hear_for(self, seconds: float) -> bool:
         """Take in what it says for a time. False where it has ended."""
         end = time.monotonic() + seconds
@@ -233,6 +242,9 @@ class Life:
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
+        if word == "began":
+            self.began.add(rest)
+            return
         self.said.setdefault(rest.partition(" ")[0], []).append(word)
         if word in ("run", "resumed", "late"):
             # A room goes on with the run that it belongs to.
