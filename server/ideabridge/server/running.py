@@ -249,7 +249,7 @@ class Running:
         self.search = ToolSearch()
         self.cancellations = Cancellations()
         self.deciding = Deciding(bridge, commands)
-        self.relaying = Relaying(group)
+        self.relaying = Relaying(bridge, group)
         self.published: Callable[[], None] = lambda: None
         # By run: the attempts to publish it, and why it is not published yet.
         self._saving: dict[str, anyio.Event] = {}

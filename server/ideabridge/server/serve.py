@@ -81,6 +81,7 @@ async def _front(
             front = Front(bridge, group, version("ideabridge"), commands)
             fronts.append(front)
             group.start_soon(front.announcements.run)
+            group.start_soon(front.running.relaying.elsewhere.run)
             group.start_soon(front.direct_calls.run)
             group.start_soon(front.direct_calls.end_sessions)
             group.start_soon(_recover, bridge, front)

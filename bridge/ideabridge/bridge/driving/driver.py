@@ -125,6 +125,11 @@ def is_stopped(driver: str) -> bool:
     return _process_of(driver) == "stopped"
 
 
+def is_gone(driver: str) -> bool:
+    """True if a driver's process, of this system, has ended."""
+    return _process_of(driver) == "gone"
+
+
 LEFT: Final = "the process that was at work on it has ended"
 """Why a run for which `is_left` is true makes no progress."""
 

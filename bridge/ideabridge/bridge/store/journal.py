@@ -733,12 +733,23 @@ class StoredSettings:
             ).fetchall()
         return {str(key): cast("bytes", value) for key, value in rows}
 
-    def set(self, key: str, value: bytes) -> None:
-        """Store a setting."""
-        self._database.change(
-            "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
-            (key, value),
-        )
+    def set(self, key: str, value: bytes, *, notice: str | None = None) -> None:
+        """Store a setting, and notify other processes of it."""
+        with self._database.transaction(concurrent=True):
+            self._database.change(
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+                (key, value),
+            )
+            if notice is not None:
+                self._database.notify(notice)
+
+    def replace(self, key: str, value: bytes, *, notice: str | None = None) -> bool:
+        """Replace a setting, and notify other processes of it; return False if it is not set."""
+        with self._database.transaction(concurrent=True):
+            cursor = self._database.change("UPDATE settings SET value = ? WHERE key = ?", (value, key))
+            if notice is not None:
+                self._database.notify(notice)
+            return cursor.rowcount == 1
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
         """Replace a setting by `change(value)` atomically. The value is b"" if it is not set."""
@@ -773,12 +784,7 @@ class DriverRequests:
 
     def ask_cancel(self, run_id: str, reason: str) -> None:
         """Ask the driver of a run to cancel it."""
-        self._ask(f"{_CANCEL}{run_id}", reason.encode())
-
-    def _ask(self, key: str, value: bytes) -> None:
-        with self._database.transaction(concurrent=True):
-            self._settings.set(key, value)
-            self._database.notify("ask")
+        self._settings.set(f"{_CANCEL}{run_id}", reason.encode(), notice="ask")
 
     def cancels(self) -> dict[str, str]:
         """Run -> reason, for the requests to cancel a run."""
@@ -797,7 +803,7 @@ class DriverRequests:
         """
         # Pruning deletes the keys KIND.RUN with the run.
         key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"
-        self._ask(key, encode({"event": event}))
+        self._settings.set(key, encode({"event": event}), notice="ask")
         return key
 
     def open(self) -> list[tuple[str, str, JSONObject]]:
@@ -811,7 +817,7 @@ class DriverRequests:
 
     def begin(self, key: str) -> bool:
         """Begin to take an event; return False if the request was withdrawn."""
-        return self._database.change("UPDATE settings SET value = ? WHERE key = ?", (_BEGUN, key)).rowcount == 1
+        return self._settings.replace(key, _BEGUN)
 
     def withdraw(self, key: str) -> bool:
         """Delete a request; return False if the driver has begun to take the event."""
@@ -820,7 +826,7 @@ class DriverRequests:
 
     def answer(self, key: str, error: str | None) -> None:
         """Answer a request: None if the event was taken, or the reason why not. No effect if it was deleted."""
-        self._database.change("UPDATE settings SET value = ? WHERE key = ?", (encode({"error": error}), key))
+        self._settings.replace(key, encode({"error": error}))
 
     def answer_to(self, key: str) -> JSONObject | None:
         """Return `{"error": why the event was not taken, or null}`; None if the driver has not answered."""

@@ -7,7 +7,8 @@ Each side speaks its own era:
     2026-07-28  2026-07-28  in place of the result; the module gets its own state back, and holds nothing
     2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
 
-A parked call lives in this process, for at most `ANSWER_SECONDS` after a question.
+A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client comes again to another
+server on the same store, that server gets the result from this one (see `elsewhere`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.driving.driver import is_gone, own_name
 from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
 from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleProtocolError
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.remote_call import meta_to_pass_on
+from ideabridge.server.asking.elsewhere import CallsElsewhere
 from ideabridge.server.asking.rounds import InputRequired, Round
 from ideabridge.server.callers import Context, caller_of, client_key, session_id
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -49,6 +53,12 @@ _MOST_NAMED: Final = 10_000
 _LONGEST_URI: Final = 1000
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
 _KINDS: Final = ("elicitation", "sampling", "roots")
+
+
+_ENDED: Final = (
+    "the call that asked this has ended: nobody answered in time, or the server was started anew. It may have taken"
+    " effect: look before you call it again"
+)
 
 
 class ParkedCallError(IdeabridgeError):
@@ -138,8 +148,9 @@ class _ParkedCall:
     responses = None
     state = None
 
-    def __init__(self, key: str, caller: str, client: RelayedClient) -> None:
+    def __init__(self, key: str, holder: str, caller: str, client: RelayedClient) -> None:
         self.key = key
+        self.name = f"{key} {holder}"
         self.caller = caller
         self.capabilities = client.capabilities
         self.meta = client.meta
@@ -211,7 +222,7 @@ class _ParkedCall:
                 self._moved = anyio.Event()
         if self._questions and not self._ended:
             self.is_parked = True
-            raise InputRequired({**self._questions}, Round("", parked=self.key))
+            raise InputRequired({**self._questions}, Round("", parked=self.name))
         self.is_parked = False
         if self._error is not None:
             raise self._error
@@ -244,10 +255,16 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 
 class Relaying:
-    """Calls at modules for clients, with their questions. The task group must live as long as the server."""
+    """Calls at modules for clients, with their questions. The task group must live as long as the server.
 
-    def __init__(self, group: TaskGroup) -> None:
+    Attributes:
+        elsewhere: the calls that are parked in other servers.
+    """
+
+    def __init__(self, bridge: Bridge, group: TaskGroup) -> None:
         self._group = group
+        self._name = own_name()
+        self.elsewhere = CallsElsewhere(bridge, group, lambda: self._parked, self._resumed, self._give_up)
         self._parked: dict[str, _ParkedCall] = {}
         # By session, of clients of the handshake era. The SDK does not report every session that ends.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
@@ -305,7 +322,10 @@ class Relaying:
         """
         client = RelayedClient(context, last, responses, self._level_of(context))
         if last is not None and last.parked:
-            return await self._resumed(last.parked, caller_of(context), responses or {})
+            key, _, holder = last.parked.partition(" ")
+            if key in self._parked or holder == self._name or is_gone(holder):
+                return await self._resumed(key, caller_of(context), responses or {})
+            return await self.elsewhere.ask(key, caller_of(context), responses or {}, _ENDED)
         parks = client.takes_rounds and bool(client.capabilities)
         if parks and await module.era_of_calls() == "legacy":
             return await self._begun(client, caller_of(context), call)
@@ -330,7 +350,7 @@ class Relaying:
         count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time")
-        parked = _ParkedCall(secrets.token_hex(16), caller, client)
+        parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client)
         self._parked[parked.key] = parked
         self._group.start_soon(self._run, parked, call)
         return await self._next(parked)
@@ -338,12 +358,13 @@ class Relaying:
     async def _resumed(self, key: str, caller: str, responses: Mapping[str, types.InputResponse]) -> Any:
         parked = self._parked.get(key)
         if parked is None or parked.caller != caller:
-            raise ParkedCallError(
-                "the call that asked this has ended: nobody answered in time, or the server was started anew. It may"
-                " have taken effect: look before you call it again"
-            )
+            raise ParkedCallError(_ENDED)
         parked.give(responses)
         return await self._next(parked)
+
+    def _give_up(self, key: str) -> None:
+        if key in self._parked:
+            self._parked[key].scope.cancel()
 
     async def _run(self, parked: _ParkedCall, call: Callable[[DirectClient], Awaitable[Any]]) -> None:
         try:

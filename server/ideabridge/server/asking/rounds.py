@@ -129,7 +129,7 @@ class Round:
         at: the time of the forms in seconds since 1970.
         key: see `ToolRequest.key`.
         state: the state of the module that asks the client of a direct call; see `relaying`.
-        parked: the id of a parked call, or "".
+        parked: the key of a parked call and the process that has it, or "".
     """
 
     run: str

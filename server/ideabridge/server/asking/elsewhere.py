@@ -1,0 +1,219 @@
+"""Calls elsewhere: answers for calls that are parked in other servers on the same store (see `relaying`).
+
+A balancer may send a client that comes again to another server than the one that has its call. That server, the asker,
+writes the answers into the store, and the other, the holder, gives them to its call and writes the outcome back:
+
+    asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder {"outcome"} -> deleted
+
+If the asker deletes the row before, its client has left, and the call is cancelled.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.modules.errors import ModuleProtocolError, ModuleToolError
+from ideabridge.bridge.modules.offering import wire
+from ideabridge.bridge.modules.remote_call import Answer
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.server.asking.rounds import InputRequired, read_state
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
+from ideabridge.tools.errors import IdeabridgeError
+
+_TOPIC: Final = "parked"
+_LOOKS_SECONDS: Final = 0.5
+_TAKES_SECONDS: Final = 5.0
+"""Seconds within which the holder takes the answers."""
+
+_BEATS_SECONDS: Final = 3.0
+_SILENT_SECONDS: Final = 15.0
+"""Seconds without a sign of the holder after which it counts as gone."""
+
+_KEPT_SECONDS: Final = 30.0
+"""Seconds for which the holder keeps an outcome that the asker has not taken."""
+
+_RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(dict[str, types.InputResponse])
+
+Resume: TypeAlias = Callable[[str, str, Mapping[str, types.InputResponse]], Awaitable[Any]]
+"""(key, caller, responses) -> the result of a call that is parked here, or its next question as `InputRequired`."""
+
+
+class CallElsewhereError(IdeabridgeError):
+    """The server that has the call does not answer, or answered with this error."""
+
+
+class CallsElsewhere:
+    """Asks the other servers on a store, and answers them.
+
+    Args:
+        bridge: has the store.
+        group: task group that lives as long as the server.
+        held: the keys of the calls that are parked here.
+        resume: continues one of them.
+        give_up: cancels one of them.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        group: TaskGroup,
+        held: Callable[[], Collection[str]],
+        resume: Resume,
+        give_up: Callable[[str], None],
+    ) -> None:
+        self._bridge, self._group = bridge, group
+        self._held, self._resume, self._give_up = held, resume, give_up
+        self._waiting: dict[str, anyio.Event] = {}
+        self._serving: set[str] = set()
+
+    async def run(self) -> None:
+        """Answer other servers, until cancelled."""
+        while True:
+            about = await self._bridge.notices.wait(_TOPIC, _LOOKS_SECONDS)
+            for key, event in self._waiting.items():
+                if about is None or key in about:
+                    event.set()
+            with suppress(StoreError):
+                # The next look finds the same rows.
+                self._look(about)
+
+    def _look(self, about: set[str] | None) -> None:
+        held = {key for key in self._held() if about is None or key in about}
+        for row, value in self._bridge.store.settings.under(f"{_TOPIC} ").items() if held else ():
+            key = row.removeprefix(f"{_TOPIC} ").partition(".")[0]
+            asked = cast("JSONObject", decode_trusted(value))
+            if key in held and "responses" in asked and row not in self._serving:
+                self._serving.add(row)
+                self._group.start_soon(self._serve, row, key, asked)
+
+    async def _serve(self, row: str, key: str, asked: JSONObject) -> None:
+        """Give the answers to a call that is parked here, and write what comes of it."""
+        try:
+            if not await self._replace(row, {"taken": 0}):
+                return
+            async with anyio.create_task_group() as group:
+                beat = group.start_soon(self._beat, row, key)
+                outcome = await self._outcome(key, asked)
+                beat.cancel()
+                await self._replace(row, {"outcome": outcome}, notice=f"{_TOPIC} {key}")
+            with anyio.move_on_after(_KEPT_SECONDS):
+                while self._bridge.store.settings.get(row) is not None:  # noqa: ASYNC110 - another process deletes it
+                    await anyio.sleep(_LOOKS_SECONDS)
+                return
+            await self._delete(row)
+        except StoreError:
+            # The asker sees no more signs, and tells its client.
+            return
+        finally:
+            self._serving.discard(row)
+
+    async def _beat(self, row: str, key: str) -> None:
+        beats = 0
+        while True:
+            await anyio.sleep(_BEATS_SECONDS)
+            beats += 1
+            if not await self._replace(row, {"taken": beats}):
+                self._give_up(key)
+                return
+
+    async def _outcome(self, key: str, asked: JSONObject) -> JSONObject:
+        try:
+            responses = _RESPONSES.validate_python(asked["responses"])
+            result = await self._resume(key, str(asked["caller"]), responses)
+        except InputRequired as asking:
+            return {"asks": cast("JSON", asking.result)}
+        except ModuleToolError as error:
+            return {"failed": [error.module, str(error), error.result]}
+        except ModuleProtocolError as error:
+            return {"refused": [error.module, str(error), error.code, error.said, error.data]}
+        except MCPError as error:
+            return {"error": [error.error.code, error.error.message, cast("JSON", error.error.data)]}
+        except IdeabridgeError as error:
+            return {"message": str(error)}
+        return {"answer": [result.value, result.result]} if isinstance(result, Answer) else {"result": result}
+
+    async def ask(self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str) -> Any:
+        """The result of a call that is parked in another server.
+
+        Args:
+            key: of the call.
+            caller: whose call it is.
+            responses: the answers for it.
+            lost: the message of the error if the other server does not answer.
+
+        Raises:
+            InputRequired: the module asks again.
+            CallElsewhereError: the other server does not answer, or the call has failed.
+            ModuleToolError, ModuleProtocolError, MCPError: as the module or the client answered.
+        """
+        row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
+        given: JSONObject = {name: wire(one) for name, one in responses.items()}
+        asked = encode({"caller": caller, "responses": given})
+        self._waiting.setdefault(key, anyio.Event())
+        try:
+            await self._write(lambda: self._bridge.store.settings.set(row, asked, notice=f"{_TOPIC} {key}"))
+            return _opened(await self._outcome_of(row, key, lost))
+        finally:
+            self._waiting.pop(key, None)
+            with anyio.CancelScope(shield=True), suppress(StoreError):
+                await self._delete(row)
+
+    async def _outcome_of(self, row: str, key: str, lost: str) -> JSONObject:
+        seen: bytes | None = None
+        until = anyio.current_time() + _TAKES_SECONDS
+        while True:
+            value = self._bridge.store.settings.get(row)
+            told = {} if value is None else cast("JSONObject", decode_trusted(value))
+            outcome = told.get("outcome")
+            if isinstance(outcome, dict):
+                return outcome
+            if value != seen and "taken" in told:
+                seen, until = value, anyio.current_time() + _SILENT_SECONDS
+            silent = until - anyio.current_time()
+            if value is None or silent <= 0:
+                raise CallElsewhereError(lost)
+            event = self._waiting[key] = anyio.Event()
+            with anyio.move_on_after(min(silent, _BEATS_SECONDS)):
+                await event.wait()
+
+    async def _replace(self, row: str, value: JSONObject, notice: str | None = None) -> bool:
+        data = encode(value)
+        return await self._write(lambda: self._bridge.store.settings.replace(row, data, notice=notice))
+
+    async def _delete(self, row: str) -> None:
+        await self._write(lambda: self._bridge.store.settings.delete(row))
+
+    async def _write(self, call: Callable[[], Any]) -> Any:
+        return await self._bridge.patiently(call)
+
+
+def _opened(outcome: JSONObject) -> Any:
+    """The result in an outcome; what it has of an error is raised."""
+    [(kind, value)] = outcome.items()
+    told = cast("Any", value)
+    match kind:
+        case "asks":
+            raise InputRequired(told["inputRequests"], read_state(told["requestState"]))
+        case "failed":
+            raise ModuleToolError(*told)
+        case "refused":
+            module, message, code, said, data = told
+            raise ModuleProtocolError(module, message, code=code, said=said, data=data)
+        case "error":
+            raise MCPError(*told)
+        case "message":
+            raise CallElsewhereError(told)
+        case "answer":
+            return Answer(*told)
+        case _:
+            return told
