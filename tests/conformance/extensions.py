@@ -1,10 +1,11 @@
-"""Runs the official conformance suite's scenarios of the Skills extension against our own server.
+"""Runs the official conformance suite's scenarios of the Skills and Tasks extensions against our own server.
 
     python -m tests.conformance.extensions
 
-The server has one published idea. The scenarios of the Tasks extension are not run: they call tools of their own, which
-answer with tasks, and here only `run_plan` and `solve` do (tests/server/test_tasks.py). `make conformance` runs this
-after the suite against servers and clients. The exit code is 1 if a check fails, and 2 if nothing can be run here.
+The server has one published idea. All checks of skills must pass. The checks of tasks are counted: most of them call
+tools of the suite's own reference server, which answer with tasks, and here only `run_plan` and `solve` do
+(tests/server/test_tasks.py). The suite has no scenarios of the Apps extension. `make conformance` runs this after the
+suite against servers and clients. The exit code is 1 if a check of skills fails, and 2 if nothing can be run here.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from tests.conformance.suite import RUN_SECONDS, SUITE, CannotRunError, Outcome, node, process, read
 
 SCENARIOS: Final = ("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory")
+COUNTED: Final = (
+    "tasks-lifecycle",
+    "tasks-capability-negotiation",
+    "tasks-wire-fields",
+    "tasks-request-state-removal",
+    "tasks-mrtr-input",
+    "tasks-request-headers",
+    "tasks-dispatch-and-envelope",
+    "tasks-status-notifications",
+    "tasks-required-task-error",
+    "tasks-mrtr-composition",
+)
+"""Scenarios of which the checks that pass are counted."""
 REVISION: Final = "2026-07-28"
 PLAN: Final = {
     "calls": [{"_tool": "count", "items": "†input.items"}],
@@ -35,6 +50,13 @@ def run(scenario: str, url: str, results: Path) -> Outcome:
     found = [outcome[1] for path in results.glob("*/") if (outcome := read(path))]
     assert len(found) == 1, f"the suite found nothing: {done.stdout[-300:]} {done.stderr[-300:]}"
     return found[0]
+
+
+def passed(results: Path) -> str:
+    """How many checks of a scenario passed, of those that ran."""
+    checks = [one for path in results.glob("*/checks.json") for one in json.loads(path.read_text(encoding="utf-8"))]
+    counts = Counter(str(one["status"]) for one in checks)
+    return f"{counts['SUCCESS']} of {counts['SUCCESS'] + counts['FAILURE']} checks pass"
 
 
 def main() -> int:
@@ -55,6 +77,9 @@ def main() -> int:
                     for text in (*found.failures, *found.warnings):
                         print(f"    {text}")
                     failed = failed or bool(found.failures)
+                for scenario in COUNTED:
+                    run(scenario, url, folder / scenario)
+                    print(f"{scenario:<32} {passed(folder / scenario)}")
         except CannotRunError as error:
             print(error, file=sys.stderr)
             return 2
