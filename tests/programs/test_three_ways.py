@@ -101,7 +101,8 @@ def calls_of(run: Run) -> Counter[str]:
 
 
 @asynccontextmanager
-async def staged(base: anyio.Path) -> AsyncGenerator[Stage]:
+async def staged(base: anyio.Path, more: JSONObject | None = None) -> AsyncGenerator[Stage]:
+    """The servers of the tasks, and `more` servers."""
     folder = Path(base)
     repos = [repository(folder, "one", 2, dirty=False), repository(folder, "two", 4, dirty=True)]
     (folder / "papers").mkdir()
@@ -110,6 +111,7 @@ async def staged(base: anyio.Path) -> AsyncGenerator[Stage]:
     servers: JSONObject = {
         "git": preloaded.module(BIN / "mcp-server-git"),
         "time": preloaded.module(BIN / "mcp-server-time", "--local-timezone", "UTC"),
+        **(more or {}),
     }
     if NO_FILES is None:
         command, *arguments = program("mcp-server-filesystem")
