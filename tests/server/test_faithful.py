@@ -139,3 +139,26 @@ async def test_the_last_progress_of_a_call_arrives_before_its_result(tmp_path: P
                 told.clear()
                 await client.call_tool("steps", {"seconds": 0, "times": 40}, progress_callback=on_progress)
                 assert told == list(range(1, 41))
+
+
+async def test_an_answer_over_the_size_of_an_event_arrives_unless_progress_came_before_it(tmp_path: Path) -> None:
+    # In 2026-07-28 the SDK writes each letter in six bytes.
+    given = {"seconds": 0, "times": 1, "size": 440_000}
+    told: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        assert (total, message) == (None, None)
+        told.append(progress)
+
+    configuration = configured(tmp_path, mcpServers={"one": preloaded.module(FAITHFUL)}, expose=["modules"])
+    with http_process(configuration) as url:
+        for mode in ERAS:
+            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+                assert len(text(await client.call_tool("steps", given))) > 440_000
+                late = await client.call_tool("steps", given, progress_callback=on_progress)
+                if mode == "legacy":
+                    assert len(text(late)) > 440_000
+                else:
+                    assert late.is_error
+                    assert "at most 1,000,000 fit over HTTP after a notification or 15 s" in text(late)
+    assert told == [1, 1]
