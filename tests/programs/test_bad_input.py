@@ -17,6 +17,7 @@ from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs import sandbox
 from ideabridge.bridge.programs.names import TOOLS, ProgramNames
 from ideabridge.bridge.runs.run import Run
+from ideabridge.server.views.checks import Findings, check_interpreter
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Activity, ActivityContext, Annotations, Tool
@@ -292,3 +293,15 @@ async def test_without_the_interpreter_a_program_is_refused(bridge: Bridge, monk
         with pytest.raises(ProgramError, match="programs need pydantic-monty, which cannot be imported"):
             await bridge.run_plan({"program": "1"})
     assert bridge.runs() == []
+
+
+def test_the_doctor_finds_that_the_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, missing = Findings(), Findings()
+    check_interpreter(there)
+    with monkeypatch.context() as patch:
+        sandbox.monty.cache_clear()
+        patch.setitem(sys.modules, "pydantic_monty", None)
+        check_interpreter(missing)
+    assert (there.wrong, missing.wrong) == (0, 1)
+    assert there.found[0].text == f"{sandbox.interpreter()} runs programs"
+    assert "programs need pydantic-monty" in missing.found[0].text

@@ -57,12 +57,24 @@ class Findings:
 
 
 def check_program(found: Findings) -> None:
-    """The versions of the program, and the SQLite under it."""
+    """The versions of the program, the SQLite under it, and the interpreter of programs."""
     from importlib.metadata import version
 
     versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
     found.add("program", f"{versions}, Python {platform.python_version()}, {sys.executable}")
     check_sqlite(found)
+    check_interpreter(found)
+
+
+def check_interpreter(found: Findings) -> None:
+    """Whether programs and `compute` can run."""
+    from ideabridge.bridge.errors import ProgramError
+    from ideabridge.bridge.programs.sandbox import interpreter
+
+    try:
+        found.add("interpreter", f"{interpreter()} runs programs")
+    except ProgramError as error:
+        found.add("interpreter", str(error), wrong=True, hint="`pip install pydantic-monty`; plans without compute run")
 
 
 def check_sqlite(found: Findings) -> None:
