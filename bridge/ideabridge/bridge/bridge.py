@@ -55,7 +55,7 @@ from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
 from ideabridge.bridge.publishing.teaching import Teaching
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.direct import DirectSessions
-from ideabridge.bridge.runs.executor import Executor, Observe
+from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
 from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
 from ideabridge.bridge.runs.people import Approver, Decision
@@ -241,9 +241,9 @@ class Bridge:
         return self._runs
 
     @property
-    def observers(self) -> list[Observe]:
-        """What watches the runs of this process."""
-        return self._open_runs.executor.observers
+    def executor(self) -> Executor:
+        """What makes the calls of the runs of this process."""
+        return self._open_runs.executor
 
     @property
     def publisher(self) -> Publisher:

@@ -70,6 +70,7 @@ class Entry:
         value: its value, once `has_value`.
         error: why it failed.
         run: the run that it became.
+        ends: called when it has ended.
     """
 
     started: float
@@ -86,6 +87,7 @@ class Entry:
     has_value: bool = False
     error: Exception | None = None
     run: str | None = None
+    ends: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def give(self, tool: Tool | str, value: JSON) -> None:
         """Note the value of the call, and the tool as it was called."""
@@ -118,10 +120,12 @@ class DirectCalls:
 
     Attributes:
         observers: called with each call that has ended.
+        watchers: called with each call that begins, in its task; what they return is called there when it has ended.
     """
 
     def __init__(self, bridge: Bridge) -> None:
         self.observers: list[Callable[[DirectCall], None]] = []
+        self.watchers: list[Callable[[Entry], Callable[[], None]]] = []
         self._bridge = bridge
         self._ended: list[DirectCall] = []
         self._sessions: dict[tuple[str, str, str], _Session] = {}
@@ -144,13 +148,16 @@ class DirectCalls:
         is_secret = masked is not arguments
         digest = hashlib.sha256(encode(masked) if is_secret else data).hexdigest()[:_DIGITS]
         kept = cast("JSONObject", masked)
-        return Entry(time.perf_counter(), time.time(), request, name, tool, kept, len(data), digest, is_secret)
+        entry = Entry(time.perf_counter(), time.time(), request, name, tool, kept, len(data), digest, is_secret)
+        entry.ends = [watch(entry) for watch in self.watchers]
+        return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
         """Complete the record of a call of an exposed tool; `result` is None if it has none."""
-        outcome = entry.outcome
-        if result is not None and outcome == "cancelled":
-            outcome = "error" if result.get("isError") else "ok"
+        if result is not None and entry.outcome == "cancelled":
+            entry.outcome = "error" if result.get("isError") else "ok"
+        for end in entry.ends:
+            end()
         tool = entry.tool
         if isinstance(tool, str):
             return
@@ -166,7 +173,7 @@ class DirectCalls:
             tool=tool.remote_name or tool.name,
             parameters=entry.parameters,
             seconds=round(time.perf_counter() - entry.started, 6),
-            outcome=outcome,
+            outcome=entry.outcome,
             run=entry.run,
             bytes_in=entry.bytes_in,
             bytes_out=size,
@@ -180,6 +187,12 @@ class DirectCalls:
 
     def end_idea(self, entry: Entry) -> None:
         """Complete the record of a call of a published idea. Its run is its line."""
+        if entry.error is not None:
+            entry.outcome = "error"
+        elif entry.has_value or entry.run is not None:
+            entry.outcome = "ok"
+        for end in entry.ends:
+            end()
         if self._is_on:
             self._record(entry, self.client(entry.request), self.session(entry.request), 0)
             self._wake()

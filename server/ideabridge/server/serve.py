@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -34,6 +34,7 @@ from ideabridge.bridge.store.pruning import Bounds, told_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.callers import BearerGate, Credentials
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.health import Health
 from ideabridge.server.operations.requests import LogLevel, Observer, RequestWatch, request_log
 from ideabridge.server.server import Front
@@ -72,7 +73,7 @@ async def _front(
         for front in fronts:
             front.announcements.poke()
 
-    with bounded_log(log_level):
+    with bounded_log(log_level), ExitStack() as stack:
         async with (
             Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed, role=role) as bridge,
             anyio.create_task_group() as group,
@@ -80,6 +81,7 @@ async def _front(
             bridge.modules.has_others = has_others
             front = Front(bridge, group, version("ideabridge"), commands)
             fronts.append(front)
+            stack.enter_context(_telemetry(bridge, front.direct_calls))
             group.start_soon(front.announcements.run)
             group.start_soon(front.running.relaying.elsewhere.run)
             group.start_soon(front.direct_calls.run)
@@ -94,6 +96,25 @@ async def _front(
                 front.running.closing = True
                 front.direct_calls.flush()
                 group.cancel_scope.cancel()
+
+
+_COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""The standard variables of OpenTelemetry that name a collector."""
+
+
+def _telemetry(bridge: Bridge, direct_calls: DirectCalls | None = None) -> AbstractContextManager[object]:
+    """The scope in which spans are sent to a collector, if the environment names one."""
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    named = [name for name in _COLLECTORS if os.environ.get(name)]
+    if off or not named:
+        return nullcontext()
+    try:
+        from ideabridge.server.operations.telemetry import Telemetry
+    except ModuleNotFoundError as error:
+        # The variables may be meant for other programs.
+        _report(f"{named[0]} is set, but there are no spans: {error.name} is not installed (ideabridge[telemetry])")
+        return nullcontext()
+    return Telemetry(bridge, version("ideabridge"), direct_calls)
 
 
 def _report(text: str) -> None:
@@ -367,11 +388,12 @@ async def work(
     """
     gc.freeze()
     clean_logs()
-    with bounded_log(log_level):
+    with bounded_log(log_level), ExitStack() as stack:
         async with (
             Bridge(configuration, role="worker", only=only) as bridge,
             anyio.create_task_group() as group,
         ):
+            stack.enter_context(_telemetry(bridge))
             worker = bridge.worker(most)
             mask = bridge.secrets.mask
 

@@ -203,7 +203,8 @@ Pattern: TypeAlias = Literal["all", "any", "race"]
 @dataclass(frozen=True, slots=True)
 class RunStarted(Journaled):
     """A run begins. `tools` are full definitions, so a journal can be folded while modules are down. `mind` is the name
-    of the mind (None: by turns), `why` the reason of this choice, `idea` the idea that the run was made from.
+    of the mind (None: by turns), `why` the reason of this choice, `idea` the idea that the run was made from,
+    `traceparent` the trace of the request that asked for it (W3C Trace Context).
     """
 
     name: ClassVar[str] = "run_started"
@@ -216,6 +217,7 @@ class RunStarted(Journaled):
     mind: str | None = None
     why: str | None = None
     idea: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

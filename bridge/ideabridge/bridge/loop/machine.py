@@ -126,6 +126,7 @@ class Machine:
         output: the output; `has_output` says whether there is one, because it may be null.
         offer: the tools and the output schema, of the run and of the current Request.
         has_mind: whether a mind answers by itself; otherwise Solutions are submitted. The runner sets it.
+        traceparent: the trace of the request that asked for the run, see `RunStarted`. `Runs.create` sets it, too.
         status, reason: how the run ended, and why.
     """
 
@@ -145,6 +146,7 @@ class Machine:
         self.has_output = False
         self.offer = ToolOffer(catalogue or Catalogue(()))
         self.has_mind = False
+        self.traceparent: str | None = None
         self.status: str | None = None
         self.reason: str | None = None
         self._compiled = catalogue
@@ -427,6 +429,7 @@ class Machine:
     def _start(self, event: events.RunStarted) -> None:
         self._expect("new")
         self.mode = event.mode
+        self.traceparent = event.traceparent
         self.settings = Settings.from_json(event.settings)
         self.offer = ToolOffer(self._compiled or Catalogue.from_json(event.tools, event.latent), event.output_schema)
         self.messages = read_context(event.context)

@@ -205,6 +205,7 @@ class Executor:
 
     Attributes:
         observers: watch the runs that begin, or are read, from now on.
+        traceparent: gives the trace of the present request, which the journals of its runs keep; None: it has none.
     """
 
     def __init__(
@@ -222,6 +223,7 @@ class Executor:
         self._redact = redact
         self._result_bytes = result_bytes
         self.observers: list[Observe] = []
+        self.traceparent: Callable[[], str | None] = lambda: None
 
     def has(self, tool: Tool) -> bool:
         """True if this process has a tool of the toolbox."""

@@ -19,6 +19,7 @@ import contextlib
 import math
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
@@ -204,6 +205,10 @@ class Runs:
         if room is None:
             self._expect_place(caller)
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
+        events, traceparent = start.events, None if room is not None else self.executor.traceparent()
+        if traceparent is not None and isinstance(events[0], RunStarted):
+            events = (replace(events[0], traceparent=traceparent), *events[1:])
+            start.machine.traceparent = traceparent
         above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
         def creates() -> None:
@@ -217,7 +222,7 @@ class Runs:
             parent.rooms[run.key] = run
         try:
             run.driver.create(creates)
-            run.runner.begin(*start.events)
+            run.runner.begin(*events)
             await run.runner.wait_written()
             if run.runner.failure is not None and not run.driver.is_created:
                 raise run.runner.failure

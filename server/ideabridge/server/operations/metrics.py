@@ -38,7 +38,7 @@ from ideabridge.bridge.runs.executor import ObservedRun
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.journal import DirectCall
 from ideabridge.server.direct_calls import DirectCalls
-from ideabridge.server.operations.requests import ServedRequest
+from ideabridge.server.operations.requests import ServedRequest, known_name
 from ideabridge.server.transports.connections import connection_of
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
@@ -78,7 +78,7 @@ class Metrics:
         self.tokens = counter("tokens", "Tokens of the models that answered Requests.", "direction")
         ProcessCollector(registry=registry)
         registry.register(self)
-        bridge.observers.append(partial(_RunCount, self))
+        bridge.executor.observers.append(partial(_RunCount, self))
         direct_calls.observers.append(self._observe_direct)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -139,13 +139,8 @@ class Metrics:
         key, bridge = (module or "", name), self._bridge
         if key in self._tools:
             return key
-        # A model may define a tool, with names that it made up.
-        if module is None:
-            return self._bounded(*key) if name in bridge.toolbox.tools else ("", "other")
-        if module not in bridge.modules:
-            return "other", "other"
-        listed = any(name == (one.remote_name or one.name) for one in bridge.modules[module].known_tools)
-        return self._bounded(*key) if listed else (module, "other")
+        known = known_name(bridge, module, name)
+        return self._bounded(*key) if known == key else known
 
     def _bounded(self, module: str, name: str) -> tuple[str, str]:
         if (module, name) not in self._tools:

@@ -23,6 +23,7 @@ from mcp.server.lowlevel import Server
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.users import person_of
 from ideabridge.server.callers import Context, caller_in, caller_of
 from ideabridge.tools.names import visible
@@ -83,6 +84,18 @@ class ServedRequest:
         """Note the end. The status is `otherwise` unless it is known."""
         self.status = self.status or otherwise
         self.seconds = time.perf_counter() - self.began
+
+
+def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
+    """(module, name) of a tool as the operator may see it: `other` unless a module or a tool file has such a tool,
+    because a model may define a tool with names that it made up.
+    """
+    if module is None:
+        return "", name if name in bridge.toolbox.tools else "other"
+    if module not in bridge.modules:
+        return "other", "other"
+    listed = any(name == (one.remote_name or one.name) for one in bridge.modules[module].known_tools)
+    return module, name if listed else "other"
 
 
 _now: ContextVar[ServedRequest | None] = ContextVar("_now", default=None)

@@ -1,0 +1,326 @@
+"""Spans of OpenTelemetry: of runs, of Requests to minds, and of calls, by the semantic conventions for GenAI.
+
+They exist only where the standard variables name a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`), and hold nothing of
+parameters, results, errors or prompts, and no name that a user or a model wrote.
+
+One run is one trace, whatever processes drive it. The ids of a run's span are derived from its id, so every process can
+put its calls below it. If the request that asked for the run has a trace (`traceparent` in `_meta`), the run is a part
+of it: the journal keeps the traceparent. While a call runs, its span is the current one, and the SDK of MCP passes it
+on to the module. A span is sent when it has ended; that of a run, by the process in which the run ends.
+
+The spans are not those of the global tracer provider: the SDK of MCP would add the messages of errors to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import anyio
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.event import (
+    Event,
+    ProgramProposed,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    SolutionClosed,
+    SolutionProposed,
+    UsageNoted,
+)
+from ideabridge.bridge.runs.executor import ObservedRun
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.server.direct_calls import DirectCalls, Entry
+from ideabridge.server.operations.requests import known_name
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import IdeabridgeError
+
+ENDS_SECONDS: Final = 0.5
+"""Seconds for which the last spans are sent when the server ends."""
+
+_WRITER: Final = TraceContextTextMapPropagator()
+_TRACEPARENT: Final = "traceparent"
+
+
+class Telemetry:
+    """The spans of one process: `with telemetry:`. It watches the runs that begin, or are read, from now on."""
+
+    def __init__(self, bridge: Bridge, version: str, direct_calls: DirectCalls | None = None) -> None:
+        self.bridge = bridge
+        self._ids = _Ids()
+        ours = Resource({"service.name": "ideabridge", "service.version": version})
+        provider = TracerProvider(
+            resource=ours.merge(OTELResourceDetector().detect()), id_generator=self._ids, shutdown_on_exit=False
+        )
+        # Not each attempt to reach a collector that is down: after the last one, the exporter logs an error.
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
+        # It has a bounded queue and a thread; it never waits for the collector.
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._provider = provider
+        self._tracer = provider.get_tracer("ideabridge", version)
+        bridge.executor.observers.append(partial(_RunSpans, self))
+        bridge.executor.traceparent = _traceparent
+        if direct_calls is not None:
+            direct_calls.watchers.append(self.watch_direct)
+
+    def __enter__(self) -> Telemetry:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(ENDS_SECONDS)
+
+    def watch_direct(self, entry: Entry) -> Callable[[], None]:
+        """Begin the span of a direct call in the present task; returns what ends it there."""
+        tool = entry.tool
+        module, name = (
+            ("", "idea")
+            if isinstance(tool, str)
+            else known_name(self.bridge, tool.module, tool.remote_name or tool.name)
+        )
+        span = self._tracer.start_span(f"execute_tool {name}", attributes=_of_tool(module, name))
+        token = contexts.attach(trace.set_span_in_context(span))
+
+        def end() -> None:
+            contexts.detach(token)
+            if entry.outcome not in ("ok", "asked"):
+                _fail(span, entry.outcome)
+            if entry.run is not None:
+                span.set_attribute("ideabridge.run.id", entry.run)
+            span.end()
+
+        return end
+
+    def span(
+        self, name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], within: Context, began: int
+    ) -> Span:
+        """A span that began at a time in nanoseconds since 1970."""
+        return self._tracer.start_span(name, within, kind, attributes, start_time=began)
+
+    def span_of_run(self, name: str, attributes: Mapping[str, AttributeValue], run: ObservedRun, began: int) -> Span:
+        """The span of a run, with its ids."""
+        with self._ids.forced(*_ids_of(run)):
+            return self.span(name, SpanKind.INTERNAL, attributes, self.above(run), began)
+
+    @contextmanager
+    def call_span(self, name: str, attributes: Mapping[str, AttributeValue], within: Context) -> Generator[Span]:
+        """The scope of a call, in which its span is the current one."""
+        with self._tracer.start_as_current_span(
+            name, within, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            yield span
+
+    def above(self, run: ObservedRun) -> Context:
+        """The context that a run belongs to: that of the run of a room, or of the request that asked for the run."""
+        if run.parent is not None:
+            return self.within(run.parent)
+        parent = run.machine.traceparent
+        return Context() if parent is None else _WRITER.extract({_TRACEPARENT: parent}, Context())
+
+    def within(self, run: ObservedRun) -> Context:
+        """The context of what happens in a run: the same in every process, and so is the decision of a sampler."""
+        trace_id, span_id = _ids_of(run)
+        above = trace.get_current_span(self.above(run)).get_span_context()
+        sampled = (
+            above.trace_flags.sampled
+            if above.is_valid
+            else self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
+        )
+        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        own = SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
+        return trace.set_span_in_context(NonRecordingSpan(own), Context())
+
+
+class _Ids(RandomIdGenerator):
+    """Makes ids, or takes those that are forced."""
+
+    def __init__(self) -> None:
+        self._forced: tuple[int, int] | None = None
+
+    @contextmanager
+    def forced(self, trace_id: int, span_id: int) -> Generator[None]:
+        self._forced = trace_id, span_id
+        try:
+            yield
+        finally:
+            self._forced = None
+
+    def generate_trace_id(self) -> int:
+        return super().generate_trace_id() if self._forced is None else self._forced[0]
+
+    def generate_span_id(self) -> int:
+        return super().generate_span_id() if self._forced is None else self._forced[1]
+
+
+def _ids_of(run: ObservedRun) -> tuple[int, int]:
+    """(trace id, span id) of a run, by its id; the trace is that of the run of a room, or of the caller."""
+    root = run
+    while root.parent is not None:
+        root = root.parent
+    caller = None if root.machine.traceparent is None else _parsed(root.machine.traceparent)
+    trace_id = caller.trace_id if caller is not None else int.from_bytes(_hash(root.id)[:16])
+    return trace_id, int.from_bytes(_hash(run.id)[16:24])
+
+
+def _hash(run_id: str) -> bytes:
+    return hashlib.sha256(f"ideabridge {run_id}".encode()).digest()
+
+
+def _parsed(traceparent: str) -> SpanContext | None:
+    found = trace.get_current_span(_WRITER.extract({_TRACEPARENT: traceparent}, Context())).get_span_context()
+    return found if found.is_valid else None
+
+
+def _traceparent() -> str | None:
+    """The trace of the present request; None if it has none."""
+    carrier: dict[str, str] = {}
+    _WRITER.inject(carrier)
+    return carrier.get(_TRACEPARENT)
+
+
+def _of_tool(module: str | None, name: str) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+    attributes["gen_ai.tool.type"] = "extension" if module else "function"
+    if module:
+        attributes["ideabridge.module"] = module
+    return attributes
+
+
+def _fail(span: Span, kind: str) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+class _RunSpans:
+    """The `RunObserver` of one run."""
+
+    def __init__(self, telemetry: Telemetry, run: ObservedRun) -> None:
+        self._telemetry = telemetry
+        self._run = run
+        self._began: int | None = None
+        self._asked: int | None = None
+        self._usage: dict[str, JSON] = {}
+
+    def see(self, events: Sequence[Event]) -> None:
+        """See `RunObserver`."""
+        answered: tuple[str | None, str | None, str | None] | None = None
+        for event in events:
+            match event:
+                case RunStarted():
+                    self._began = time.time_ns()
+                case RequestMade():
+                    self._asked, self._usage = time.time_ns(), {}
+                case UsageNoted():
+                    self._usage = event.usage
+                case SolutionProposed() | ProgramProposed():
+                    answered = event.mind or "turns", event.model, None
+                case SolutionClosed():
+                    answered = None, None, "broken" if event.broken is not None else None
+                case RunEnded():
+                    if self._asked is not None and answered is None:
+                        answered = None, None, event.status
+                case _:
+                    pass
+        if answered is not None and self._asked is not None:
+            self._chat(self._asked, *answered)
+            self._asked = None
+        ended = next((event for event in events if isinstance(event, RunEnded)), None)
+        if ended is not None:
+            self._end(ended.status)
+
+    def _chat(self, asked: int, mind: str | None, model: str | None, error: str | None) -> None:
+        told = self._usage.get("model")
+        model = model or (told if isinstance(told, str) else None)
+        provider = self._provider() if mind in (None, "model") else mind
+        attributes: dict[str, AttributeValue] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider}
+        if model is not None:
+            attributes["gen_ai.response.model"] = model
+        for direction in ("input", "output"):
+            number = self._usage.get(f"{direction}_tokens")
+            if isinstance(number, int):
+                attributes[f"gen_ai.usage.{direction}_tokens"] = number
+        name = "chat" if model is None else f"chat {model}"
+        within = self._telemetry.within(self._run)
+        span = self._telemetry.span(name, SpanKind.CLIENT, attributes, within, asked)
+        if error is not None:
+            _fail(span, error)
+        span.end()
+
+    def _provider(self) -> str:
+        """The provider of the configured model, or the kind of another mind."""
+        model = self._telemetry.bridge.configuration.model
+        if model is None:
+            mind = self._telemetry.bridge.mind
+            return "turns" if mind is None else mind.name
+        return (model if isinstance(model, str) else model.name).partition(":")[0]
+
+    def _end(self, status: str) -> None:
+        run, machine = self._run, self._run.machine
+        attributes: dict[str, AttributeValue] = {"ideabridge.run.id": run.id, "ideabridge.run.status": status}
+        if machine.mode == "solve":
+            name = "invoke_agent solve"
+            attributes |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "solve"}
+        else:
+            name = "invoke_workflow plan"
+            attributes |= {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "plan"}
+        span = self._telemetry.span_of_run(name, attributes, run, self._began or self._created())
+        if status != "done":
+            _fail(span, status)
+        span.end()
+
+    def _created(self) -> int:
+        """When another process created the run."""
+        try:
+            record = self._telemetry.bridge.store.runs.get(self._run.id)
+        except StoreError:
+            record = None
+        return time.time_ns() if record is None else int(datetime.fromisoformat(record.created).timestamp() * 1e9)
+
+    @contextmanager
+    def around(self, effect: Execute) -> Generator[Callable[[JSON], None]]:
+        """See `RunObserver`."""
+        tool = effect.tool
+        if effect.is_latent:
+            module, name = "", "latent"
+        else:
+            called = (tool.remote_name if tool.module else effect.activity) or tool.name
+            module, name = known_name(self._telemetry.bridge, tool.module, called)
+        attributes = {**_of_tool(module, name), "ideabridge.run.id": self._run.id}
+        within = self._telemetry.within(self._run)
+        with self._telemetry.call_span(f"execute_tool {name}", attributes, within) as span:
+            try:
+                yield _ignore
+            except IdeabridgeError as error:
+                _fail(span, "unknown" if error.outcome == "unknown" else type(error).__name__)
+                raise
+            except anyio.get_cancelled_exc_class():
+                _fail(span, "cancelled")
+                raise
+            except Exception as error:
+                _fail(span, type(error).__name__)
+                raise
+
+
+def _ignore(_value: JSON) -> None:
+    pass
