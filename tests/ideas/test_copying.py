@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -113,10 +115,43 @@ def test_a_copy_that_was_interrupted_goes_on(places: tuple[str, str], at: str, m
         fill(source)
         with pytest.raises(CutError):
             source.copy_to(target, stop)
+        with pytest.raises(StoreCopyError, match="it is the unfinished copy of another store; `ideabridge store copy`"):
+            Store.open(places[1])
         # The source is used meanwhile.
         source.runs.create("later", kind="plan", caller="local", title="", fingerprint="")
         source.ideas.tag(source.ideas.page(1).items[0].id, ["later"])
         source.copy_to(target)
+        assert told(target) == told(source)
+    whole(places[1])
+
+
+COPYING = """
+import sys
+from ideabridge.bridge.store import Store
+
+def told(what):
+    if what == sys.argv[3]:
+        print(what, flush=True)
+        sys.stdin.read()
+
+with Store.open(sys.argv[1]) as source, Store.open(sys.argv[2], is_unfinished=True) as target:
+    source.copy_to(target, told)
+"""
+
+
+@pytest.mark.parametrize("at", ["events", "ideas", "indexes"])
+def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], at: str) -> None:
+    with Store.open(places[0]) as source:
+        fill(source)
+    command = [sys.executable, "-c", COPYING, *places, at]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{at}\n"
+        process.kill()
+    with pytest.raises(StoreCopyError, match="unfinished copy"):
+        Store.open(places[1])
+    assert main(["store", "copy", *places]) == 0
+    with Store.open(places[0]) as source, Store.open(places[1]) as target:
         assert told(target) == told(source)
     whole(places[1])
 

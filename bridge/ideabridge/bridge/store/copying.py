@@ -124,6 +124,17 @@ def copy(source: Database, target: Database, told: Callable[[str], None]) -> Cop
     return Copied(*counts)
 
 
+def expect_whole(database: Database) -> None:
+    """Refuse a store that is an unfinished copy. Raises `StoreCopyError`."""
+    with database.guard:
+        mark = database.counter(MARK)
+    if mark:
+        raise StoreCopyError(
+            f"{database.path}: it is the unfinished copy of another store; `ideabridge store copy` goes on with it if "
+            "it is called again"
+        )
+
+
 def release(target: Database) -> None:
     """Remove the mark of an unfinished copy: it is whole and checked."""
     with target.transaction():

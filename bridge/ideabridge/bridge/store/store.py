@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.copying import Copied, copy, release
+from ideabridge.bridge.store.copying import Copied, copy, expect_whole, release
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
@@ -86,13 +86,21 @@ class Store:
         self.ideas = Ideas(database, contents, self._calls, self.publications, self._search, self.users)
 
     @classmethod
-    def open(cls, path: Path | str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0) -> Store:
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        durability: Durability = "normal",
+        busy_timeout_s: float = 5.0,
+        is_unfinished: bool = False,
+    ) -> Store:
         """Open a store, or create it (a file has mode 0600) with its folder; ":memory:" stores nothing on disk.
 
         Args:
             path: the file, or the address of a PostgreSQL database (`postgresql://USER@HOST/DATABASE?schema=NAME`).
             durability: `normal` survives a crash of the process, `full` also a power failure.
             busy_timeout_s: the seconds to wait for another process's lock.
+            is_unfinished: it may be an unfinished copy, which `copy_to` goes on with.
 
         Raises:
             StoreAccessError: the file or folder cannot be read or written.
@@ -100,11 +108,20 @@ class Store:
             StoreExtraError: psycopg is not installed.
             StoreVersionError: written by a newer ideabridge, or by one from before the first release.
             StoreBusyError: another process kept it locked.
+            StoreCopyError: it is an unfinished copy.
         """
         if is_address(str(path)):
-            return cls(*_open_server(str(path), durability, busy_timeout_s))
-        database = SqliteDatabase(path, durability=durability, busy_timeout_s=busy_timeout_s)
-        return cls(database, Contents(database))
+            database, contents = _open_server(str(path), durability, busy_timeout_s)
+        else:
+            database = SqliteDatabase(path, durability=durability, busy_timeout_s=busy_timeout_s)
+            contents = Contents(database)
+        try:
+            if not is_unfinished:
+                expect_whole(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, contents)
 
     def close(self) -> None:
         """Index the saved ideas, so that the views and search tables are complete, and close the store.

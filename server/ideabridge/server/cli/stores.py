@@ -183,7 +183,11 @@ def copy_store(
     places = [place_of(place, Path.cwd()) for place in (source, target)]
     if not is_address(places[0]) and not Path(places[0]).is_file():
         raise UsageError(f"FROM: there is no store {places[0]}")
-    with Store.open(places[0]) as old, Store.open(places[1]) as new, working("copying", quiet=options.json):
+    with (
+        Store.open(places[0]) as old,
+        Store.open(places[1], is_unfinished=True) as new,
+        working("copying", quiet=options.json),
+    ):
         copied = old.copy_to(new)
     options.print_or_say(
         {"runs": copied.runs, "events": copied.events, "ideas": copied.ideas, "names": copied.names},
