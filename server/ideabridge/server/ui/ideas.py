@@ -18,6 +18,7 @@ from ideabridge.bridge.context.explanations import WHEN, Explained, read_explain
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.lifting.evidence import read_record
 from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, person_of
@@ -160,7 +161,7 @@ class IdeaPages:
             fields=fields_of(publication.input_schema),
             recorded=_recorded(publication),
             choices=_choices_of(publication),
-            evidence=store.publications.evidence(name, publication.version)[-_EVIDENCE:],
+            evidence=[_evidence(one) for one in store.publications.evidence(name, publication.version)[-_EVIDENCE:]],
             versions=versions,
             changes=changes,
             run=store.ideas.get(publication.idea_id).meta.run,
@@ -252,6 +253,7 @@ class IdeaPages:
             report = await anyio.to_thread.run_sync(report_of, draft, self._bridge.store, owner)
         except PublicationError as error:
             why = str(error)
+        copied = [] if draft is None else _choices_in(draft)
         return self._site.page(
             request,
             "publish.html",
@@ -260,7 +262,8 @@ class IdeaPages:
             description=before.description if before is not None else "",
             report=report,
             why=why,
-            choices=[] if draft is None else _choices_in(draft),
+            choices=copied,
+            settled=_settled(decided[1], copied),
             fields=_fields(report, draft, parameters),
             fixed=[one for one, decision in parameters.items() if _is_fixed(decision)],
             decided=encode_text(list[JSON](decided)),
@@ -296,13 +299,20 @@ class IdeaPages:
                 pass
             case _:
                 raise ArgumentError("the earlier decisions: expected [parameters, choices]")
+        # What was decided before stays, unless its box is no longer ticked; the select of a value may replace it.
+        shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
         taken = choices.get("take")
-        earlier = taken if isinstance(taken, dict) else {}
-        taken = {**earlier, **{key[2:]: _taken(value) for key, value in form.fields if key[:2] == "t." and value}}
+        kept = {*shown, *form.all("stays")}
+        earlier = {key: value for key, value in taken.items() if key in kept} if isinstance(taken, dict) else {}
+        take: JSONObject = {**earlier, **{key: _taken(value) for key, value in shown.items() if value}}
         before = choices.get("runs")
         listed = [one for one in before if isinstance(one, str)] if isinstance(before, list) else []
         runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
-        choices = {**({"take": taken} if taken else {}), **({"runs": list[JSON](runs)} if runs else {})}
+        choices = dict[str, JSON]()
+        if take:
+            choices["take"] = take
+        if runs:
+            choices["runs"] = list[JSON](runs)
         answer: Any = form.get("answer", "auto")
         publication = await self._bridge.publish(
             ref,
@@ -395,6 +405,12 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     return dict[str, JSON]({name: one for name, one in found.items() if one})
 
 
+def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
+    """What was decided before about values that are no longer a question, by their paths."""
+    taken, open_ = choices.get("take"), {one.path for one in copied}
+    return {path: value for path, value in taken.items() if path not in open_} if isinstance(taken, dict) else {}
+
+
 def _choices_in(draft: PlanDraft) -> list[CopiedValue]:
     """What a person may choose for each copied value of a draft."""
     return [_choice(one, draft.calls) for one in draft.explained]
@@ -418,6 +434,20 @@ def _choice(one: Explained, calls: list[JSON], plan: JSONObject | None = None) -
     why = one.why or ("not every explanation was looked for" if one.cut else "")
     value = None if is_test or isinstance(recorded, Missing) else recorded
     return CopiedValue(".".join(one.at), value, options, one.by[0].shown, one.runs, why, is_test)
+
+
+_COUNTS: Final = {
+    "run": "named at publication",
+    "person": "confirmed by a person",
+    "assistant": "decided by an assistant: it removes no explanation",
+}
+
+
+def _evidence(record: JSONObject) -> dict[str, Any]:
+    """A record of the evidence of a version, as a row."""
+    read = read_record(record)
+    values = [(".".join(at), value) for at, value in read.values.items()]
+    return {"run": read.run, "counts": _COUNTS[read.kind], "time": read.time, "values": values}
 
 
 def _recorded(publication: Publication) -> Mapping[str, JSON]:

@@ -1,0 +1,57 @@
+"""The page of a tool that copies values: what they may be, which runs say so, and what a person decides about it."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import anyio
+from playwright.sync_api import Page, expect
+
+from ideabridge.bridge import Bridge, Configuration
+from ideabridge.tools import Toolbox
+from tests.lifting.runs import Turn, solved, turn
+from tests.ui import shop
+from tests.ui.serving import served
+
+TURNS: list[Turn] = [
+    lambda _: turn({"_tool": "list_orders", "customer": "†input.customer"}),
+    # Order 1 of customer c1 has the total 10; the mind copies both.
+    lambda s: turn({"_tool": "refund", "order": s.result(0, 0, "id"), "amount": s.result(0, 0, "total")}),
+    lambda _: turn(output="†results.1"),
+]
+
+
+async def _publish(path: Path) -> None:
+    """Publish a run that copied values, with another run as evidence."""
+    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders, shop.refund), store=path) as bridge:
+        run = await solved(bridge, "Refund the first order", {"customer": "c1"}, TURNS, {"type": "string"})
+        other = await solved(bridge, "Refund the first order", {"customer": "c2"}, TURNS, {"type": "string"})
+        await bridge.publish(run.id, "refund_first", choices={"runs": [other.id]})
+
+
+def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(anyio.run, _publish, tmp_path / "ideas.sqlite").result()
+    with served(tmp_path) as site:
+        page.goto(f"{site}ideas/refund_first")
+        copied = page.get_by_role("group", name="Copied values")
+        expect(copied).to_contain_text("†results.0.0.total")
+        evidence = page.get_by_role("group", name="Evidence")
+        expect(evidence.locator("tbody tr")).to_have_count(1)
+        expect(evidence).to_contain_text("named at publication")
+        expect(evidence).to_contain_text("calls.1.amount 20.0")
+        page.get_by_role("link", name="Accept, fix or rename them").click()
+        page.locator("select[name='t.calls.1.amount']").select_option("keep")
+        page.get_by_role("button", name="Publish").click()
+        expect(page.get_by_role("heading", name=re.compile("refund_first version 2"))).to_be_visible()
+        expect(copied).not_to_contain_text("calls.1.amount")
+        expect(page.get_by_label("What a call runs")).to_contain_text('"amount": 10.0')
+
+        # The decision is seen and can be taken back.
+        page.get_by_role("link", name="Accept, fix or rename them").click()
+        page.get_by_label("calls.1.amount: keep the recorded value, as decided before").uncheck()
+        page.get_by_role("button", name="Publish").click()
+        expect(page.get_by_role("heading", name=re.compile("refund_first version 3"))).to_be_visible()
+        expect(copied).to_contain_text("calls.1.amount")
