@@ -203,6 +203,7 @@ _STILL = """() => {
   for (const one of document.querySelectorAll("input[type=range]")) one.setAttribute("value", one.value);
   const body = document.body.cloneNode(true);
   for (const one of body.querySelectorAll("script, noscript, input[type=hidden], .skip, .hidden")) one.remove();
+  for (const one of body.querySelectorAll("details:not([open]) > :not(summary)")) one.remove();
   for (const one of body.querySelectorAll("[href]")) one.removeAttribute("href");
   for (const one of [body, ...body.querySelectorAll("*")])
     for (const name of one.getAttributeNames())
