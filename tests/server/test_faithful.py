@@ -162,3 +162,17 @@ async def test_an_answer_over_the_size_of_an_event_arrives_unless_progress_came_
                     assert late.is_error
                     assert "at most 1,000,000 fit over HTTP after a notification or 15 s" in text(late)
     assert told == [1, 1]
+
+
+async def test_a_log_message_over_the_bound_says_its_size(tmp_path: Path) -> None:
+    logged: list[Any] = []
+
+    async def note(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append(params.data)
+
+    async with gateway(tmp_path, "legacy", logging_callback=note) as client:
+        for size in (200_000, 300_000):
+            await client.call_tool("meta", {"logged": size})
+        # Each message stands before the result on the wire, and is handled in a task of its own.
+        await client.call_tool("meta", {})
+    assert logged == ["x" * 200_000, "(a log message of 300,002 bytes is left out; at most 262,144 are passed on)"]

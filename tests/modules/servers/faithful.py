@@ -57,6 +57,9 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
     if params.name == "refuses":
         message, data = "the shop is closed" + "!" * arguments.get("cries", 0), "nine" * arguments.get("times", 1)
         raise MCPError(-32050, message, {"opens": f"at {data}"})
+    if "logged" in arguments:
+        words = types.LoggingMessageNotificationParams(level="info", data="x" * arguments["logged"])
+        await ctx.session.send_notification(types.LoggingMessageNotification(params=words), ctx.request_id)
     if params.name == "steps":
         for number in range(arguments["times"]):
             await anyio.sleep(arguments["seconds"])

@@ -377,8 +377,10 @@ class Asking:
             while self._logs:
                 told = self._logs.popleft()
                 data = self._secrets.redact(normalise(told.get("data"), what="a log message"))
-                if len(encode(data)) <= QUESTION_BYTES:
-                    await self.client.log(_LOG_MESSAGE.validate_python({**told, "data": data}, by_name=False))
+                size = len(encode(data))
+                if size > QUESTION_BYTES:
+                    data = f"(a log message of {size:,} bytes is left out; at most {QUESTION_BYTES:,} are passed on)"
+                await self.client.log(_LOG_MESSAGE.validate_python({**told, "data": data}, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
             logger.warning("a log message of module %r was not passed on: %s", self._module, type(error).__name__)
             self._logs.clear()
