@@ -45,6 +45,12 @@ def hold(gate: str, log: str) -> int:
     return os.getpid()
 
 @tool
+def note(log: str, word: str) -> None:
+    """Note a word."""
+    with open(log, "a") as file:
+        file.write(f"{word}\\n")
+
+@tool
 def send(text: str) -> str:
     """Sends a text."""
     return f"sent {text}"
@@ -286,6 +292,32 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
         assert (record.status, record.driver) == ("running", None)
         assert claim(9) == ["a2"]
         assert opened.queue.count("f", 100) == 0
+        # Runs of jobs wait until nothing else waits, also if they have begun.
+        queue("d0", "nightly", begun=True)
+        queue("d1", "nightly")
+        queue("a3", "ann")
+        last = opened.queue.claim("f", 2, lambda _run, _busy: True, lambda caller: caller == "nightly")
+        assert last == ["a3", "d0"]
+
+
+async def test_jobs_of_a_user_in_the_background_run_when_nothing_else_waits(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, log = configuration(users={"background": ["nightly"]}), tmp_path / "log"
+    gate = Gate(tmp_path)
+    held = {"_tool": "hold", "gate": str(gate.path), "log": str(log)}
+    async with Bridge(load_configuration(path), role="front") as bridge:
+        # While it is at work, bob's run comes before ann's next one.
+        await bridge.run_plan({"calls": [held]}, caller="user:ann")
+        with working(path, "--runs", "1"):
+            await until(lambda: log.exists() and bool(log.read_text()))
+            for word, caller in (("job", "user:nightly"), ("ann", "user:ann"), ("bob", "user:bob")):
+                await bridge.run_plan({"calls": [{"_tool": "note", "log": str(log), "word": word}]}, caller=caller)
+            await until(lambda: bridge.store.queue.count(most=9) == 3)
+            gate.open()
+            await until(lambda: len(log.read_text().split()) == 4)
+    gate.close()
+    assert log.read_text().split()[1:] == ["ann", "bob", "job"]
 
 
 async def test_more_runs_than_may_wait_are_refused(

@@ -188,7 +188,7 @@ class Bridge:
             mind=self.mind,
             approver=self.approver,
             lease_seconds=self._lease_seconds,
-            most_of_user=self.configuration.users.runs,
+            users=self.configuration.users,
             run_bytes=limits.run_bytes,
             notices=self.notices,
             queue=Queue(self._store, self._role),

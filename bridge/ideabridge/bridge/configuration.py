@@ -149,6 +149,10 @@ class UsersSettings(BaseModel):
         default=6000, ge=1, le=1_000_000, description="Requests over HTTP that one user may make in a minute."
     )
     runs: int = Field(default=64, ge=1, le=100_000, description="Runs of one user that may be at work at once.")
+    background: tuple[str, ...] = Field(
+        default=(),
+        description="Users whose runs wait for a worker until no run of anybody else waits: for jobs, such as tests.",
+    )
 
 
 class RetentionSettings(BaseModel):

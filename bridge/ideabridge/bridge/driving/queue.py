@@ -17,6 +17,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import anyio
 
+from ideabridge.bridge.configuration import UsersSettings
 from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
@@ -148,7 +149,7 @@ class _Runs(Protocol):
     queue: Queue
     notices: Notices
     fingerprint: str
-    most_of_user: int | None
+    users: UsersSettings
 
     def resume(self, run_id: str) -> DrivenRun: ...
     def hand_over_all(self) -> None: ...
@@ -204,13 +205,16 @@ class Worker:
         free = self._most - len(self._runs.queue.claimed)
         if free <= 0 or not self._store.queue.count(self._runs.fingerprint):
             return []
-        return await self._writer.perform(lambda: self._store.queue.claim(self._runs.fingerprint, free, self._takes))
+        queue, fingerprint = self._store.queue, self._runs.fingerprint
+        return await self._writer.perform(lambda: queue.claim(fingerprint, free, self._takes, self._is_last))
 
     def _takes(self, run: QueuedRun, busy: int) -> bool:
-        most = self._runs.most_of_user
-        if most is not None and busy >= most and user_of(run.caller) is not None:
+        if busy >= self._runs.users.runs and user_of(run.caller) is not None:
             return False
         return self._modules is None or set(run.needs) <= set(self._modules)
+
+    def _is_last(self, caller: str) -> bool:
+        return user_of(caller) in self._runs.users.background
 
     async def _drive(self, run_id: str) -> None:
         """Continue a run, and wait until this process no longer drives it."""

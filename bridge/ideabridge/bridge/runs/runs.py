@@ -28,6 +28,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.configuration import UsersSettings
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.driving.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
@@ -134,7 +135,7 @@ class Runs:
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
         lease_seconds: the seconds for which a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
-        most_of_user: the most runs of one named user that may be at work at once; None: any number.
+        users: what named users may do.
         notices: what other processes report.
         queue: decides which runs this process drives.
     """
@@ -154,7 +155,7 @@ class Runs:
         mind: Mind | None = None,
         approver: Approver | None = None,
         lease_seconds: float | None = None,
-        most_of_user: int | None = None,
+        users: UsersSettings,
         notices: Notices,
         queue: Queue,
     ) -> None:
@@ -166,7 +167,7 @@ class Runs:
         self._schemas = SchemaCache()
         self.screen = screen
         self.approver = approver
-        self.most_of_user = most_of_user
+        self.users = users
         self.mind = mind
         self._run_bytes = run_bytes
         self.store = store
@@ -243,9 +244,9 @@ class Runs:
         if self.queue.role == "front":
             # Workers keep to the limit of a user: more runs wait.
             self.queue.expect_place()
-        elif self.most_of_user is not None and user_of(caller) is not None:
+        elif user_of(caller) is not None:
             busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
-            if busy >= self.most_of_user:
+            if busy >= self.users.runs:
                 raise LimitExceededError(
                     f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
                 )

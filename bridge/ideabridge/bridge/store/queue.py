@@ -65,7 +65,13 @@ class RunQueue:
                 (fingerprint, most),
             )
 
-    def claim(self, fingerprint: str, most: int, takes: Callable[[QueuedRun, int], bool]) -> list[str]:
+    def claim(
+        self,
+        fingerprint: str,
+        most: int,
+        takes: Callable[[QueuedRun, int], bool],
+        is_last: Callable[[str], bool] = lambda _caller: False,
+    ) -> list[str]:
         """Take runs out of the queue: their status becomes `running`, and the caller drives them. Runs that have begun
         come first, then the callers with the fewest runs at work, then the oldest. It is called by one process at a
         time, because the others wait for the end of the transaction.
@@ -74,6 +80,7 @@ class RunQueue:
             fingerprint: the configuration of the runs.
             most: the most runs to take.
             takes: decides about a run, given the number of runs of its caller that are at work.
+            is_last: whether the runs of a caller come after those of all others.
         """
         with self._database.transaction():
             rows = self._database.execute(
@@ -95,7 +102,7 @@ class RunQueue:
             claimed: list[str] = []
             while waiting and len(claimed) < most:
                 # The order of the list decides between equal runs.
-                one = min(waiting, key=lambda run: (not run.has_begun, busy.get(run.caller, 0)))
+                one = min(waiting, key=lambda run: (is_last(run.caller), not run.has_begun, busy.get(run.caller, 0)))
                 waiting.remove(one)
                 if takes(one, busy.get(one.caller, 0)):
                     busy[one.caller] = busy.get(one.caller, 0) + 1
