@@ -71,15 +71,16 @@ def skip_unknown(run: Run) -> int:
 
 
 async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness: int = 25) -> Run:
-    """Start a run: a `plan`, a `program`, a plan with `rooms`, or one that a mind is to `solve`. Its title says which.
+    """Start a run: a `plan`, a `program`, a plan with `rooms` (`ideas`: without that of a mind), or one that a mind has
+    to `solve`. Its title says which.
 
     `slowness`: most milliseconds that a call of a plan takes.
     """
     if kind == "solve":
         task = task_of(number, seed)
         return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT)
-    if kind == "rooms":
-        plan = rooms_plan(number, seed)
+    if kind in ("rooms", "ideas"):
+        plan = rooms_plan(number, seed, minded=kind == "rooms")
     else:
         plan = plan_of(number, seed, slowness) if kind == "plan" else program_of(number, seed, slowness)
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import anyio
@@ -53,14 +53,13 @@ def task_text(key: str, n: int, count: int, ms: int) -> str:
     return TASK + json.dumps({"key": key, "n": n, "count": count, "ms": ms})
 
 
-def _solution(request: Request) -> dict[str, Any]:
-    texts = [str(message["content"]) for message in request.texts]
-    [task] = [json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text]
-    state: dict[str, Any] = {}
-    for message in request.context:
-        if isinstance(message, dict) and message.get("type") == "state":
-            value = message["state"]
-            state |= value if isinstance(value, dict) else {}
+def solution_of(task: dict[str, Any], done: Collection[str]) -> dict[str, Any]:
+    """A Solution of a task: first half of its calls, then the rest with the output.
+
+    Args:
+        task: the members of `task_text`.
+        done: the names of the values that the state has.
+    """
     calls: list[dict[str, Any]] = []
     for place in range(task["count"]):
         reads = place % 3 != 2 and place > 0
@@ -73,7 +72,18 @@ def _solution(request: Request) -> dict[str, Any]:
                 "_outputPath": f"v{place}",
             }
         )
-    if not state:
+    if not done:
         return {"calls": calls[: task["count"] // 2], "output": None}
     output = {"all": [f"†state.v{place}.value" for place in range(task["count"])]}
-    return {"calls": [call for call in calls if call["_outputPath"] not in state], "output": output}
+    return {"calls": [call for call in calls if call["_outputPath"] not in done], "output": output}
+
+
+def _solution(request: Request) -> dict[str, Any]:
+    texts = [str(message["content"]) for message in request.texts]
+    [task] = [json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text]
+    state: dict[str, Any] = {}
+    for message in request.context:
+        if isinstance(message, dict) and message.get("type") == "state":
+            value = message["state"]
+            state |= value if isinstance(value, dict) else {}
+    return solution_of(task, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 Plan = dict[str, Any]
@@ -116,3 +117,14 @@ def execution(call: Plan, plan: Plan, item: int | None) -> Execution:
             found = found[part]
         key = found
     return key, "" if item is None else str(plan["input"]["items"][item])
+
+
+_NAMES = {"": "plan", "program": "program", "R": "ideas", "S": "solve"}
+
+
+def named_by(calls: list[Any]) -> tuple[str, int]:
+    """(kind, number) of a run, as `begin_run` takes them, by the key of one of its calls."""
+    key = next(str(call["key"]) for call in calls if "key" in call)
+    found = re.match(r"(\D*)(\d+)", key)
+    assert found is not None, key
+    return _NAMES[found[1]], int(found[2])

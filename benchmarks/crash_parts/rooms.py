@@ -58,13 +58,14 @@ def _publish(store: Store, name: str, calls: list[JSON], output: JSON) -> None:
     )
 
 
-def rooms_plan(number: int, seed: int, slowness: int = 15) -> Plan:
+def rooms_plan(number: int, seed: int, slowness: int = 15, *, minded: bool = True) -> Plan:
     """A plan that calls a tool, ideas (one in another, and one for each item), and a clean room of the mind.
 
     Args:
         number: of the plan.
         seed: of the whole test.
         slowness: most milliseconds a call takes.
+        minded: with the clean room, which a mind answers.
     """
     draw = random.Random(f"{seed} rooms {number}")
 
@@ -85,15 +86,17 @@ def rooms_plan(number: int, seed: int, slowness: int = 15) -> Plan:
         "tools": TOOLS,
         "output_schema": OUTPUT,
     }
+    after = ["†state.s"] if minded else []
     calls = [
         {"_tool": "look", "key": f"R{number}/first", "n": number, "ms": draw.randint(0, slowness), "_outputPath": "f"},
         {**idea("chain", "i", "†state.f.value"), "_outputPath": "i"},
         {"_tool": "deep", "_module": "idea:deep", **each, "_outputPath": "m"},
-        {**said, "_outputPath": "s"},
-        {**idea("deep", "j", "†state.i.value"), "_imports": ["†state.m", "†state.s"], "_outputPath": "j"},
+        *([{**said, "_outputPath": "s"}] if minded else []),
+        {**idea("deep", "j", "†state.i.value"), "_imports": ["†state.m", *after], "_outputPath": "j"},
         {"_tool": "put", "key": f"R{number}/last", "n": "†state.j.value", "ms": 0, "_outputPath": "l"},
     ]
-    output = {"i": "†state.i", "m": "†state.m", "s": "†state.s", "j": "†state.j", "l": "†state.l.value"}
+    output = {"i": "†state.i", "m": "†state.m", "j": "†state.j", "l": "†state.l.value"}
+    output |= {"s": "†state.s"} if minded else {}
     return {"name": f"rooms {number}", "calls": calls, "input": {"many": items}, "output": output}
 
 

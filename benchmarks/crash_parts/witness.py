@@ -137,6 +137,22 @@ class Witness:
                     place = self.flying if run_id in dead else self.thawed
                     place.update(told.names(told.started - told.ended))
 
+    def look_into(self, store: Store, killed: int) -> None:
+        """Look at a store that nobody writes now, because every process is frozen, but for one that was killed.
+
+        Args:
+            store: the store.
+            killed: the id of the process that was killed.
+        """
+        found = self._open_runs(store)
+        drivers = {record.id: record.driver for record in map(store.runs.get, found) if record is not None}
+        told = {run_id: told_by(store, run_id) for run_id in found}
+        # After the journals: what they have as ended is in the log.
+        self.read_log()
+        for run_id in found:
+            driven = str(drivers[run_id]).rsplit("|", 3)[1:2] == [str(killed)]
+            self._note(store, run_id, told[run_id], cut_off=driven)
+
     def look(self) -> None:
         """Look at the store as a kill left it."""
         with self._copied() as store:
@@ -189,18 +205,23 @@ class Witness:
             self._look_at(store, run_id)
 
     def _look_at(self, store: Store, run_id: str) -> None:
-        told = told_by(store, run_id)
+        self._note(store, run_id, told_by(store, run_id), cut_off=True)
+
+    def _note(self, store: Store, run_id: str, told: Told, *, cut_off: bool) -> None:
+        """Note what the journal of a run has; `cut_off`: what was in flight is cut off."""
         self.violations.extend(f"run {run_id}: call {place} was journaled as finished twice" for place in told.twice)
         if told.over:
             self._ended.add(run_id)
         for name in told.names(told.ended):
             self.frozen.setdefault(name, self.ran[name])
-        self.flying.update(told.names(told.started - told.ended))
+        if cut_off:
+            self.flying.update(told.names(told.started - told.ended))
         for room in sorted(told.rooms(told.gave)):
             if not told_by(store, run_id + room).over:
                 self.violations.append(f"run {run_id} has the result of its room {room}, which has not ended")
-        self._look_at_answers(run_id, told)
-        self.cut += run_id not in self._ended
+        if cut_off:
+            self._look_at_answers(run_id, told)
+            self.cut += run_id not in self._ended
 
     def _look_at_answers(self, run_id: str, told: Told) -> None:
         """An answer that was cut off is what the journal had of it, and the same Request is not asked again."""

@@ -153,7 +153,8 @@ class Client:
         except BaseException:
             self.close()
             raise
-        found = next((one for one in answer if one.get("id") == self._number), None)
+        # A balancer, or a server that cannot read a request, answers with an error for no request.
+        found = next((one for one in answer if one.get("id") in (self._number, None) and "method" not in one), None)
         if found is None or "error" in found:
             raise CallError(str(found and found["error"]))
         return found["result"]

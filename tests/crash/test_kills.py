@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from examples.cluster.postgres import programs
 
 CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
 
@@ -13,9 +14,9 @@ CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
 @pytest.mark.parametrize(
     ("events", "more"),
     [
-        pytest.param(12, ["--only", "kill", "--servers", "0"], id="kills"),
-        pytest.param(5, ["--only", "module", "disk", "freeze", "--servers", "0"], id="other events"),
-        pytest.param(200, ["--servers", "10"], id="all", marks=pytest.mark.long),
+        pytest.param(12, ["--only", "kill", "--servers", "0", "--cluster", "0"], id="kills"),
+        pytest.param(5, ["--only", "module", "disk", "freeze", "--servers", "0", "--cluster", "0"], id="other events"),
+        pytest.param(200, ["--servers", "10", "--cluster", "0"], id="all", marks=pytest.mark.long),
     ],
 )
 def test_events_at_random_moments_lose_nothing_and_do_nothing_twice(events: int, more: list[str]) -> None:
@@ -30,4 +31,29 @@ def test_events_at_random_moments_lose_nothing_and_do_nothing_twice(events: int,
     assert figures["crash: rooms"] > 0
     assert figures["crash: programs"] > 0
     assert figures["crash: requests asked"] > 0
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "more"),
+    [
+        pytest.param(5, [], id="processes and connections"),
+        pytest.param(3, ["--postgres"], id="postgres", marks=pytest.mark.long),
+        pytest.param(60, [], id="many", marks=pytest.mark.long),
+    ],
+)
+def test_a_cluster_whose_parts_end_loses_nothing_and_does_nothing_twice(events: int, more: list[str]) -> None:
+    if programs() is None:
+        pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
+    pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
+    command = [sys.executable, str(CRASH), "0", "--servers", "0", "--cluster", str(events), *more, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120 + 10 * events, check=False)
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told["violations"] == []
+    figures = {row["what"]: row["ours"] for row in told["rows"]}
+    assert sum(count for what, count in figures.items() if what.startswith("crash: events: ")) == events
+    assert figures["crash: runs"] > 0
+    assert figures["crash: runs acknowledged as ended"] > 0
+    assert figures["crash: turns taken"] > 0
     assert done.returncode == 0
