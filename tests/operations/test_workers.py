@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,39 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                 ended = await call(client, "decide_approval", run=run["run"], decisions=[one], wait_s=20)
                 assert ended["output"] == {"first": first.pid, "held": 7}
     assert len(log.read_text().split()) == 1
+
+
+async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, log = configuration(), tmp_path / "log"
+    gate = Gate(tmp_path)
+    told: list[str] = []
+    held = {"_tool": "hold", "gate": str(gate.path), "log": str(log), "_outputPath": "held"}
+    with ExitStack() as stack:
+        stack.callback(gate.close)
+        first = stack.enter_context(working(path))
+        async with front(path) as client:
+            gate.open()
+            run = await call(client, "run_plan", calls=[held], output="†state.held", wait_s=20)
+            await call(client, "publish_idea", idea=run["run"], name="slow", description="Waits.", answer="plan")
+            nested = [{"_tool": "slow", "_module": "idea:slow", "_outputPath": "found"}]
+            run = await call(client, "run_plan", calls=nested, output="†state.found", wait_s=0)
+            await until(lambda: log.read_text().count("\n") == 2)
+            os.kill(first.pid, signal.SIGKILL)
+            first.wait(10)
+            async with Bridge(load_configuration(path), role="front") as bridge, anyio.create_task_group() as group:
+                # A second server, whose reports are heard.
+                group.start_soon(partial(bridge.recover_runs, lambda _, why: told.append(why), keep=True))
+                await until(lambda: bridge.store.queue.count() == 1)
+                stack.enter_context(working(path))
+                asked = await call(client, "check_run", run=run["run"], wait_s=25)
+                assert asked["status"] == "needs_approval"
+                one = {"approval": asked["approvals"][0]["approval"], "decision": "value", "value": 7}
+                ended = await call(client, "decide_approval", run=run["run"], decisions=[one], wait_s=20)
+                assert ended["output"] == 7
+                group.cancel_scope.cancel()
+    assert told == []
 
 
 async def test_a_worker_with_an_unknown_module_does_not_start(configuration: Callable[..., Path]) -> None:

@@ -24,6 +24,7 @@ from ideabridge.bridge.runs.runner import cause
 from ideabridge.bridge.runs.runs import Runs, is_set_aside
 from ideabridge.bridge.store.errors import PASSING, StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Lease, RunRecord
+from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 
 AT_ONCE: Final = 8
@@ -187,6 +188,8 @@ class Recovery:
                 if record is None or record.lease != lease or (root is not None and is_set_aside(root)):
                     # Another process was faster, or the run (or the one that it is a room of) waits for a person.
                     return None
+                if root is not None and root.id != record.id and self._goes_on_with(root):
+                    return None
                 try:
                     run = self._runs.resume(record.id)
                 except FinishedRunError:
@@ -205,6 +208,10 @@ class Recovery:
             with anyio.move_on_after(_HELD_SECONDS):
                 await run.wait()
             return run
+
+    def _goes_on_with(self, root: RunRecord) -> bool:
+        """True if a room continues with the run that it belongs to: a worker takes them together."""
+        return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
         """Report once that a run could not be taken up, and once more if the first report was only about the store."""

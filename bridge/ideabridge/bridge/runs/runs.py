@@ -771,7 +771,8 @@ class Runs:
             run.people.expire()
             return run
         here = run.runner.drives or anyway
-        if not anyway and (QUEUED in (record.status, root and root.status) or not (here or parent is None)):
+        is_left_to_worker = not (here or waits or parent is None)
+        if not anyway and (QUEUED in (record.status, root and root.status) or is_left_to_worker):
             return run
         goes_on = False
         try:
