@@ -16,6 +16,7 @@ import pytest
 from examples.cluster.balancer import Balancer, balancing
 from mcp import Client, types
 
+from ideabridge.bridge.store.store import Store
 from tests import postgres
 from tests.operations.test_workers import working
 from tests.server.serving import (
@@ -244,6 +245,19 @@ async def test_a_question_of_a_module_within_a_direct_call_is_answered_through_a
         assert "Ann" in text(result)
         if era == "auto":
             assert set(servers_of(balancer, f"{module}_{tool}")) == set(servers)
+
+
+def test_servers_and_workers_start_while_another_process_changes_the_store(tmp_path: Path) -> None:
+    module = {"command": sys.executable, "args": [str(ASKS)]}
+    address = postgres.server().address()
+    path = configured(tmp_path, store=address, tools=[str(TOOLS)], mcpServers={"asks": module}, expose=["modules"])
+    with ExitStack() as stack:
+        # Then what the servers share is there.
+        stack.enter_context(listening(served(path, "--http", "127.0.0.1:0", "--workers")))
+        store = stack.enter_context(Store.open(address))
+        stack.enter_context(store.transaction())
+        stack.enter_context(listening(served(path, "--http", "127.0.0.1:0", "--workers")))
+        stack.enter_context(working(path))
 
 
 async def test_a_question_whose_server_has_ended_is_answered_with_what_is_known(tmp_path: Path) -> None:

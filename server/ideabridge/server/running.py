@@ -36,6 +36,7 @@ from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.asking.elicitation import (
     ENDED,
@@ -233,6 +234,11 @@ _AGAIN_MOST_S: Final = 60.0
 logger = logging.getLogger(__name__)
 
 
+def state_key(store: Store) -> bytes:
+    """The key that seals the state of requests, which the first server on a store makes."""
+    return store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
+
+
 class Running:
     """Runs on behalf of requests. The task group must live as long as the server.
 
@@ -341,8 +347,7 @@ class Running:
 
     def boundary(self, audience: str) -> RequestStateBoundary:
         """Middleware that seals the state of requests that come again, with a key that all servers on a store share."""
-        key = self.bridge.store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
-        security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS)
+        security = RequestStateSecurity(keys=[state_key(self.bridge.store)], ttl=STATE_SECONDS)
         return RequestStateBoundary(security, default_audience=audience)
 
     async def wait_started(self, run: Run, request: ToolRequest, seconds: float = WAIT_S) -> RunStatus:

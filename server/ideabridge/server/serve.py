@@ -37,6 +37,7 @@ from ideabridge.server.callers import BearerGate, Credentials
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.health import Health
 from ideabridge.server.operations.requests import LogLevel, Observer, RequestWatch, request_log
+from ideabridge.server.running import state_key
 from ideabridge.server.server import Front
 from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
@@ -79,6 +80,8 @@ async def _front(
             anyio.create_task_group() as group,
         ):
             bridge.modules.has_others = has_others
+            # Others may keep the store locked for a moment.
+            await bridge.patiently(lambda: state_key(bridge.store))
             front = Front(bridge, group, version("ideabridge"), commands)
             fronts.append(front)
             stack.enter_context(_telemetry(bridge, front.direct_calls))

@@ -758,12 +758,14 @@ class StoredSettings:
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
         """The value of a setting, created if it is not set: two processes that start together get the same value."""
-        with self._database.transaction():
-            found = self.get(key)
-            if found is None:
-                found = make()
-                self.set(key, found)
-            return found
+        found = self.get(key)
+        if found is None:
+            with self._database.transaction():
+                found = self.get(key)
+                if found is None:
+                    found = make()
+                    self.set(key, found)
+        return found
 
     def delete(self, key: str) -> None:
         """Delete a setting, if it exists."""
