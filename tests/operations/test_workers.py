@@ -230,7 +230,7 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
 
 
 async def test_the_runs_of_a_killed_worker_continue_at_another(
-    configuration: Callable[..., Path], tmp_path: Path
+    configuration: Callable[..., Path], tmp_path: Path, store: str
 ) -> None:
     path, log = configuration(), tmp_path / "log"
     gate = Gate(tmp_path)
@@ -242,6 +242,11 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
         async with front(path) as client:
             run = await call(client, "run_plan", calls=calls, output="†state", wait_s=0)
             await until(lambda: log.exists() and bool(log.read_text()))
+            with Store.open(store) as opened:
+                taken = opened.runs.get(run["run"])
+                # The server did not die: the run is not resumed for the first time, and so far from being set aside.
+                assert taken is not None
+                assert (taken.summary or {})["taken_up"] == 0
             os.kill(first.pid, signal.SIGKILL)
             first.wait(10)
             with working(path):

@@ -821,7 +821,10 @@ class Runs:
         before = record.summary or {}
         times = before.get("taken_up") if before.get("events") == mark else None
         times = times if isinstance(times, int) else 0
-        noted: JSONObject = {"taken_up": MOST_TAKEN_UP if anyway else times + 1, "events": mark}
+        # Another process handed it over, and has not died.
+        handed_over = "needs" in before and "taken_up" not in before
+        taken_up = MOST_TAKEN_UP if anyway else 0 if handed_over else times + 1
+        noted: JSONObject = {"taken_up": taken_up, "events": mark}
         if anyway or times < MOST_TAKEN_UP:
             driver.set_status("running", noted)
             return True
