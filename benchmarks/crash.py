@@ -62,7 +62,7 @@ from crash_parts.cluster import SLOWNESS as CLUSTER_SLOWNESS
 from crash_parts.cluster import Cluster
 from crash_parts.harm import fail_appends, hold_lock
 from crash_parts.life import LEASE, NUMBERS, Disk, Life, begin_run, configured, skip_unknown
-from crash_parts.mind import TASK, SlowMind
+from crash_parts.mind import TASK, SlowMind, solution_for
 from crash_parts.plans import ONCE, execution, is_steady, plan_of
 from crash_parts.reading import told_by
 from crash_parts.rooms import publish_ideas
@@ -319,6 +319,12 @@ class Trial:
                 run = await bridge.run(record.id)
                 self.counts["asked about"] += skip_unknown(run)
                 await run.wait()
+            for record in bridge.store.runs.newest(status="needs_solution", limit=1000):
+                # It was set aside, so its client takes no more turns.
+                run = await bridge.run(record.id)
+                while run.status == "needs_solution" and run.runner.request is not None:
+                    run.submit(run.turn, solution_for(run.runner.request))
+                    await run.wait()
             self.witness.look_at_the_end(bridge.store)
             for status in ("running", "interrupted", "needs_approval", "needs_solution"):
                 left = bridge.store.runs.newest(status=status)

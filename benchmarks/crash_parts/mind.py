@@ -35,7 +35,7 @@ class SlowMind:
     async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         """The Solution of a Request, in pieces."""
         self._say(f"asked {request.id}")
-        text = json.dumps(_solution(request), ensure_ascii=False)
+        text = json.dumps(solution_for(request), ensure_ascii=False)
         for start in range(0, len(text), PIECE):
             yield text[start : start + PIECE]
             await anyio.sleep(PAUSE)
@@ -78,7 +78,8 @@ def solution_of(task: dict[str, Any], done: Collection[str]) -> dict[str, Any]:
     return {"calls": [call for call in calls if call["_outputPath"] not in done], "output": output}
 
 
-def _solution(request: Request) -> dict[str, Any]:
+def solution_for(request: Request) -> dict[str, Any]:
+    """The Solution of a Request, by the state that it shows."""
     texts = [str(message["content"]) for message in request.texts]
     [task] = [json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text]
     state: dict[str, Any] = {}
