@@ -30,14 +30,16 @@ class Server:
     Args:
         config: its configuration.
         noise: the file that gets what it prints.
+        more: further options of `ideabridge serve`.
 
     Attributes:
         url: where it serves.
         pid: its process id.
     """
 
-    def __init__(self, config: Path, noise: Path) -> None:
+    def __init__(self, config: Path, noise: Path, *more: str) -> None:
         command = [sys.executable, "-m", "ideabridge.server", "serve", "--http", "127.0.0.1:0", "--config", str(config)]
+        command += more
         with noise.open("ab") as printed:
             begins = printed.tell()
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=printed)
