@@ -64,6 +64,7 @@ price cost
 movie film
 picture image photo
 folder directory
+log history
 """
 """Words of one line are taken for each other where they are part of a name."""
 
