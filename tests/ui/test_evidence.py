@@ -49,6 +49,12 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         expect(copied).not_to_contain_text("calls.1.amount")
         expect(page.get_by_label("What a call runs")).to_contain_text('"amount": 10.0')
 
+        # The constant is the same; what changed is that nothing else may take its place.
+        second = page.get_by_role("row").filter(has=page.get_by_role("link", name="2", exact=True))
+        second.get_by_role("link", name=re.compile("difference")).click()
+        expect(page.get_by_label("Differences")).to_contain_text("- plan.explained.calls.1.amount")
+        page.go_back()
+
         # The decision is seen and can be taken back.
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.get_by_label("calls.1.amount: keep the recorded value, as decided before").uncheck()

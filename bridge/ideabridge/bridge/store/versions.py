@@ -30,6 +30,8 @@ class Side:
     output: JSON
     given: JSON
     context: list[JSON]
+    lifted: JSONObject
+    """What lifting keeps beside the calls: `explained` by place, `seen`, `watch`, `decisions`, `strict`, `fixed`."""
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
@@ -52,7 +54,18 @@ class Side:
             output=body.get("output"),
             given=recorded.get("output") if isinstance(recorded, dict) else None,
             context=list(stored.idea.context),
+            lifted=_lifted(body),
         )
+
+
+def _lifted(plan: JSONObject) -> JSONObject:
+    found: JSONObject = {key: plan[key] for key in ("seen", "watch", "decisions", "strict", "fixed") if key in plan}
+    listed = plan.get("explained")
+    by_place: JSONObject = {}
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict) and isinstance(at := one.get("at"), list):
+            by_place[".".join(map(str, at))] = {key: value for key, value in one.items() if key != "at"}
+    return {"explained": by_place, **found}
 
 
 def differences(old: Publication, new: Publication) -> list[str]:
@@ -87,13 +100,16 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """The differences of two ideas, one line each: schemas, plan with its constants, program, context."""
+    """The differences of two ideas, one line each: schemas, plan with its constants and the explanations of copied
+    values, program, context.
+    """
     return [
         *_interface(old, new, _WIDEST),
         *_calls(old.calls, new.calls),
         *_program(old.program, new.program),
         *_lines("output", old.output, new.output),
         *_lines("context", old.context, new.context),
+        *_lines("plan", old.lifted, new.lifted),
     ]
 
 

@@ -588,7 +588,7 @@ def diff_ideas(
     old: RefArgument,
     new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
-    """Compare two ideas or versions: schemas, plan, constants, context. Exit code 1 if they differ."""
+    """Compare two ideas or versions: schemas, plan, constants, explanations, context. Exit code 1 if they differ."""
     with open_store(options) as store:
         change = store.change(resolve_idea(store, old), resolve_idea(store, new))
     styles = {"+": "green", "-": "red", "~": "yellow"}
