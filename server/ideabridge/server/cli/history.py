@@ -60,7 +60,7 @@ async def import_history(
     asked for. What was imported before is not imported again. Exit code 1 if a log could not be read.
     """
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.connecting import show_connecting
+    from ideabridge.server.cli.connecting import connected
 
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
@@ -83,8 +83,8 @@ async def import_history(
             taken = await found.survey()
         if not dry_run and any(not one.why for one in taken.runs):
             # The modules are started only if there is something to take.
-            await stack.enter_async_context(bridge)
-            async with show_connecting(bridge, quiet=options.json):
+            await stack.enter_async_context(connected(bridge))
+            with working("saving runs", quiet=options.json):
                 taken = await found.take()
     if options.json:
         print_json({"dry_run": dry_run, **taken.to_json()})

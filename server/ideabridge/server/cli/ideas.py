@@ -301,7 +301,8 @@ def prune_ideas(
         raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
     read_time(older_than, "--older-than")
     with open_store(options) as store:
-        prunable = store.prunable(before=older_than)
+        with working("looking for old runs", quiet=options.json):
+            prunable = store.prunable(before=older_than)
         result: JSONObject = {
             "pruned": None,
             "runs": prunable.runs,
