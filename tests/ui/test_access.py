@@ -40,6 +40,11 @@ def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> 
         assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
+    # Browsers keep the files that pages name: their address changes with their content.
+    for path in re.findall(r'"(/ui/static/ui[^"]+)"', http.get("/ui/runs").text):
+        assert re.fullmatch(r"/ui/static/ui\.(css|js)\?[0-9a-f]{12}", path)
+        assert "immutable" in http.get(path).headers["cache-control"]
+    assert http.get("/ui/static/nothing?1").headers["cache-control"] == "no-store"
     cookie = httpx.get(http.base_url.join("/ui/runs")).headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie

@@ -323,7 +323,7 @@ async def serve_http(
                 from ideabridge.server.ui.pages import Pages
 
                 accepted = security(host, hosts).allowed_hosts
-                pages = Pages(gate, front, credentials, accepted, spend, version("ideabridge"))
+                pages = Pages(gate, front, credentials, accepted, spend)
             served = Health(gate if pages is None else pages, front.running)
             server = http_server(RequestWatch(front.server, observers).over(served) if observers else served)
 

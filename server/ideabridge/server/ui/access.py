@@ -63,6 +63,9 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+_STATIC: Final = f"{PREFIX}/static/"
+_KEEP: Final = "private, max-age=31536000, immutable"
+
 Note = tuple[Literal["good", "bad"], str]
 """A message for the next page that a visitor opens."""
 
@@ -184,7 +187,9 @@ class Access:
                 answered = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
                     answered.setdefault(name, value)
-                answered.setdefault("Cache-Control", "no-store")
+                # The address of a file of the page changes with its content.
+                is_file = message["status"] == 200 and scope["query_string"] and scope["path"].startswith(_STATIC)
+                answered.setdefault("Cache-Control", _KEEP if is_file else "no-store")
             await send(message)
 
         async def refuse(status: int, why: str) -> None:
@@ -229,7 +234,7 @@ class Access:
             note_user(scope, visitor.caller)
         scope[FORM], scope[VISITOR], scope[REVISION] = form, visitor, "{}.{}".format(*self._revision())
         path: str = scope["path"]
-        if visitor is None and not path.startswith((f"{PREFIX}/static/", f"{PREFIX}/sign-in")):
+        if visitor is None and not path.startswith((_STATIC, f"{PREFIX}/sign-in")):
             await _Redirect(f"{PREFIX}/sign-in")(scope, receive, guarded)
             return
 

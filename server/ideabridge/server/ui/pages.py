@@ -29,7 +29,6 @@ class Pages:
         credentials: the valid tokens.
         hosts: the accepted Host headers.
         spend: see `Access`.
-        version: the version of ideabridge.
     """
 
     def __init__(
@@ -39,12 +38,11 @@ class Pages:
         credentials: Credentials,
         hosts: list[str],
         spend: Callable[[str], None],
-        version: str,
     ) -> None:
         self._app = app
         self._credentials = credentials
         bridge = front.running.bridge
-        site = Site(bridge, front, version)
+        site = Site(bridge, front)
         routes = [route for page in _PAGES for route in page(site).routes()]
         store = bridge.store
         self._access = site.access = Access(

@@ -7,6 +7,7 @@ elements marked `data-live`.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
@@ -55,7 +56,7 @@ class Site:
         access: says who a visitor is.
     """
 
-    def __init__(self, bridge: Bridge, front: Front, version: str) -> None:
+    def __init__(self, bridge: Bridge, front: Front) -> None:
         self.bridge = bridge
         self.front = front
         self.histories = Histories(bridge.store)
@@ -67,7 +68,9 @@ class Site:
             undefined=StrictUndefined,
             auto_reload=False,
         )
-        shared: dict[str, Any] = {"ui": PREFIX, "version": version}
+        files = sorted((_FILES / "static").iterdir())
+        digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:12]
+        shared: dict[str, Any] = {"ui": PREFIX, "files": digest}
         self._templates.globals.update(shared)
         self._templates.filters.update(showing.FILTERS)
         self.access: Access | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -14,7 +14,7 @@ from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 
-ROWS: Final = 200
+ROWS: Final = 100
 """Rows of a page."""
 
 _NARROWEST: Final = 0.4
@@ -110,7 +110,9 @@ def timeline(
     end = trace.ended or now or time.time()
     last = max((bar.finished or bar.started or 0.0 for bar in (*trace.bars, *trace.minds)), default=0.0)
     end = max(end, last)
-    axis = _Axis.of(trace, begun, end)
+    ran = _ran(trace.bars, end)
+    answered = _ran(trace.minds, end) if trace.mind else []
+    axis = _Axis.of([*ran, *answered], begun, end)
     place = axis.place
 
     def bar_between(start: float | None, finish: float | None) -> tuple[float, float] | None:
@@ -143,10 +145,15 @@ def timeline(
 
     every = sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event) if trace.minds else trace.bars
     chosen = [bar for bar in every if (not status or bar.status == status) and (not tool or bar.name == tool)]
-    most, density = _density(trace.bars, axis, end)
+    most, density = _density(ran, axis)
     shown = [row(bar) for bar in chosen[first : first + ROWS]]
     density = density if len(chosen) > ROWS else []
     return Timeline(shown, first, len(chosen), most, density, end - begun, axis.ticks(), axis.breaks())
+
+
+def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
+    """When each bar began and ended; one that runs ends at `end`."""
+    return [(one.started, end if one.finished is None else one.finished) for one in bars if one.started is not None]
 
 
 def _status(bar: CallBar, progress: Progress | None) -> str:
@@ -176,13 +183,9 @@ class _Axis:
         self._idle = idle
 
     @classmethod
-    def of(cls, trace: Trace, begun: float, end: float) -> _Axis:
-        """The axis of a run from its beginning to its end."""
-        busy = sorted(
-            (max(begun, bar.started), min(end, bar.finished if bar.finished is not None else end))
-            for bar in (*trace.bars, *trace.minds)
-            if bar.started is not None and not (bar.number < 0 and not trace.mind)
-        )
+    def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> _Axis:
+        """The axis of a run from its beginning to its end, in which something ran at these times."""
+        busy = sorted(ran)
         gaps: list[tuple[float, float]] = []
         reached = begun
         for start, finish in busy:
@@ -233,24 +236,23 @@ class _Axis:
         ]
 
 
-def _density(bars: Sequence[CallBar], axis: _Axis, end: float) -> tuple[int, list[tuple[float, float]]]:
+def _density(ran: Sequence[tuple[float, float]], axis: _Axis) -> tuple[int, list[tuple[float, float]]]:
     """(the most calls that ran at once, how many ran in each part of the axis as (x, height) in per cent)."""
-    changes: list[tuple[float, int]] = []
-    for bar in bars:
-        if bar.started is not None:
-            changes += [(bar.started, 1), (bar.finished if bar.finished is not None else end, -1)]
-    # An end before a beginning at the same time: these two calls did not run at once.
-    changes.sort()
-    running = most = before = 0
-    highest = [0] * _BUCKETS
-    for at, change in changes:
-        bucket = min(_BUCKETS - 1, int(axis.place(at) / 100 * _BUCKETS))
-        for one in range(before, bucket + 1):
-            highest[one] = max(highest[one], running)
-        running += change
-        most = max(most, running)
-        highest[bucket] = max(highest[bucket], running)
-        before = bucket
+    starts, ends = sorted(start for start, _ in ran), sorted(finish for _, finish in ran)
+    edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
+    # What runs where a part begins, and then after each beginning of a call in it.
+    highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
+    bucket = ended = 0
+    for number, start in enumerate(starts):
+        while ended < len(ends) and ends[ended] <= start:
+            # An end before a beginning at the same time: these two calls did not run at once.
+            ended += 1
+        while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:
+            bucket += 1
+        running = number + 1 - ended
+        if running > highest[bucket]:
+            highest[bucket] = running
+    most = max(highest, default=0)
     tallest = max(1, most)
     return most, [(number * 100 / _BUCKETS, value / tallest * 100) for number, value in enumerate(highest) if value]
 
