@@ -107,6 +107,35 @@ def test_what_is_refused_is_said_on_the_page_of_the_form(http: httpx.Client) -> 
     assert 'role="alert"' in answer.text
 
 
+def test_a_message_is_for_the_next_page_and_not_for_a_script(http: httpx.Client) -> None:
+    run_id = run(http)
+    approval = re.search(rf'value="({run_id}:[^"]+)"', http.get("/ui/approvals").text)
+    assert approval is not None
+    fields = {"secret": secret(http), "which": approval[1], "decision": "deny"}
+    assert http.post("/ui/approvals", data=fields, follow_redirects=False).status_code == 303
+    # The page that is still open is loaded again before the browser follows.
+    assert "1 call denied" not in http.get("/ui/approvals", headers={"Ideabridge-Refresh": "1"}).text
+    assert "1 call denied" in http.get("/ui/approvals").text
+    assert "1 call denied" not in http.get("/ui/approvals").text
+
+
+def test_a_call_that_waits_no_longer_stops_the_others(http: httpx.Client) -> None:
+    first, second = run(http), run(http)
+    text = http.get("/ui/approvals").text
+    keys = [re.search(rf'value="({run_id}:[^"]+)"', text) for run_id in (first, second)]
+    [one, other] = [found[1] for found in keys if found is not None]
+    send(http, "/ui/approvals/decide", "/ui/approvals", which=one, decision="deny")
+    fields = {"secret": secret(http), "which": [one, other], "decision": "approve", f"call.{one}": '{"kept": 1}'}
+    answer = http.post("/ui/approvals", data=fields)
+    assert answer.status_code == 400
+    assert "Nothing was decided." in answer.text
+    assert "A call that waits no longer" in answer.text
+    assert "&#34;kept&#34;: 1" in answer.text
+    assert other in http.get("/ui/approvals").text
+    none = http.post("/ui/approvals", data={"secret": secret(http), "decision": "approve"})
+    assert "choose at least one call first" in none.text
+
+
 def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
     with Store.open(tmp_path / "ideas.sqlite") as store:
         tokens: dict[str, str] = {}

@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
 
 PLAN: dict[str, Any] = {
     "calls": [
@@ -152,12 +153,71 @@ def test_several_are_decided_at_once(page: Page, site: str) -> None:
     expect(page.get_by_role("cell", name="not before Monday")).to_have_count(2)
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scripts: bool) -> None:
+    for order in (1, 2, 3):
+        run(page, site, {"calls": [{"_tool": "refund", "order": order, "amount": 10.0}], "output": "†results.0"})
+        expect(page.locator("#head .status")).to_have_text("needs approval")
+    with browser.new_context(java_script_enabled=scripts) as context:
+        inbox = context.new_page()
+        inbox.goto(f"{site}approvals")
+        inbox.get_by_text("Decide several at once").click()
+        form = inbox.locator("#several")
+
+        def field(order: int) -> Locator:
+            return form.locator("tbody tr").filter(has_text=f'"order": {order}').get_by_role("textbox")
+
+        def write(order: int, amount: object) -> None:
+            row = form.locator("tbody tr").filter(has_text=f'"order": {order}')
+            if not field(order).is_visible():
+                row.get_by_text("Change", exact=True).click()
+            field(order).fill(json.dumps({"_tool": "refund", "order": order, "amount": amount}))
+            # With scripts, who changes a call chooses it.
+            assert row.get_by_role("checkbox").is_checked() is scripts
+            row.get_by_role("checkbox").check()
+
+        write(1, "much")
+        write(2, 2.5)
+        form.locator("tbody tr").filter(has_text='"order": 3').get_by_role("checkbox").check()
+        form.get_by_label("Reason").fill("half of it")
+        form.get_by_role("button", name="Approve").click()
+
+        # The fault is at its place; nothing is decided, and what was written is there.
+        expect(inbox.get_by_text("Nothing was decided.")).to_be_visible()
+        expect(form.locator("tbody tr").filter(has=inbox.get_by_role("alert"))).to_have_count(1)
+        expect(form.locator("tbody tr").filter(has_text='"order": 1').get_by_role("alert")).to_contain_text("amount")
+        expect(field(1)).to_have_value(re.compile("much"))
+        expect(field(2)).to_have_value(re.compile("2.5"))
+        expect(form.get_by_label("Reason")).to_have_value("half of it")
+        for box in form.locator("tbody").get_by_role("checkbox").all():
+            expect(box).to_be_checked()
+        expect(inbox.get_by_role("link", name="Approvals")).to_contain_text("3")
+
+        # A changed call that is not chosen is not dropped, either.
+        form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").uncheck()
+        field(1).fill(json.dumps({"_tool": "refund", "order": 1, "amount": 1.5}))
+        form.get_by_role("button", name="Approve").click()
+        expect(form.get_by_role("alert")).to_have_text(re.compile("changed, but not chosen"))
+        form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").check()
+        form.get_by_role("button", name="Approve").click()
+        expect(inbox.get_by_text("1 call approved, 2 calls edited.")).to_be_visible()
+        expect(inbox.get_by_text("Nothing waits for a decision")).to_be_visible()
+        expect(inbox.get_by_role("cell", name="half of it")).to_have_count(3)
+        expect(inbox.get_by_role("cell", name="edited", exact=True)).to_have_count(2)
+    page.goto(f"{site}runs")
+    expect(page.locator("#runs .status").filter(has_text="done")).to_have_count(3)
+    page.locator("#runs tbody tr").last.get_by_role("link").first.click()
+    expect(page.get_by_label("The output of the run")).to_have_text("refunded 1.5 for order 1")
+
+
 def test_an_edited_call_runs_in_place_of_the_one_that_asked(page: Page, site: str) -> None:
     run(page, site, {"calls": [{"_tool": "refund", "order": 3, "amount": 30.0}], "output": "†results.0"})
     page.locator("article.asking").get_by_text("Edit", exact=True).click()
     editor = page.get_by_label("What runs instead, as JSON")
     editor.fill('{"_tool": "refund", "order": 3, "amount": 15.0}')
-    page.get_by_role("button", name="Run the edited call").click()
+    # Enter in a line of text decides nothing; Ctrl+Enter sends the text that is being written.
+    page.locator("article.asking").get_by_label("Reason").press("Enter")
+    editor.press("Control+Enter")
     expect(page.get_by_label("The output of the run")).to_have_text("refunded 15 for order 3")
 
 

@@ -574,6 +574,11 @@ class Run:
         run, event = self.event_of(approval, decision)
         run.drive(event)
 
+    def check(self, approval: str, decision: Decision) -> None:
+        """Check a decision without making it; see `decide` for the errors. `SecretGivenError`: it contains a secret."""
+        _, event = self.event_of(approval, decision)
+        self._host.screen.admit([event])
+
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
         """Check a decision; return its event, and the run or room that is to take it. Raises as `decide` does."""
         self._expect_alive()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio.to_thread
@@ -15,8 +17,11 @@ from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import read_decider
 from ideabridge.bridge.runs.people import Decision, DecisionName
+from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, form_of, visitor_of
+from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending, pending
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -26,6 +31,11 @@ MOST: Final = 200
 """Open decisions of a page."""
 
 _DECIDED: Final = 50
+_EDITABLE: Final = 5000
+"""Bytes of a call that can be changed together with others: `MOST` of them fit into a form. A longer one is changed
+alone.
+"""
+
 _NAMES: Final[dict[str, DecisionName]] = {
     "approve": "approve",
     "grant": "approve",
@@ -35,7 +45,13 @@ _NAMES: Final[dict[str, DecisionName]] = {
     "skip": "skip",
     "value": "value",
 }
-_MADE: Final[dict[str, str]] = {"approve": "approved", "deny": "denied", "edit": "edited", "skip": "skipped"}
+_MADE: Final[dict[str, str]] = {
+    "approve": "approved",
+    "deny": "denied",
+    "edit": "edited",
+    "skip": "skipped",
+    "retry": "run again",
+}
 """How a decision is called after it was made."""
 
 
@@ -45,6 +61,43 @@ class Card:
 
     pending: Pending
     since: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A row of the form that decides several calls.
+
+    Attributes:
+        key: `RUN:APPROVAL`.
+        pending: None: it waits no longer.
+        text: the call in its field; None: it has no field.
+        chosen: whether its box is checked.
+        fault: why it cannot be decided as chosen and written.
+    """
+
+    key: str
+    pending: Pending | None
+    text: str | None
+    chosen: bool = False
+    fault: str = ""
+
+    @classmethod
+    def of(cls, one: Pending) -> DecisionRow:
+        """The row of an open decision before somebody chooses or writes."""
+        text = as_json(one.question.shown) if one.question.kind == "call" else None
+        return cls(_key(one), one, text if text is not None and len(text.encode()) <= _EDITABLE else None)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether somebody has written another call."""
+        if self.pending is None or self.text is None:
+            return False
+        shown = as_json(self.pending.question.shown)
+        try:
+            # As JSON, because 1 and true are equal in Python.
+            return self.text.strip() != shown and as_json(decode(self.text)) != shown
+        except IdeabridgeError:
+            return True
 
 
 class ApprovalPages:
@@ -58,17 +111,24 @@ class ApprovalPages:
         """The routes under `/ui`."""
         return [
             Route("/approvals", self.list),
+            Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
         ]
 
     async def list(self, request: Request) -> Response:
         """Every open decision, and the latest ones that were made."""
+        return await self._list(request)
+
+    async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
+        """The page; `tried` are the rows of the form that could not be taken."""
         visitor, store = visitor_of(request), self._bridge.store
         # A thread folds the journals.
         found = await anyio.to_thread.run_sync(
             lambda: list(itertools.islice(pending(store, caller=visitor.scope), MOST + 1))
         )
         cards = [Card(one, await self._since(one)) for one in found[:MOST]]
+        rows = {_key(one): DecisionRow.of(one) for one in found[:MOST]}
+        rows.update({one.key: one for one in tried or ()})
         decided: list[JSONObject] = []
         for one in store.runs.decisions(visitor.scope, _DECIDED):
             event = one.event if isinstance(one.event, dict) else {}
@@ -84,7 +144,17 @@ class ApprovalPages:
                     "reason": event.get("reason"),
                 }
             )
-        return self._site.page(request, "approvals.html", cards=cards, more=len(found) > MOST, decided=decided)
+        return self._site.page(
+            request,
+            "approvals.html",
+            code=200 if tried is None else 400,
+            cards=cards,
+            rows=list(rows.values()),
+            tried=tried,
+            reason="" if tried is None else form_of(request).get("reason"),
+            more=len(found) > MOST,
+            decided=decided,
+        )
 
     async def _since(self, one: Pending) -> str:
         """The calls of its run that ended after a question was asked."""
@@ -101,46 +171,109 @@ class ApprovalPages:
         return f"Since it was asked, {ended} ({names}{more}){faults}."
 
     async def decide(self, request: Request) -> Response:
-        """Make one decision about each chosen question. The runs continue here, or in the process that drives them."""
-        visitor, form = visitor_of(request), form_of(request)
+        """Make a decision. The run continues here, or in the process that drives it."""
+        form = form_of(request)
         name = _NAMES.get(form.get("decision"))
-        which = list(dict.fromkeys(form.all("which")))
         if name is None:
             raise DecisionError(f"decision: expected {', '.join(_NAMES)}, found {form.get('decision')[:40]!r}")
-        if not which:
-            raise DecisionError("choose at least one call first")
-        if len(which) > 1 and name not in ("approve", "deny", "retry", "skip"):
-            raise DecisionError("this decision is for one call")
-        faults: list[str] = []
-        for one in which:
-            run_id, _, approval = one.partition(":")
-            try:
-                record = self._site.record(request, run_id)
-                run = await self._bridge.run(record.id, caller=record.caller)
-                self._site.front.running.publish_when_done(run)
-                kind = next((asked.kind for asked in run.pending() if asked.approval == approval), "call")
-                decision = _decision(form, name, plan=kind == "plan")
-                await self._bridge.decide(run, approval, _by(decision, request))
-            except UnknownRunError:
-                raise
-            except IdeabridgeError as error:
-                faults.append(f"{run_id}: {error}" if run_id not in str(error) else str(error))
-        done = len(which) - len(faults)
-        if done:
-            what = {"approve": "approved", "deny": "denied", "skip": "skipped", "retry": "run again"}.get(
-                name, "decided"
-            )
-            visitor.notes.append(("good", f"{done} {'call' if done == 1 else 'calls'} {what}."))
-        if faults:
-            raise DecisionError("\n".join(faults))
-        run_id = which[0].partition(":")[0]
+        run_id, _, approval = form.get("which").partition(":")
+        run = await self._run(request, run_id)
+        kind = next((asked.kind for asked in run.pending() if asked.approval == approval), "call")
+        await self._take(run, approval, _by(_decision(form, name, plan=kind == "plan"), request))
+        visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
         return self._site.back(request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{run_id}")
 
+    async def decide_several(self, request: Request) -> Response:
+        """Approve or deny each chosen call; one whose field was changed is edited instead of approved.
+
+        Every decision is checked before any is made. If one does not hold, nothing is decided, and the page shows why
+        beside its field, with all that was written.
+        """
+        form, visitor = form_of(request), visitor_of(request)
+        verdict = form.get("decision")
+        if verdict not in ("approve", "deny"):
+            raise DecisionError(f"decision: expected approve or deny, found {verdict[:40]!r}")
+        reason = form.get("reason").strip() or None
+        rows = await self._written(request)
+        ready: list[tuple[Run, str, Decision]] = []
+        checked: list[DecisionRow] = []
+        for row in rows:
+            fault = ""
+            try:
+                if row.chosen:
+                    run_id, _, approval = row.key.partition(":")
+                    run = await self._run(request, run_id)
+                    decision = _by(_of_several(row, verdict, reason), request)
+                    run.check(approval, decision)
+                    ready.append((run, approval, decision))
+                elif row.is_changed:
+                    fault = "it is changed, but not chosen: choose it, or undo the change"
+            except IdeabridgeError as error:
+                fault = self._bridge.secrets.mask(str(error))
+            checked.append(replace(row, fault=fault))
+        if any(row.fault for row in checked) or not ready:
+            why = "" if ready or any(row.fault for row in checked) else ": choose at least one call first"
+            visitor.notes.append(("bad", f"Nothing was decided{why}."))
+            return await self._list(request, checked)
+        made, faults = Counter[str](), list[str]()
+        for run, approval, decision in ready:
+            try:
+                await self._take(run, approval, decision)
+                made[_MADE[decision.decision]] += 1
+            except IdeabridgeError as error:
+                # It was decided elsewhere, or its run ended, after the check.
+                faults.append(f"{run.id}: {error}" if run.id not in str(error) else str(error))
+        if made:
+            visitor.notes.append(("good", ", ".join(f"{count(n, 'call')} {how}" for how, n in made.items()) + "."))
+        if faults:
+            raise DecisionError("\n".join(faults))
+        return self._site.back(request, f"{PREFIX}/approvals")
+
+    async def _written(self, request: Request) -> list[DecisionRow]:
+        """The rows of the form, as somebody has chosen and written."""
+        form, store = form_of(request), self._bridge.store
+        chosen = form.all("which")
+        texts = {name.removeprefix("call."): form.get(name) for name, _ in form.fields if name.startswith("call.")}
+        keys = list(dict.fromkeys((*texts, *chosen)))
+        records: list[RunRecord] = []
+        for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
+            # A run that was deleted meanwhile is the fault of its row.
+            with contextlib.suppress(UnknownRunError):
+                records.append(self._site.record(request, run_id))
+        open_ = await anyio.to_thread.run_sync(
+            lambda: {_key(one): one for record in records for one in pending(store, record)}
+        )
+        rows: list[DecisionRow] = []
+        for key in keys:
+            found = open_.get(key)
+            blank = DecisionRow(key, None, None) if found is None else DecisionRow.of(found)
+            rows.append(replace(blank, text=texts.get(key, blank.text), chosen=key in chosen))
+        # Who has not chosen it does not miss it when it is decided elsewhere.
+        return [row for row in rows if row.pending is not None or row.chosen]
+
+    async def _run(self, request: Request, run_id: str) -> Run:
+        record = self._site.record(request, run_id)
+        return await self._bridge.run(record.id, caller=record.caller)
+
+    async def _take(self, run: Run, approval: str, decision: Decision) -> None:
+        self._site.front.running.publish_when_done(run)
+        await self._bridge.decide(run, approval, decision)
+
+
+def _key(one: Pending) -> str:
+    return f"{one.record.id}:{one.approval}"
+
+
+def _of_several(row: DecisionRow, verdict: str, reason: str | None) -> Decision:
+    if verdict == "deny":
+        return Decision("deny", reason=reason)
+    if row.text is None or not row.is_changed:
+        return Decision("approve", reason=reason)
+    return Decision("edit", call=decode(row.text, what="the call"), reason=reason)
+
 
 def _by(decision: Decision, request: Request) -> Decision:
-    from dataclasses import replace
-
     return replace(decision, by=visitor_of(request).decider)
 
 

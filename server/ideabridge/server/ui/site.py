@@ -26,7 +26,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError, UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, form_of, visitor_of
 from ideabridge.server.ui.histories import Histories
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _FILES: Final = Path(__file__).parent
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+REFRESH: Final = "Ideabridge-Refresh"
+"""The header of a request by which the script loads an open page again."""
 
 _LOOK_SECONDS: Final = 0.3
 """Seconds between two looks at the store for a page that is open."""
@@ -103,7 +106,10 @@ class Site:
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
         """A page made from a template, with the frame that all pages have."""
         visitor = visitor_of(request)
-        notes, visitor.notes = visitor.notes, []
+        notes: list[Note] = []
+        if REFRESH not in request.headers:
+            # The script loads pages that somebody has open; a message is for the page that they open next.
+            notes, visitor.notes = visitor.notes, []
         text = self.render(
             template,
             visitor=visitor,

@@ -20,7 +20,7 @@
     }
     loading = true;
     try {
-      const answer = await fetch(url, { headers: { Accept: "text/html" } });
+      const answer = await fetch(url, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
       if (!answer.ok || answer.redirected) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const old of document.querySelectorAll("[data-live]")) {
@@ -42,8 +42,9 @@
     }
   }
 
-  // Somebody types into a field of it, or has changed one.
+  // Somebody types into a field of it, or has changed one. A form that came back with a fault holds what was typed.
   function busy(element) {
+    if (element.querySelector("[data-kept]")) return true;
     const active = document.activeElement;
     if (element.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return true;
     return [...element.querySelectorAll("textarea, input:not([type=hidden]), select")].some((field) => changed(field));
@@ -151,11 +152,18 @@
     }
   });
 
-  // Ctrl+Enter sends the form of a text area.
+  // Who changes a call chooses it.
+  document.addEventListener("input", (event) => {
+    const box = document.getElementById(event.target.dataset.chooses || "");
+    if (box) box.checked = true;
+  });
+
+  // Ctrl+Enter sends the form of a text area, by the button beside it.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
       event.preventDefault();
-      event.target.form.requestSubmit(event.target.form.querySelector("button[data-default]") || undefined);
+      const near = event.target.closest("details")?.querySelector("button");
+      event.target.form.requestSubmit(near || event.target.form.querySelector("button[data-default]") || undefined);
     }
   });
 
