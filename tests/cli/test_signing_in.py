@@ -78,6 +78,39 @@ async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(ideabridge: Run,
         assert done.returncode == 1
 
 
+async def test_a_user_of_the_server_signs_in(ideabridge: Run, project: Path, tmp_path: Path) -> None:
+    visit = tmp_path / "visit.py"
+    visit.write_text(VISIT)
+    environment = {"BROWSER": f"{sys.executable} {visit} %s"}
+    async with authorized() as server:
+        configured(project, server)
+        done = await apart(lambda: ideabridge("users", "add", "alice"))
+        assert done.returncode == 0, done.stderr
+        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--user", "alicia", env=environment))
+        assert done.returncode != 0
+        assert "there is no user 'alicia'" in done.stderr
+        assert server.provider.access == {}
+        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--user", "alice", env=environment))
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        assert "alice is signed in to tickets; the tokens are in " in done.stderr
+        # It is not the sign-in of the person at the terminal.
+        done = await apart(lambda: ideabridge("modules", "list"))
+        assert done.returncode == 1
+        assert "tickets: these users are signed in: alice" in done.stderr
+        assert "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+        done = await apart(lambda: ideabridge("modules", "list", "--json"))
+        assert [one["users"] for one in json.loads(done.stdout)["modules"]] == [["alice"]]
+        done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
+        assert (done.returncode, done.stderr.splitlines()) == (
+            1,
+            ["nobody is signed in to tickets", "still signed in to tickets, which --user signs out: alice"],
+        )
+        done = await apart(lambda: ideabridge("modules", "logout", "tickets", "--user", "alice"))
+        assert (done.returncode, done.stderr) == (0, f"alice is signed out of tickets at {server.url}\n")
+        done = await apart(lambda: ideabridge("modules", "logout", "tickets", "--user", "alice"))
+        assert (done.returncode, done.stderr) == (1, "alice is not signed in to tickets\n")
+
+
 async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
     async with authorized() as server:
         configured(project, server)

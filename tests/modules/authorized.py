@@ -38,6 +38,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     """Issues tokens to everybody who asks. A refresh token is good for one use.
 
     Attributes:
+        person: who signs in next.
+        persons: who signed in for each token.
         expires_in: seconds that the next access tokens are valid.
         refreshed: how often tokens were renewed.
         asked: the scopes of each authorization.
@@ -52,6 +54,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refreshing: dict[str, RefreshToken] = {}
+        self.person = ""
+        self.persons: dict[str, str] = {}
         self.expires_in = 3600
         self.refreshed = 0
         self.asked: list[list[str]] = []
@@ -87,8 +91,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     ) -> AuthorizationCode | None:
         return self.codes.get(authorization_code)
 
-    def issue(self, client: str, scopes: list[str], resource: str | None) -> OAuthToken:
+    def issue(self, client: str, scopes: list[str], resource: str | None, person: str = "") -> OAuthToken:
         access, refresh = f"access-{secrets.token_hex(16)}", f"refresh-{secrets.token_hex(16)}"
+        self.persons |= {access: person, refresh: person}
         ends = int(time.time()) + self.expires_in
         self.access[access] = AccessToken(
             token=access, client_id=client, scopes=scopes, expires_at=ends, resource=resource
@@ -102,7 +107,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
         del self.codes[authorization_code.code]
-        return self.issue(client.client_id, authorization_code.scopes, authorization_code.resource)
+        return self.issue(client.client_id, authorization_code.scopes, authorization_code.resource, self.person)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
         return self.refreshing.get(refresh_token)
@@ -115,7 +120,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.refreshed += 1
         self.renewing.set()
         await self.may_renew.wait()
-        return self.issue(client.client_id, refresh_token.scopes, None)
+        return self.issue(client.client_id, refresh_token.scopes, None, self.persons[refresh_token.token])
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         return None if self.refuses else self.access.get(token)
@@ -232,6 +237,7 @@ class Authorized:
     Attributes:
         url: its address.
         requests: (path, token) of each request.
+        told: who signed in for the token of each call of `whoami`.
         is_open: only calls of tools need a token.
         public_key: of the client `reports`, in PEM.
         challenge: what a request without a token is answered with, in place of the truth.
@@ -244,6 +250,7 @@ class Authorized:
         self.base, self.url = base, f"{base}/{'sse' if sse else 'mcp'}"
         self.provider = Provider()
         self.requests: list[tuple[str, str]] = []
+        self.told: list[str] = []
         self.is_open = False
         self.public_key = ""
         self.given: list[list[str]] = []
@@ -291,6 +298,19 @@ class Authorized:
             token = get_access_token()
             assert token is not None
             return f"the token is {token.token}"
+
+        @server.tool(annotations=reads, structured_output=False)
+        async def whoami() -> str:
+            """Tell who has signed in for the token of this call."""
+            token = get_access_token()
+            assert token is not None
+            self.told.append(self.provider.persons[token.token] or "nobody")
+            return f"you are {self.told[-1]}"
+
+        @server.resource("tickets://mine")
+        async def mine() -> str:
+            """The tickets of whoever has signed in."""
+            return await whoami()
 
         self.app = Steps(server.sse_app() if sse else server.streamable_http_app(json_response=True), self)
 

@@ -249,13 +249,13 @@ async def test_a_header_with_a_token_is_used_as_it_is() -> None:
 async def test_one_persons_sign_in_is_not_for_others_unless_it_is_shared() -> None:
     async with authorized() as server:
         await sign_in(server)
-        for shared in (False, True):
-            async with Modules(configure({"tickets": {"url": server.url, "auth": {"shared": shared}}})) as modules:
-                modules.has_others = lambda: True
-                await modules.settled(10)
-                status = modules["tickets"].status()
-                assert status.state == ("up" if shared else "failed")
-        assert "this server has several users" in (status.error or "this server has several users")
+        async with opened(server) as modules:
+            with pytest.raises(ModuleSignInError, match=r"needs alice to sign in: .* tickets --user alice$"):
+                async with modules.using("tickets", "alice") as module:
+                    await module.call("read", {})
+        async with opened(server, auth={"shared": True}) as modules, modules.using("tickets", "alice") as module:
+            assert module is modules["tickets"]
+            assert await module.call("read", {}) == "read"
 
 
 async def test_tokens_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,7 +328,8 @@ async def test_a_request_that_is_cancelled_while_tokens_are_renewed_does_not_los
         await sign_in(server)
         server.revoke()
         server.provider.may_renew = anyio.Event()
-        authorization = Authorization("tickets", server.url, None, secrets=Secrets())
+        file = SignInFile("tickets", server.url)
+        authorization = Authorization("tickets", server.url, None, secrets=Secrets(), file=file)
         async with httpx2.AsyncClient(auth=authorization) as client:
 
             async def request() -> None:

@@ -135,13 +135,12 @@ class Bridge:
         if toolbox is not None:
             self.toolbox.update(toolbox)
         self._role: Role = role
-        self._only = only
         here = self.configuration if only is None else self.configuration.with_only(only)
         self.modules = Modules(here, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
         self._store: Store | None = store if isinstance(store, Store) else None
         self._path = ":memory:" if isinstance(store, Store) else store or self.configuration.store or ":memory:"
-        self._on_tools_changed, self._lease_seconds = on_tools_changed, lease_seconds
+        self._on_tools_changed, self._lease_seconds, self._only = on_tools_changed, lease_seconds, only
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
@@ -165,6 +164,7 @@ class Bridge:
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
         self._lists.recall()
         self.offer.forget()
+        self.modules.identify_store = self._store.settings.sign_in_key
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)

@@ -120,7 +120,7 @@ class Announcements:
             client.uris.add(uri)
             self._versions.setdefault((caller, uri), self._version((caller, uri)))
             try:
-                await self._watch(uri)
+                await self._watch(uri, caller)
             except MCPError:
                 client.uris.discard(uri)
                 raise
@@ -150,7 +150,7 @@ class Announcements:
                 for uri in uris:
                     # A module may refuse one resource; the others, and lists, are still reported.
                     with suppress(MCPError):
-                        await self._watch(uri)
+                        await self._watch(uri, caller)
                 return await listening.handler(context, params)
             finally:
                 listening.clients.remove(uris)
@@ -163,8 +163,8 @@ class Announcements:
         for one in self._listening.values():
             one.handler.close()
 
-    async def _watch(self, uri: str) -> None:
-        module = await self._offerings.watch(uri)
+    async def _watch(self, uri: str, caller: str) -> None:
+        module = await self._offerings.watch(uri, caller)
         if module is not None:
             self._watched[uri] = module
 

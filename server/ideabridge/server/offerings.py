@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,8 +18,9 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.modules.errors import ModuleError
+from ideabridge.bridge.modules.errors import ModuleError, ModuleSignInError
 from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.users import user_of
 from ideabridge.server.answers import MAX_DIRECT
 from ideabridge.server.asking.relaying import Relaying
 from ideabridge.server.asking.rounds import InputRequired, read_state
@@ -44,6 +45,9 @@ _LISTED: Final[dict[Kind, str]] = {"resources": "resources", "templates": "resou
 _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
 """A cursor within the entries of modules: the number of entries before it. Cursors of ideas are names."""
 
+_MOST_LISTS: Final = 3000
+"""The lists that are kept for modules that answer too late."""
+
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
 
@@ -58,17 +62,24 @@ class Offerings:
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
         # As each list was read last, because a module that is away may be back for the next request.
-        self._last: dict[tuple[str, Kind], list[JSONObject]] = {}
+        self._last: OrderedDict[tuple[str, Kind, str | None], list[JSONObject]] = OrderedDict()
 
     # -- lists -------------------------------------------------------------------------------------------------
 
     async def resources(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
         """One page of resources."""
-        return await self._page("resources", params, lambda: self._ideas.list(context, params), self._resources)
+        return await self._page(
+            "resources", params, lambda: self._ideas.list(context, params), lambda: self._resources(caller_of(context))
+        )
 
     async def templates(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
         """One page of templates."""
-        return await self._page("templates", params, lambda: self._ideas.templates(context, params), self._templates)
+        return await self._page(
+            "templates",
+            params,
+            lambda: self._ideas.templates(context, params),
+            lambda: self._templates(caller_of(context)),
+        )
 
     async def prompts(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
         """One page of prompts."""
@@ -105,21 +116,21 @@ class Offerings:
             entries.append(entry)
         return result
 
-    async def _resources(self) -> list[JSONObject]:
+    async def _resources(self, caller: str) -> list[JSONObject]:
         found: dict[str, JSONObject] = {}
-        for _, entry in await self._all("resources"):
+        for _, entry in await self._all("resources", caller):
             found.setdefault(str(entry["uri"]), entry)
         return list(found.values())
 
-    async def _templates(self) -> list[JSONObject]:
+    async def _templates(self, caller: str) -> list[JSONObject]:
         found: dict[str, JSONObject] = {}
-        for _, entry in await self._all("templates"):
+        for _, entry in await self._all("templates", caller):
             found.setdefault(str(entry["uriTemplate"]), entry)
         return list(found.values())
 
     async def _prompts(self, caller: str) -> dict[str, tuple[str, JSONObject]]:
         """The module and the prompt behind each name."""
-        listed = await self._all("prompts")
+        listed = await self._all("prompts", caller)
         count = Counter(str(entry["name"]) for _, entry in listed)
         found: dict[str, tuple[str, JSONObject]] = {}
         for module, entry in listed:
@@ -135,27 +146,37 @@ class Offerings:
             return False
         return True
 
-    async def _all(self, kind: Kind) -> list[tuple[str, JSONObject]]:
+    def _place(self, module: str, kind: Kind, caller: str) -> tuple[str, Kind, str | None]:
+        """The key of a list. Each user sees their own where each signs in for themselves."""
+        own = self._bridge.modules[module].configuration.has_sign_ins
+        return module, kind, user_of(caller) if own else None
+
+    async def _all(self, kind: Kind, caller: str) -> list[tuple[str, JSONObject]]:
         """(module, entry) of every exposed module, in the order of the configuration."""
         modules = self._bridge.modules
         await modules.settled(max(0.0, self._patience - anyio.current_time()), self._names)
 
         async def read(name: str) -> None:
-            module = modules[name]
-            if module.state not in ("up", "down"):
-                return
+            place = self._place(name, kind, caller)
             try:
-                self._last[name, kind] = await module.offered(kind)
+                async with modules.using(name, place[-1]) as module:
+                    if place[-1] is not None:
+                        await module.settle()
+                    if module.state in ("up", "down"):
+                        self._last[place] = await module.offered(kind)
+                        self._last.move_to_end(place)
             except ModuleError as error:
                 # The others are listed. The module's status says the same.
-                module.note([str(error)])
+                modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
+            while len(self._last) > _MOST_LISTS:
+                self._last.popitem(last=False)
 
         # What a slow module listed before, or nothing, stands in for what it lists too late.
         with anyio.move_on_after(LIST_SECONDS):
             async with anyio.create_task_group() as group:
                 for name in self._names:
                     group.start_soon(read, name)
-        return [(name, entry) for name in self._names for entry in self._last.get((name, kind), [])]
+        return [(name, entry) for name in self._names for entry in self._last.get(self._place(name, kind, caller), [])]
 
     async def set_log_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """A client of the handshake era says which log messages of modules it wants."""
@@ -172,14 +193,17 @@ class Offerings:
 
     # -- changes -----------------------------------------------------------------------------------------------
 
-    async def watch(self, uri: str) -> Module | None:
+    async def watch(self, uri: str, caller: str) -> Module | None:
         """Hear of changes of a resource; return its module, or None if no module has it.
 
         Raises:
-            MCPError: the module refuses, or cannot be reached.
+            MCPError: the module refuses, or cannot be reached, or would tell of a resource of another person.
         """
-        module = await self.module_of(uri) if self._names and uri_name(uri) is None else None
+        module = await self.module_of(uri, caller) if self._names and uri_name(uri) is None else None
         if module is not None:
+            if user_of(caller) is not None and module.configuration.has_sign_ins and module.has_token:
+                why = f"module {module.name!r} has a sign-in for each user, and changes of its resources are not told"
+                raise MCPError(types.INVALID_REQUEST, f"{why} to users")
             try:
                 await module.watch(uri)
             except IdeabridgeError as error:
@@ -188,8 +212,8 @@ class Offerings:
 
     def forget(self, module: str) -> None:
         """Forget the lists of a module that has changed them."""
-        for kind in _LISTED:
-            self._last.pop((module, kind), None)
+        for place in [place for place in self._last if place[0] == module]:
+            del self._last[place]
 
     def is_exposed(self, module: str) -> bool:
         """Return whether the offerings of a module are passed on."""
@@ -206,13 +230,13 @@ class Offerings:
         uri = str(params.uri)
         if not self._names or uri_name(uri) is not None:
             return await self._ideas.read(context, params)
-        module = await self.module_of(uri)
+        module = await self.module_of(uri, caller_of(context))
         if module is None:
             why = f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name (idea://NAME)"
             raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
-        return await self._passed_on(context, module, types.ReadResourceRequest(params=params))
+        return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
-    async def module_of(self, uri: str) -> Module | None:
+    async def module_of(self, uri: str, caller: str) -> Module | None:
         """The module to read a resource from: the one that lists it; else the last one whose result named it; else the
         one with the template for it that says most; else the only one with resources of its scheme, or with any.
         """
@@ -220,15 +244,15 @@ class Offerings:
         if (only := self._only_one()) is not None:
             return only
         for name in self._names:
-            if any(entry["uri"] == uri for entry in self._last.get((name, "resources"), [])):
+            if any(entry["uri"] == uri for entry in self._last.get(self._place(name, "resources", caller), [])):
                 return modules[name]
         if (linked := self._relaying.module_that_named(uri)) in self._names:
             return modules[linked]
-        resources = await self._all("resources")
+        resources = await self._all("resources", caller)
         for name, entry in resources:
             if entry["uri"] == uri:
                 return modules[name]
-        templates = await self._all("templates")
+        templates = await self._all("templates", caller)
         fitting = [
             (name, str(entry["uriTemplate"])) for name, entry in templates if fits(str(entry["uriTemplate"]), uri)
         ]
@@ -259,7 +283,7 @@ class Offerings:
             return await self._idea_prompts.get(context, params)
         module, entry = found
         theirs = params.model_copy(update={"name": str(entry["name"])})
-        return await self._passed_on(context, self._bridge.modules[module], types.GetPromptRequest(params=theirs))
+        return await self._passed_on(context, module, types.GetPromptRequest(params=theirs))
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> Wire | types.CompleteResult:
         """Names and versions of ideas, or what the module of a prompt or template gives.
@@ -277,14 +301,15 @@ class Offerings:
             module, entry = found
             reference = reference.model_copy(update={"name": str(entry["name"])})
         else:
-            owners = [name for name, entry in await self._all("templates") if entry["uriTemplate"] == reference.uri]
+            templates = await self._all("templates", caller_of(context))
+            owners = [name for name, entry in templates if entry["uriTemplate"] == reference.uri]
             if not owners:
                 return await self._ideas.complete(context, params)
             module = owners[0]
         theirs = params.model_copy(update={"ref": reference})
-        return await self._passed_on(context, self._bridge.modules[module], types.CompleteRequest(params=theirs))
+        return await self._passed_on(context, module, types.CompleteRequest(params=theirs))
 
-    async def _passed_on(self, context: Context, module: Module, request: PassedOn) -> Wire:
+    async def _passed_on(self, context: Context, module: str, request: PassedOn) -> Wire:
         last = responses = None
         if not isinstance(request, types.CompleteRequest):
             responses, state = request.params.input_responses, request.params.request_state
@@ -293,13 +318,17 @@ class Offerings:
         progress = context.session.report_progress if wants_progress else None
         try:
             result = await self._relaying.answered(
-                context, last, responses, module, lambda client: module.pass_on(request, client, progress=progress)
+                context,
+                last,
+                responses,
+                module,
+                lambda used, client: used.pass_on(request, client, progress=progress),
             )
         except InputRequired as asking:
             return asking.result
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
-        self._relaying.note_named(module.name, result)
+        self._relaying.note_named(module, result)
         size = len(encode(result))
         if size > MAX_DIRECT:
             what = f"{request.method}: the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer"

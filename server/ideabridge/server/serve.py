@@ -61,7 +61,6 @@ async def _front(
     on_status: Callable[[ModuleStatus], None] | None,
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
-    has_others: Callable[[], bool] = lambda: False,
     role: Role = "alone",
 ) -> AsyncGenerator[Front]:
     """An open bridge and its server, with the background tasks of both."""
@@ -79,7 +78,6 @@ async def _front(
             Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed, role=role) as bridge,
             anyio.create_task_group() as group,
         ):
-            bridge.modules.has_others = has_others
             # Others may keep the store locked for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
             front = Front(bridge, group, version("ideabridge"), commands)
@@ -299,7 +297,7 @@ async def serve_http(
         observers = stack.enter_context(request_log(log_level))
         told = (configuration, toolbox, store, on_status)
         role: Role = "front" if workers else "alone"
-        async with _front(*told, log_level=log_level, has_others=lambda: credentials.name_users, role=role) as front:
+        async with _front(*told, log_level=log_level, role=role) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(

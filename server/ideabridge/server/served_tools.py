@@ -215,14 +215,14 @@ class ExposedTool:
             MCPError: the module answered with this JSON-RPC error.
         """
         progress = request.context.session.report_progress if request.wants_progress else None
-        module = self._bridge.modules[tool.module or ""]
+        name = tool.module or ""
         try:
             answer = await self._running.relaying.answered(
                 request.context,
                 request.relayed,
                 request.responses,
-                module,
-                lambda client: module.call_directly(
+                name,
+                lambda module, client: module.call_directly(
                     tool.remote_name or tool.name, arguments, client, progress=progress, run=request.client
                 ),
             )
@@ -230,7 +230,7 @@ class ExposedTool:
             if error.result is None:
                 raise
             entry.error = error
-            self._running.relaying.note_named(module.name, error.result)
+            self._running.relaying.note_named(name, error.result)
             return bounded(error.result)
         except ModuleProtocolError as error:
             if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
@@ -239,7 +239,7 @@ class ExposedTool:
             raise MCPError(error.code, error.said, error.data) from None
         entry.give(tool, answer.value)
         result: ToolAnswer = {**(answer.result or {})}
-        self._running.relaying.note_named(module.name, result)
+        self._running.relaying.note_named(name, result)
         if "structuredContent" in result:
             if self._wraps(tool):
                 result["structuredContent"] = {"result": answer.value}

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import logging
 import re
-import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -37,9 +36,8 @@ from pydantic import AnyUrl, ValidationError
 
 from ideabridge.bridge.modules.errors import ModuleSignInError, shown
 from ideabridge.bridge.modules.settings import AuthorizationSettings
-from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile
+from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, needed
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.errors import IdeabridgeError
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
@@ -81,15 +79,15 @@ class Person(Protocol):
 
 
 class Authorization(httpx2.Auth):
-    """The tokens of one module. Any number of requests may use it at once.
+    """The tokens of one person for one module. Any number of requests may use it at once.
 
     Args:
         module: the module's name.
         url: its address. No request to another origin gets a token.
         settings: `auth` of its entry, with the values of variables.
         secrets: hides every token.
+        file: where the sign-in of the person is kept. None: there is none, and requests have no token.
         has_headers: headers are configured, so a refusal that does not speak of tokens may be about them.
-        has_others: true if this process works for other people than the one whose sign-in it has.
         person: signs in when the module asks for it; earlier tokens are then not used. None: nobody can.
         at_once: sign in before the module asks for it.
 
@@ -104,19 +102,19 @@ class Authorization(httpx2.Auth):
         settings: AuthorizationSettings | None,
         *,
         secrets: Secrets,
+        file: SignInFile | None,
         has_headers: bool = False,
-        has_others: Callable[[], bool] = lambda: False,
         person: Person | None = None,
         at_once: bool = False,
     ) -> None:
         self._module, self._url = module, url
         self._settings = settings or AuthorizationSettings()
         self._secrets = secrets
-        self._has_headers, self._has_others = has_headers, has_others
+        self._has_headers = has_headers
         self._person = person
         self._at_once = at_once and person is not None
         self._origin = _origin(httpx2.URL(url))
-        self._file = SignInFile(module, url)
+        self._file = file
         self._found = SignIn()
         self._loaded = False
         self._asked: set[str] = set()
@@ -187,6 +185,11 @@ class Authorization(httpx2.Auth):
     def _is_personal(self) -> bool:
         return self._settings.grant == "authorization_code"
 
+    @property
+    def has_token(self) -> bool:
+        """True if requests have a token."""
+        return self._provider.context.current_tokens is not None
+
     # -- requests to the module ------------------------------------------------------------------------------------
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -211,7 +214,6 @@ class Authorization(httpx2.Auth):
             tokens = context.current_tokens
             refused = None if tokens is None else tokens.access_token
             if refused is not None:
-                self._check_owner()
                 request.headers["Authorization"] = f"Bearer {refused}"
             else:
                 request.headers.pop("Authorization", None)
@@ -269,7 +271,7 @@ class Authorization(httpx2.Auth):
         try:
             async with httpx2.AsyncClient(timeout=_SECONDS) as client:
                 if may_refresh and not steps_up and context.can_refresh_token():
-                    async with self._file.lock():
+                    async with nullcontext() if self._file is None else self._file.lock():
                         await self._refresh(client, request, challenge, refused)
                     if context.is_token_valid():
                         return
@@ -384,21 +386,6 @@ class Authorization(httpx2.Auth):
         found = "no authorization server" if metadata is None else str(metadata.issuer)
         raise OAuthFlowError(f"the module names {found}, and {self._place}.auth.issuer is {issuer}")
 
-    def _check_owner(self) -> None:
-        """Refuse to act in the name of one person for another."""
-        if not self._is_personal or self._settings.shared:
-            return
-        try:
-            has_others = self._has_others()
-        except IdeabridgeError as error:
-            raise self._failed(error) from None
-        if has_others:
-            raise ModuleSignInError(
-                self._module,
-                f"module {self._module!r} has the sign-in of one person, and this server has several users; with"
-                f' {self._place}.auth {{"shared": true}} all of them act in that person\'s name',
-            )
-
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
         """The challenge, with the configured scopes, and with those that were granted or asked for before."""
         named = extract_field_from_www_auth(challenge, "scope")
@@ -435,13 +422,12 @@ class Authorization(httpx2.Auth):
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def _needed(self, challenge: httpx2.Response) -> ModuleSignInError:
-        login = f"ideabridge modules login {shlex.quote(self._module)}"
+        more = " again" if self._found.client is not None else ""
         if challenge.status_code == _FORBIDDEN:
             scope = extract_field_from_www_auth(challenge, "scope")
             more = f" for more ({shown(scope, self._secrets, 200)})" if scope else " for more"
-            return ModuleSignInError(self._module, f"module {self._module!r} needs you to sign in{more}: {login}")
-        again = " again" if self._found.client is not None else ""
-        return ModuleSignInError(self._module, f"module {self._module!r} needs you to sign in{again}: {login}")
+        user = None if self._file is None else self._file.user
+        return ModuleSignInError(self._module, needed(self._module, None if user is None else user.name, more))
 
     def _failed(self, error: Exception) -> ModuleSignInError:
         why = str(error).strip()
@@ -463,7 +449,7 @@ class Authorization(httpx2.Auth):
 
     async def _load(self, *, again: bool = False) -> None:
         """Read the sign-in of this module, once."""
-        if (self._loaded and not again) or not self._is_personal:
+        if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
         try:
             found = await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True) or SignIn()
@@ -474,7 +460,10 @@ class Authorization(httpx2.Auth):
         self._found = found
         settings, context = self._settings, self._provider.context
         client = found.client
-        if client is None or self._person is not None:
+        if self._person is not None:
+            return
+        if client is None:
+            context.current_tokens = None  # somebody has signed out
             return
         wanted = settings.client_id or settings.client_metadata_url
         if (wanted is not None and client.client_id != wanted) or (
@@ -488,11 +477,13 @@ class Authorization(httpx2.Auth):
     async def _want(self, challenge: httpx2.Response) -> None:
         """Remember the scopes that the module asks for, for the next sign-in."""
         scope = extract_field_from_www_auth(challenge, "scope")
-        wanted = union_scopes(self._found.scope, scope) if challenge.status_code == _FORBIDDEN else None
+        is_more = challenge.status_code == _FORBIDDEN and self._file is not None
+        wanted = union_scopes(self._found.scope, scope) if is_more else None
         if wanted is not None and wanted != self._found.scope:
             await self._keep(self._found.model_copy(update={"scope": wanted}))
 
     async def _keep(self, found: SignIn) -> str:
+        assert self._file is not None  # without one there are no tokens
         self._found = found
         found.learn(self._module, self._secrets)
         return await anyio.to_thread.run_sync(self._file.write, found)

@@ -201,11 +201,32 @@ class Module:
         # Set once a tool asked in the way of the handshake era; the module is connected anew as soon as it is idle.
         self._asks_legacy = False
         self._closed = False
+        self._launch: Launch | None = None
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
         self._moved = anyio.Event()
         if configuration.disabled:
             self._settled.set()
+
+    def for_another(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
+        """The same server over connections of their own, with the tokens that `authorize` gives. `parallel` bounds the
+        calls of both together. Nobody hears of its state and of its changes.
+        """
+        other = Module(
+            self.name,
+            self.configuration,
+            folder=self._folder,
+            variables=self._variables,
+            secrets=self._secrets,
+            result_bytes=self._result_bytes,
+            exposed=self._exposed,
+            on_change=lambda _name: None,
+            on_event=lambda _name, _event: None,
+            authorize=authorize,
+        )
+        other.place, other._limiter = self.place, self._limiter
+        other._legacy, other._log_level = self._legacy, self._log_level
+        return other
 
     @property
     def state(self) -> ModuleState:
@@ -311,7 +332,7 @@ class Module:
         if self.configuration.disabled:
             return
         try:
-            launch = expand(self.name, self.configuration, self._folder, self._variables, self._secrets)
+            launch = self.launch()
         except ModuleConfigurationError as error:
             self._closed = True
             self._set("failed", error)
@@ -328,6 +349,21 @@ class Module:
             self._closed = True
             self._settled.set()
             self._wake()
+
+    def launch(self) -> Launch:
+        """How the module is started or reached, with the values of variables.
+
+        Raises:
+            ModuleConfigurationError: a variable is not set, or an address is malformed.
+        """
+        if self._launch is None:
+            self._launch = expand(self.name, self.configuration, self._folder, self._variables, self._secrets)
+        return self._launch
+
+    @property
+    def has_token(self) -> bool:
+        """True if its requests have a token that somebody signed in for, or that a client has got."""
+        return self.authorization is not None and self.authorization.has_token
 
     def stop(self) -> None:
         """End the connection and `run`. Calls in flight fail."""

@@ -1,9 +1,13 @@
-"""Modules: all configured MCP servers, connected concurrently."""
+"""Modules: all configured MCP servers, connected concurrently.
+
+Where each person signs in for themselves, the calls of a named user never go over the connection of the person who
+starts this process: see `UserModules`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.authorization import Authorization, Person
     from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration
+    from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile
+    from ideabridge.bridge.modules.user_modules import UserModules
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
@@ -78,10 +84,12 @@ class Modules:
         on_change: called with a module's name when its state or its tools have changed.
         person: signs in to modules that ask for it. None: nobody can, as in a server.
         at_once: the person signs in before a module asks for it.
+        user: whose sign-ins are used; None: those of the person who starts this process.
 
     Attributes:
         on_event: called with a module's name when its resources or prompts, or a watched resource, have changed.
-        has_others: true if others than the person who started this process use the modules.
+        identify_store: returns what identifies the store whose named users use the modules (`ModuleUser.store`); ""
+            if none of them has ever signed in to a module.
     """
 
     def __init__(
@@ -92,9 +100,10 @@ class Modules:
         on_change: Callable[[str], None] | None = None,
         person: Person | None = None,
         at_once: bool = False,
+        user: ModuleUser | None = None,
     ) -> None:
-        self.has_others: Callable[[], bool] = lambda: False
-        self._person, self._at_once = person, at_once
+        self.identify_store: Callable[[], str] = lambda: ""
+        self._person, self._at_once, self._user = person, at_once, user
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
@@ -118,7 +127,9 @@ class Modules:
                 for name, entry in configuration.modules.items()
             }
         self._group: anyio.abc.TaskGroup | None = None
-        self._ended = 0
+        self._of_users: UserModules | None = None
+        self._store_key = ""
+        self._running = 0
         self._all_ended = anyio.Event()
 
     def share_limits(
@@ -136,6 +147,13 @@ class Modules:
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
         """What gets tokens for a module: one at an address, unless a header has its token."""
+        if not launch.url:
+            return None
+        from ideabridge.bridge.modules.sign_ins import SignInFile
+
+        return self._authorize_with(SignInFile(module, launch.url, self._user), module, launch)
+
+    def _authorize_with(self, file: SignInFile | None, module: str, launch: Launch) -> Authorization | None:
         headers = launch.headers or {}
         if not launch.url or any(name.lower() == "authorization" for name in headers):
             return None
@@ -146,8 +164,8 @@ class Modules:
             launch.url,
             launch.auth,
             secrets=self.secrets,
+            file=file,
             has_headers=bool(headers),
-            has_others=lambda: self.has_others(),
             person=self._person,
             at_once=self._at_once,
         )
@@ -157,16 +175,48 @@ class Modules:
         await group.__aenter__()
         self._group = group
         for module in self._modules.values():
-            group.start_soon(self._own, module, name=f"module {module.name}")
+            self._start(module.run, module)
         return self
 
-    async def _own(self, module: Module) -> None:
-        try:
-            await module.run()
-        finally:
-            self._ended += 1
-            if self._ended == len(self._modules):
-                self._all_ended.set()
+    def _start(self, run: Callable[[], Coroutine[object, object, None]], module: Module) -> None:
+        async def own() -> None:
+            try:
+                await run()
+            finally:
+                self._running -= 1
+                if not self._running:
+                    self._all_ended.set()
+
+        assert self._group is not None
+        self._running += 1
+        self._group.start_soon(own, name=f"module {module.name}")
+
+    @asynccontextmanager
+    async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
+        """The module for the calls of one person, as long as the block runs: with their own sign-in and connection
+        where each person signs in for themselves, and else the module of this name.
+
+        Args:
+            name: the module's name.
+            user: the name of the user; None: the person who starts this process.
+
+        Raises:
+            UnknownModuleError: it is not configured.
+            ModuleSignInError: the user needs to sign in, also if the block finds this out.
+            ModuleDownError: too many users use modules at once.
+        """
+        module = self[name]
+        if user is None or not module.configuration.has_sign_ins or module.configuration.disabled:
+            yield module
+            return
+        if self._of_users is None:
+            from ideabridge.bridge.modules.user_modules import UserModules
+
+            self._of_users = UserModules(self._authorize_with, self._start)
+        # It never changes once there is one.
+        self._store_key = self._store_key or self.identify_store()
+        async with self._of_users.using(module, user, self._store_key) as own:
+            yield own
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
@@ -175,8 +225,10 @@ class Modules:
         assert group is not None
         for module in self._modules.values():
             module.stop()
+        if self._of_users is not None:
+            self._of_users.stop()
         # Shielded, so that HTTP sessions and inputs are closed even if this task is cancelled.
-        if self._modules:
+        if self._running:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
                 await self._all_ended.wait()
         group.cancel_scope.cancel()

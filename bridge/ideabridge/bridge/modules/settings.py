@@ -145,7 +145,8 @@ class AuthorizationSettings(BaseModel):
     )
     shared: bool = Field(
         default=False,
-        description="true: all users of a server over HTTP act with the sign-in of the person who started it.",
+        description="true: all users of a server over HTTP act with the sign-in of the person who started it. false:"
+        " each with their own.",
     )
 
     @model_validator(mode="after")
@@ -238,6 +239,15 @@ class ModuleConfiguration(BaseModel):
     def tries_of(self, tool: str) -> int:
         """The number of times that a call of a repeatable tool is sent at most."""
         return next((tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES)
+
+    @property
+    def has_sign_ins(self) -> bool:
+        """True if each person signs in to the module for themselves: it is at an address, and the configuration has
+        neither a token nor the credentials of a client, and lets nobody act with the sign-in of another.
+        """
+        if self.url is None or any(name.lower() == "authorization" for name in self.headers):
+            return False
+        return self.auth is None or (self.auth.grant == "authorization_code" and not self.auth.shared)
 
     @property
     def kind(self) -> ModuleKind:

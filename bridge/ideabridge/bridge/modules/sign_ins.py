@@ -1,16 +1,20 @@
 """SignIn: what signing in to a module has brought, kept in the keyring or in a file that only the user can read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each belongs to one module
-at one address: after a change of the address it is not found, so no server gets the tokens of another.
+at one address: after a change of the address it is not found, so no server gets the tokens of another. It is that of
+the person who starts the servers, or of one named user of the servers on one store.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +29,7 @@ from ideabridge.bridge.modules.settings import public_url
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import TrustError, read_own, write_own
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import printable
 
 _KEYRING: Final = "ideabridge"
 _LOCK_PAUSE: Final = 0.05
@@ -32,6 +37,19 @@ _LOCK_PAUSE: Final = 0.05
 
 class SignInError(IdeabridgeError):
     """A sign-in cannot be read or kept. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleUser:
+    """A named user of the servers on a store.
+
+    Attributes:
+        name: the name, which may contain any characters if an identity provider gave it.
+        store: identifies the store, because a user of another store with this name is another person.
+    """
+
+    name: str
+    store: str
 
 
 class SignIn(BaseModel):
@@ -75,6 +93,7 @@ class _Kept(BaseModel):
     version: Literal[1] = 1
     module: str
     url: str
+    user: str | None = None
     kept_in: Literal["file", "keyring"]
     sign_in: SignIn | None = None
 
@@ -85,13 +104,25 @@ def folder() -> Path:
 
 
 class SignInFile:
-    """Where the sign-in to one module at one address is kept. `read` and `write` block."""
+    """Where the sign-in of one person to one module at one address is kept. `read` and `write` block.
 
-    def __init__(self, module: str, url: str) -> None:
-        self._module, self._url = module, url
-        # The address may contain a secret, so its hash names the file.
-        self._key = hashlib.sha256(f"{module}\n{url}".encode()).hexdigest()[:32]
+    Args:
+        module: the module's name.
+        url: its address.
+        user: whose sign-in it is; None: of the person who starts the servers.
+    """
+
+    def __init__(self, module: str, url: str, user: ModuleUser | None = None) -> None:
+        self._module, self._url, self.user = module, url, user
+        # The address may contain a secret, and a name any character, so their hash names the file.
+        text = f"{module}\n{url}" if user is None else json.dumps([module, url, user.store, user.name])
+        self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.path: Final = folder() / f"{self._key}.json"
+
+    @property
+    def exists(self) -> bool:
+        """True if the person has signed in, also if the tokens have expired since."""
+        return self.path.exists()
 
     def read(self) -> SignIn | None:
         """The sign-in; None if there is none.
@@ -128,6 +159,7 @@ class SignInFile:
         kept = _Kept(
             module=self._module,
             url=public_url(self._url),
+            user=None if self.user is None else self.user.name,
             kept_in="keyring" if inside else "file",
             sign_in=None if inside else sign_in,
         )
@@ -175,8 +207,37 @@ class SignInFile:
         return None
 
 
-def forget(module: str) -> list[str]:
-    """Remove every sign-in to modules of this name; return their addresses, without credentials.
+def needed(module: str, user: str | None = None, more: str = "") -> str:
+    """The line that says that somebody needs to sign in, and how.
+
+    Args:
+        module: the module's name.
+        user: who needs to; None: the person who starts the servers.
+        more: what it is for.
+    """
+    command = f"ideabridge modules login {shlex.quote(module)}"
+    if user is None:
+        return f"module {module!r} needs you to sign in{more}: {command}"
+    name = printable(user)
+    return f"module {module!r} needs {name} to sign in{more}: {command} --user {shlex.quote(name)}"
+
+
+def signed_in_users(module: str) -> list[str]:
+    """The names of the users who have signed in to modules of this name.
+
+    Raises:
+        SignInError: a sign-in cannot be read.
+    """
+    kept = [_read(path) for path in sorted(folder().glob("*.json"))]
+    return sorted({one.user for one in kept if one is not None and one.module == module and one.user is not None})
+
+
+def forget(module: str, user: str | None = None) -> list[str]:
+    """Remove every sign-in of one person to modules of this name; return their addresses, without credentials.
+
+    Args:
+        module: the module's name.
+        user: whose; None: of the person who starts the servers.
 
     Raises:
         SignInError: one cannot be read or removed.
@@ -184,7 +245,7 @@ def forget(module: str) -> list[str]:
     found: list[str] = []
     for path in sorted(folder().glob("*.json")):
         kept = _read(path)
-        if kept is None or kept.module != module:
+        if kept is None or kept.module != module or kept.user != user:
             continue
         if kept.kept_in == "keyring" and find_spec("keyring") is not None:
             keyring: Any = import_module("keyring")

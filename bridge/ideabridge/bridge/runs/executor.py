@@ -14,6 +14,7 @@ from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import (
@@ -112,6 +113,7 @@ class CallContext:
 
     Attributes:
         run: identifies the run for the call's module.
+        caller: the owner of the run.
         asker: takes the questions of the call's module.
         kept: bounds the results of the run.
         chosen: the path of `p || q` that the activity has chosen.
@@ -123,10 +125,12 @@ class CallContext:
         on_progress: ProgressCallback,
         on_message: Callable[[JSONObject], None],
         run: Hashable,
+        caller: str,
         asker: Asker | None,
         kept: Kept,
     ) -> None:
         self.run = run
+        self.caller = caller
         self.asker = asker
         self.kept = kept
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
@@ -260,15 +264,16 @@ class Executor:
                 raise ActivityError(f"not run: {error}") from None
         if tool.module is not None:
             # The module restores the names of renamed parameters.
-            value = await self._modules[tool.module].call(
-                tool.remote_name or tool.name,
-                effect.parameters,
-                progress=context.progress,
-                run=context.run,
-                asker=context.asker,
-                meant=tool,
-                patience=PATIENCE,
-            )
+            async with self._modules.using(tool.module, user_of(context.caller)) as module:
+                value = await module.call(
+                    tool.remote_name or tool.name,
+                    effect.parameters,
+                    progress=context.progress,
+                    run=context.run,
+                    asker=context.asker,
+                    meant=tool,
+                    patience=PATIENCE,
+                )
             if tool.wrapper is not None and isinstance(value, dict):
                 value = value["result"]
         else:

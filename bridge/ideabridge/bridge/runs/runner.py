@@ -109,7 +109,7 @@ ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], N
 class _Run(DrivenRun, Protocol):
     """The run that a runner drives: `Run`, which documents these members."""
 
-    id: str
+    caller: str
 
     @property
     def is_orphan(self) -> bool: ...
@@ -161,7 +161,7 @@ class Runner:
         queue: Queue,
         mind: Mind | None = None,
     ) -> None:
-        self._run = run
+        self._run, self.caller = run, run.caller
         self._driver = driver
         self._queue = queue
         self.machine = machine
@@ -801,7 +801,7 @@ class RunningCalls:
 
         module = effect.tool.module
         asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
-        context = CallContext(effect, on_progress, on_message, self, asker, self._run.kept)
+        context = CallContext(effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept)
         try:
             with ExitStack() as stack:
                 told = [stack.enter_context(observer.around(effect)) for observer in self._run.observers]

@@ -767,11 +767,19 @@ class StoredSettings:
                     self.set(key, found)
         return found
 
+    def sign_in_key(self, *, make: bool = False) -> str:
+        """What tells the users of this store from those of others, for their sign-ins to modules; "" if there is none
+        yet and `make` is false.
+        """
+        found = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16)) if make else self.get(_SIGN_INS)
+        return (found or b"").hex()
+
     def delete(self, key: str) -> None:
         """Delete a setting, if it exists."""
         self._database.change("DELETE FROM settings WHERE key = ?", (key,))
 
 
+_SIGN_INS: Final = "sign_in_key"
 _ASK: Final = "ask "
 _BEGUN: Final = b"{}"
 _CANCEL: Final = "cancel "

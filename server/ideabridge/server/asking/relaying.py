@@ -33,6 +33,7 @@ from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleProtocol
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.remote_call import meta_to_pass_on
+from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.elsewhere import CallsElsewhere
 from ideabridge.server.asking.rounds import InputRequired, Round
 from ideabridge.server.callers import Context, caller_of, client_key, session_id
@@ -263,6 +264,7 @@ class Relaying:
 
     def __init__(self, bridge: Bridge, group: TaskGroup) -> None:
         self._group = group
+        self._modules = bridge.modules
         self._name = own_name()
         self.elsewhere = CallsElsewhere(bridge, group, lambda: self._parked, self._resumed, self._give_up)
         self._parked: dict[str, _ParkedCall] = {}
@@ -303,16 +305,16 @@ class Relaying:
         context: Context,
         last: Round | None,
         responses: Mapping[str, types.InputResponse] | None,
-        module: Module,
-        call: Callable[[DirectClient], Awaitable[AnswerT]],
+        module: str,
+        call: Callable[[Module, DirectClient], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """The result of a call at a module.
+        """The result of a call at a module, with the sign-in of the caller.
 
         Args:
             context: the request of the client.
             last: the round with which the client comes again.
             responses: the answers with which it comes again.
-            module: the module.
+            module: the module's name.
             call: calls the module for a client.
 
         Raises:
@@ -326,9 +328,27 @@ class Relaying:
             if key in self._parked or holder == self._name or is_gone(holder):
                 return await self._resumed(key, caller_of(context), responses or {})
             return await self.elsewhere.ask(key, caller_of(context), responses or {}, _ENDED)
+        user = user_of(caller_of(context))
+
+        async def parked(client: DirectClient) -> AnswerT:
+            # It goes on after this request.
+            async with self._modules.using(module, user) as used:
+                return await call(used, client)
+
+        async with self._modules.using(module, user) as used:
+            return await self._answered(client, caller_of(context), used, lambda client: call(used, client), parked)
+
+    async def _answered(
+        self,
+        client: RelayedClient,
+        caller: str,
+        module: Module,
+        call: Callable[[DirectClient], Awaitable[AnswerT]],
+        parked: Callable[[DirectClient], Awaitable[AnswerT]],
+    ) -> AnswerT:
         parks = client.takes_rounds and bool(client.capabilities)
         if parks and await module.era_of_calls() == "legacy":
-            return await self._begun(client, caller_of(context), call)
+            return await self._begun(client, caller, parked)
         try:
             return await call(client)
         except ModuleAsks as asks:
@@ -337,7 +357,7 @@ class Relaying:
         except LegacyQuestionError as error:
             if not error.repeatable or not parks or await module.era_of_calls() != "legacy":
                 raise
-            return await self._begun(client, caller_of(context), call)
+            return await self._begun(client, caller, parked)
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise

@@ -29,13 +29,14 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import HostArgument
-from ideabridge.server.cli.stores import open_bridge
+from ideabridge.server.cli.stores import open_bridge, open_store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import printable, shown_name
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.authorization import Person
     from ideabridge.bridge.modules.settings import AuthorizationSettings, ModuleStatus
+    from ideabridge.bridge.modules.sign_ins import ModuleUser
     from ideabridge.bridge.runs.pins import ChangedTool
     from ideabridge.server.hosts.adopt import Adoption
 
@@ -61,11 +62,14 @@ async def list_modules(options: Options) -> int:
         rows.add(_row(status), None if _is_well(status) else "red")
         for note in status.notes:
             say(f"  {status.name}: {note}", "dim")
+        if users := signed_in_users(status.name):
+            say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
         if not _is_well(status):
             report(status.error or f"module {status.name!r} has not answered yet")
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
+        from ideabridge.bridge.modules.sign_ins import signed_in_users
         from ideabridge.bridge.runs.offer import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
@@ -75,7 +79,9 @@ async def list_modules(options: Options) -> int:
             notes = naming_notes(Toolbox(), modules.known_tools())
     if options.json:
         source = str(configuration.source) if configuration.source else None
-        listed: list[JSON] = [_status_json(status) for status in statuses]
+        listed: list[JSON] = [
+            {**_status_json(status), "users": list[JSON](signed_in_users(status.name))} for status in statuses
+        ]
         print_json({"configuration": source, "modules": listed, "names": list[JSON](notes)})
     elif statuses:
         for note in notes:
@@ -164,11 +170,18 @@ async def check_module(
         return ExitCode.DONE
 
 
+UserOption = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="A user of the servers on this store. Default: whoever starts them."),
+]
+
+
 @app.command("login")
-@command("config", "project", "json")
+@command("config", "project", "store", "json")
 async def log_in(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
+    user: UserOption = None,
     no_browser: Annotated[
         bool,
         typer.Option("--no-browser", help="Print the address, and take the one where the browser ends from stdin."),
@@ -176,7 +189,8 @@ async def log_in(
 ) -> int:
     """Sign in to a module over HTTP with a browser (OAuth), so that every server that starts it here can use it.
 
-    Exit code 1 if the module asks for no sign-in.
+    With --user, the calls of this user are made with the sign-in, and no others. Exit code 1 if the module asks for no
+    sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import SECONDS
@@ -189,25 +203,40 @@ async def log_in(
         raise UsageError(f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it")
     if entry.auth is not None and entry.auth.grant == "client_credentials":
         raise UsageError(f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client")
+    if user is not None and not entry.has_sign_ins:
+        raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
+    whose = None if user is None else _module_user(options, user)
     waiting = entry.model_copy(update={"connect_timeout": SECONDS, "disabled": False})
     configuration = configuration.model_copy(update={"modules": {name: waiting}})
     async with AsyncExitStack() as stack:
         person = await stack.enter_async_context(_person(entry.auth, no_browser=no_browser))
         kept: str | None = None
         for at_once in (False, True):
-            async with Modules(configuration, person=person, at_once=at_once) as modules:
+            async with Modules(configuration, person=person, at_once=at_once, user=whose) as modules:
                 await modules[name].ready(SECONDS)
                 authorization = modules[name].authorization
                 kept = None if authorization is None else authorization.signed_in
                 if kept is not None:
                     break
     if options.json:
-        print_json({"module": name, "signed_in": kept is not None, "kept_in": kept})
+        print_json({"module": name, "user": user, "signed_in": kept is not None, "kept_in": kept})
     elif kept is not None:
-        say(f"signed in to {name}; the tokens are in {kept}", "green")
+        who = "" if user is None else f"{user} is "
+        say(f"{who}signed in to {name}; the tokens are in {kept}", "green")
     else:
         say(f"{name} asks for no sign-in")
     return ExitCode.FAILED if kept is None else ExitCode.DONE
+
+
+def _module_user(options: Options, name: str) -> ModuleUser:
+    """A user of the store. `UnknownUserError` if there is none of this name."""
+    from ideabridge.bridge.modules.sign_ins import ModuleUser
+    from ideabridge.bridge.store.errors import UserError
+
+    with open_store(options) as store:
+        if (found := store.users.get(name)).state != "active":
+            raise UserError(f"{name!r} is {found.state}: only an active user can sign in")
+        return ModuleUser(name, store.settings.sign_in_key(make=True))
 
 
 @asynccontextmanager
@@ -233,17 +262,26 @@ async def _person(settings: AuthorizationSettings | None, *, no_browser: bool) -
 
 @app.command("logout")
 @command("json")
-def log_out(options: Options, name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")]) -> int:
-    """Delete the tokens of modules with this name. Exit code 1 if there are none."""
-    from ideabridge.bridge.modules.sign_ins import forget
+def log_out(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
+    user: UserOption = None,
+) -> int:
+    """Delete the tokens of one person for modules with this name. Exit code 1 if there are none."""
+    from ideabridge.bridge.modules.sign_ins import forget, signed_in_users
 
-    addresses = forget(name)
+    addresses = forget(name, user)
+    others = signed_in_users(name)
     if options.json:
-        print_json({"module": name, "signed_out": list[JSON](addresses)})
-    for address in [] if options.json else addresses:
-        say(f"signed out of {name} at {address}", "green")
-    if not addresses and not options.json:
-        say(f"nobody is signed in to {name}")
+        print_json({"module": name, "user": user, "signed_out": list[JSON](addresses), "users": list[JSON](others)})
+        return ExitCode.DONE if addresses else ExitCode.FAILED
+    who = "" if user is None else f"{user} is "
+    for address in addresses:
+        say(f"{who}signed out of {name} at {address}", "green")
+    if not addresses:
+        say(f"nobody is signed in to {name}" if user is None else f"{user} is not signed in to {name}")
+    if others:
+        say(f"still signed in to {name}, which --user signs out: {', '.join(others)}", "dim")
     return ExitCode.DONE if addresses else ExitCode.FAILED
 
 

@@ -1,0 +1,162 @@
+"""UserModules: the connections that named users of a server have to modules for which each person signs in.
+
+A call of a user goes over a connection that has the token of this user or no token at all:
+
+    the user has signed in    the connection of this user and module
+    the user has not          a connection of the module without a token, which all such users share
+
+Neither reads another sign-in later: what a refused request looks for is the sign-in of its own connection. A connection
+ends when nobody has used it for a while, or when it has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from ideabridge.bridge.modules.errors import (
+    ModuleConfigurationError,
+    ModuleDownError,
+    ModuleSignInError,
+    UnknownModuleToolError,
+)
+from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile, needed
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.authorization import Authorization
+    from ideabridge.bridge.modules.module import Module
+    from ideabridge.bridge.modules.settings import Launch
+
+MOST_CONNECTIONS: Final = 256
+"""Connections of users to modules, in one process. The one that was idle for longest makes room for another."""
+
+IDLE_SECONDS: Final = 300.0
+"""Seconds without a call after which a connection ends."""
+
+_Key = tuple[str, str | None]
+"""The names of the module and of the user; None: users who have not signed in."""
+
+
+class UserModules:
+    """The modules over the connections of users. Use it from the tasks of one event loop.
+
+    Args:
+        authorize: returns what gets tokens for a module, given where the sign-in is kept.
+        start: starts the task of a module.
+    """
+
+    def __init__(
+        self,
+        authorize: Callable[[SignInFile | None, str, Launch], Authorization | None],
+        start: Callable[[Callable[[], Coroutine[object, object, None]], Module], None],
+    ) -> None:
+        self._authorize, self._start = authorize, start
+        # The one that was used last is the last.
+        self._open: dict[_Key, _Used] = {}
+
+    @asynccontextmanager
+    async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
+        """The module over the connection for a user, as long as the block runs.
+
+        Args:
+            module: the configured module.
+            user: the user's name.
+            store: see `ModuleUser`; "": no user of this store has signed in.
+
+        Raises:
+            ModuleSignInError: the user needs to sign in.
+            ModuleDownError: too many connections are in use.
+        """
+        try:
+            url = module.launch().url
+        except ModuleConfigurationError:
+            yield module  # it cannot be reached at all, and says why
+            return
+        file = SignInFile(module.name, url, ModuleUser(user, store)) if store else None
+        if file is not None and not file.exists:
+            file = None
+        key = (module.name, None if file is None else user)
+        used = self._open.pop(key, None) or self._begin(key, module, file)
+        self._open[key] = used
+        try:
+            with used:
+                yield used.module
+        except ModuleSignInError:
+            if file is not None:
+                raise
+            raise ModuleSignInError(module.name, needed(module.name, user)) from None
+        except UnknownModuleToolError:
+            if file is not None or not module.has_token:
+                raise
+            # The module lists its tools only to those who have signed in.
+            raise ModuleSignInError(module.name, needed(module.name, user)) from None
+        finally:
+            if used.is_idle and used.module.state == "failed":
+                # The next call tries anew, and at once.
+                self._end(key, used)
+
+    def stop(self) -> None:
+        """End all connections. Calls in flight fail."""
+        for key, used in list(self._open.items()):
+            self._end(key, used)
+
+    def _begin(self, key: _Key, module: Module, file: SignInFile | None) -> _Used:
+        if len(self._open) >= MOST_CONNECTIONS:
+            idle = next(((one, used) for one, used in self._open.items() if used.is_idle), None)
+            if idle is None:
+                why = f"{MOST_CONNECTIONS} connections of users to modules are in use; at most as many are opened"
+                raise ModuleDownError(module.name, f"module {module.name!r}: {why}. Call it again later")
+            self._end(*idle)
+        used = _Used(module.for_another(partial(self._authorize, file)))
+        self._start(partial(self._run, key, used), used.module)
+        return used
+
+    async def _run(self, key: _Key, used: _Used) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._end_when_idle, key, used)
+            await used.module.run()
+            self._end(key, used)
+            group.cancel_scope.cancel()
+
+    async def _end_when_idle(self, key: _Key, used: _Used) -> None:
+        while True:
+            await used.idle.wait()
+            with anyio.move_on_after(IDLE_SECONDS):
+                await used.busy.wait()
+            if used.is_idle:
+                self._end(key, used)
+                return
+
+    def _end(self, key: _Key, used: _Used) -> None:
+        if self._open.get(key) is used:
+            del self._open[key]
+        used.module.stop()
+
+
+class _Used:
+    """A module and the number of those who use it."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._count = 0
+        self.idle, self.busy = anyio.Event(), anyio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._count
+
+    def __enter__(self) -> None:
+        if not self._count:
+            self.idle, busy = anyio.Event(), self.busy
+            busy.set()
+        self._count += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._count -= 1
+        if not self._count:
+            self.busy, idle = anyio.Event(), self.idle
+            idle.set()
