@@ -162,7 +162,7 @@ async def test_clients_stay_at_their_server_and_find_another_when_it_has_gone(
 async def places(url: str, token: str, mode: str, *, times: int) -> list[Any]:
     """The processes in which calls of one client run."""
     async with (
-        httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=20) as http,
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         plan: dict[str, Any] = {"calls": [{"_tool": "where", "_outputPath": "at"}], "output": "†state.at"}
