@@ -187,7 +187,7 @@ def cluster(database: PostgresServer, workers: int, runs: int) -> Generator[Clus
 
 
 async def load(made: Cluster, tool: str, clients: int, seconds: float) -> tuple[int, float, dict[str, float]]:
-    """(calls, seconds, CPU time and counters) of clients that call plans, one after the other, for so many seconds."""
+    """(calls, seconds, CPU time and counters) of clients, each of which calls one plan after another."""
     calls: list[dict[str, Any]] = []
     for place in range(CHAIN):
         n = f"†state.v{place - 1}" if place else "†input.n"
@@ -248,7 +248,7 @@ class Figures:
     claim_many: float
 
     def claim(self, runs: int) -> float:
-        """Seconds for which the queue is locked when so many runs leave it."""
+        """Seconds for which the queue is locked while `runs` runs leave it."""
         return self.claim_one + (self.claim_many - self.claim_one) * (runs - 1) / (TOGETHER - 1)
 
 
@@ -299,7 +299,7 @@ def _late(seconds: list[float]) -> float:
 
 
 def most(figures: Figures, cores: int) -> tuple[float, str]:
-    """The most calls a second, to 2%, that one PostgreSQL with so many cores takes, and what then saturates."""
+    """(the most calls a second, to 2%, of one PostgreSQL with `cores` cores, what saturates first)."""
     low, high, why = 1.0, 2.0 * cores / (figures.write * figures.writes), "its cores"
     while high > 1.02 * low:
         middle = (low + high) / 2

@@ -151,7 +151,7 @@ def answer_of(result: Any) -> object:
 
 
 async def own_list(client: Any) -> list[str]:
-    """What stands in the context of every task: the instructions and the own tools that are listed."""
+    """What the context of every task contains: the instructions and the own tools that are listed."""
     listed = [one for one in (await client.list_tools()).tools if one.name in OWN]
     return [client.instructions or "", *(dumped(shown(one.model_dump(by_alias=True))) for one in listed)]
 

@@ -887,7 +887,7 @@ class Bridge:
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:
-        """A worker, if this is the `role` of the bridge; `run` drives queued runs, at most so many at once."""
+        """A worker, if this is the `role` of the bridge; `run` drives queued runs, up to a maximum at once."""
         if self._role != "worker" or self._writer is None:
             raise RuntimeError('the bridge is not open, or no worker; use `async with Bridge(..., role="worker")`')
         return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)

@@ -86,7 +86,7 @@ class Authorization(httpx2.Auth):
         url: its address. No request to another origin gets a token.
         settings: `auth` of its entry, with the values of variables.
         secrets: hides every token.
-        file: where the sign-in of the person is kept. None: there is none, and requests have no token.
+        file: the file with the sign-in of the person. None: requests have no token.
         has_headers: headers are configured, so a refusal that does not speak of tokens may be about them.
         person: signs in when the module asks for it; earlier tokens are then not used. None: nobody can.
         at_once: sign in before the module asks for it.
