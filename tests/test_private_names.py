@@ -36,10 +36,17 @@ def test_the_private_client_of_pydantic_ai_is_named_in_one_place() -> None:
     assert using == [WIRE]
 
 
-@pytest.mark.parametrize("name", ["ReadStream", "TransportStreams", "WriteStream"])
-def test_the_sdk_still_has_its_private_names(name: str) -> None:
-    transport = import_module("mcp.client._transport")
-    assert hasattr(transport, name), f"mcp.client._transport.{name} is gone: adapt {SDK.relative_to(ROOT)}"
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("mcp.client._transport", "ReadStream"),
+        ("mcp.client._transport", "TransportStreams"),
+        ("mcp.client._transport", "WriteStream"),
+        ("mcp.shared._request_clock", "waiting_on_a_person"),
+    ],
+)
+def test_the_sdk_still_has_its_private_names(module: str, name: str) -> None:
+    assert hasattr(import_module(module), name), f"{module}.{name} is gone: adapt {SDK.relative_to(ROOT)}"
 
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "openai", "anthropic"])

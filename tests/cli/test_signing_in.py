@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import httpx2
 import pytest
+from anyio.abc import Process
 
+from tests import preloaded
 from tests.modules.authorized import Authorized, authorized
 from tests.trusting import write_trusted
 
@@ -132,6 +137,64 @@ async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
                 answer = json.loads(await process.stdout.receive())
             assert answer["signed_in"] is True
             assert answer["kept_in"].startswith(str(Path.home()))
+
+
+@asynccontextmanager
+async def shown_code(project: Path, *words: str) -> AsyncGenerator[tuple[Process, str]]:
+    """`modules login tickets --device`, and what it has shown when it begins to wait."""
+    command = preloaded.python(EXECUTABLE, "modules", "login", "tickets", "--device", *words)
+    async with await anyio.open_process(command, cwd=project, env=os.environ) as process:
+        assert process.stderr is not None
+        told = ""
+        with anyio.fail_after(20):
+            while "waiting until" not in told:
+                told += (await process.stderr.receive()).decode()
+            yield process, told
+
+
+async def test_a_code_is_entered_on_another_device(ideabridge: Run, project: Path) -> None:
+    async with authorized() as server:
+        configured(project, server)
+        devices = server.offer_devices()
+        devices.offered = {"interval": 0}  # the shortest, which takes a second
+        done = await apart(lambda: ideabridge("users", "add", "alice"))
+        assert done.returncode == 0, done.stderr
+        async with shown_code(project, "--user", "alice", "--json") as (process, told):
+            assert told.splitlines() == [
+                "open this address in a browser on any device, and enter the code there:",
+                f"  address: {server.base}/activate",
+                "     code: WDJB-0001",
+                "or open this address, which contains the code, and compare the code there:",
+                f"  {server.base}/activate?user_code=WDJB-0001",
+                "waiting until somebody has signed in there; the code is valid for 600 s",
+            ]
+            assert max(map(len, told.splitlines())) <= 80
+            async with httpx2.AsyncClient() as browser:
+                await browser.get(f"{server.base}/activate", params={"user_code": "WDJB-0001"})
+            assert process.stdout is not None
+            answer = json.loads(await process.stdout.receive())
+            assert await process.wait() == 0
+        assert (answer["user"], answer["signed_in"]) == ("alice", True)
+        assert answer["kept_in"].startswith(str(Path.home()))
+        done = await apart(lambda: ideabridge("modules", "list"))
+        assert "tickets: these users are signed in: alice" in done.stderr
+        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--device", "--no-browser"))
+        assert (done.returncode, done.stderr) == (
+            2,
+            "ideabridge: give --device or --no-browser: with --device, no address is pasted\n",
+        )
+
+
+async def test_waiting_for_another_device_can_be_interrupted(project: Path) -> None:
+    async with authorized() as server:
+        configured(project, server)
+        server.offer_devices()
+        async with shown_code(project) as (process, _):
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 130
+            assert process.stderr is not None
+            assert b"".join([part async for part in process.stderr]) == b""
+        assert server.provider.access == {}
 
 
 async def test_why_nobody_can_sign_in_is_told_in_one_line(ideabridge: Run, project: Path) -> None:

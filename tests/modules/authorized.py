@@ -6,7 +6,7 @@ import base64
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -32,6 +32,10 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import ToolAnnotations
 from pydantic import AnyHttpUrl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ideabridge.bridge.modules.device import DEVICE_GRANT, DeviceCode, DevicePerson
+
+_ENDPOINTS = {"authorization": "authorize", "token": "token", "registration": "register"}
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
@@ -154,7 +158,14 @@ class Steps:
         if scope["path"].startswith("/.well-known/oauth-protected-resource") and self._server.metadata is not None:
             await self._answer(send, orjson.dumps(self._server.metadata))
             return
-        if scope["path"] not in ("/mcp", "/token") or scope["method"] != "POST":
+        devices = self._server.devices
+        taken = ("/mcp", "/token") if devices is None else ("/mcp", "/token", "/register", "/device")
+        if devices is not None and scope["method"] == "GET":
+            found = devices.get(scope["path"], parse_qs(scope["query_string"].decode()))
+            if found is not None:
+                await self._answer(send, found)
+                return
+        if scope["path"] not in taken or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         body, more = b"", True
@@ -162,6 +173,13 @@ class Steps:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
+        if devices is not None and scope["path"] != "/mcp":
+            answer = devices.post(scope["path"], headers, body)
+            if answer is not None:
+                await self._answer(send, answer[1], answer[0])
+                return
+            await self._app(scope, _again(body, receive), send)
+            return
         if scope["path"] == "/token":
             fields = {key: values[0] for key, values in parse_qs(body.decode()).items()}
             if fields["grant_type"] == "client_credentials":
@@ -205,9 +223,9 @@ class Steps:
         await self._answer(send, tokens.model_dump_json(exclude_none=True).encode())
 
     @staticmethod
-    async def _answer(send: Send, body: bytes) -> None:
+    async def _answer(send: Send, body: bytes, status: int = 200) -> None:
         headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     @staticmethod
@@ -231,6 +249,101 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return again
 
 
+class Devices:
+    """The device grant (RFC 8628) of the authorization server: a code is entered at `/activate`.
+
+    Args:
+        base: the server's address.
+        provider: issues the tokens.
+
+    Attributes:
+        metadata: fields of the server's metadata that differ.
+        offered: fields of the answer to a device authorization request that differ; None: the field is missing.
+        refusal: the error with which device authorization requests are refused.
+        answers: how the next requests for tokens are answered, whether or not the code was entered: an error, a status,
+            or a whole answer.
+        status: the status of errors.
+        registered: the grant types of each client that was registered.
+        begun: the fields of each device authorization request.
+        asked: the fields of each request for tokens.
+    """
+
+    def __init__(self, base: str, provider: Provider) -> None:
+        self._base, self._provider = base, provider
+        self.metadata: dict[str, Any] = {"device_authorization_endpoint": f"{base}/device"}
+        self.offered: dict[str, Any] = {}
+        self.refusal: str | None = None
+        self.answers: list[str | int | bytes] = []
+        self.status = 400
+        self.registered: list[list[str]] = []
+        self.begun: list[dict[str, str]] = []
+        self.asked: list[dict[str, str]] = []
+        self._entered: set[str] = set()
+
+    def get(self, path: str, query: dict[str, list[str]]) -> bytes | None:
+        """The metadata of the server, or the page at which a code is entered."""
+        if path.startswith("/.well-known/oauth-authorization-server"):
+            addresses = {f"{name}_endpoint": f"{self._base}/{path}" for name, path in _ENDPOINTS.items()}
+            return orjson.dumps({"issuer": f"{self._base}/", **addresses, **self.metadata})
+        if path == "/activate":
+            self._entered |= set(query["user_code"])
+            return b"{}"
+        return None
+
+    def post(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes] | None:
+        """The status and the answer; None if the request is not about a device."""
+        if path == "/register":
+            return self._register(orjson.loads(body))
+        fields = {key: values[0] for key, values in parse_qs(body.decode()).items()}
+        if path == "/token" and fields["grant_type"] != DEVICE_GRANT:
+            return None
+        client = self._provider.clients.get(fields["client_id"])
+        basic = base64.b64decode(headers.get("authorization", "").removeprefix("Basic ")).decode()
+        if client is None or client.client_secret not in (fields.get("client_secret"), basic.partition(":")[2]):
+            return 401, orjson.dumps({"error": "invalid_client"})
+        return self._begin(fields) if path == "/device" else self._give(fields)
+
+    def _register(self, asked: dict[str, Any]) -> tuple[int, bytes] | None:
+        self.registered.append(asked["grant_types"])
+        if DEVICE_GRANT not in asked["grant_types"]:
+            return None
+        given = {"client_id": secrets.token_hex(8), "client_secret": secrets.token_hex(8), "scope": "read write"}
+        method = {"token_endpoint_auth_method": "client_secret_post"}
+        client = OAuthClientInformationFull.model_validate({**asked, **given, **method})
+        self._provider.clients[client.client_id] = client
+        return 201, client.model_dump_json(exclude_none=True).encode()
+
+    def _begin(self, fields: dict[str, str]) -> tuple[int, bytes]:
+        self.begun.append(fields)
+        if self.refusal is not None:
+            return 400, orjson.dumps({"error": self.refusal})
+        number = len(self.begun)
+        answer: dict[str, Any] = {
+            "device_code": f"device-code-{number}",
+            "user_code": f"WDJB-{number:04}",
+            "verification_uri": f"{self._base}/activate",
+            "verification_uri_complete": f"{self._base}/activate?user_code=WDJB-{number:04}",
+            "expires_in": 1800,
+            "interval": 5,
+        } | self.offered
+        return 200, orjson.dumps({key: value for key, value in answer.items() if value is not None})
+
+    def _give(self, fields: dict[str, str]) -> tuple[int, bytes]:
+        self.asked.append(fields)
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, str):
+                return self.status, orjson.dumps({"error": answer})
+            return (answer, b"") if isinstance(answer, int) else (200, answer)
+        number = int(fields["device_code"].removeprefix("device-code-"))
+        if f"WDJB-{number:04}" not in self._entered:
+            return self.status, orjson.dumps({"error": "authorization_pending"})
+        begun, provider = self.begun[number - 1], self._provider
+        scopes = begun.get("scope", "").split()
+        tokens = provider.issue(fields["client_id"], scopes, fields.get("resource"), provider.person)
+        return 200, tokens.model_dump_json(exclude_none=True).encode()
+
+
 class Authorized:
     """The server.
 
@@ -244,6 +357,7 @@ class Authorized:
         missing: the beginnings of paths that do not exist.
         metadata: what the module says about itself, in place of the truth.
         given: the fields of each request for tokens with credentials.
+        devices: the device grant, if the authorization server offers it.
     """
 
     def __init__(self, base: str, *, sse: bool) -> None:
@@ -254,6 +368,7 @@ class Authorized:
         self.is_open = False
         self.public_key = ""
         self.given: list[list[str]] = []
+        self.devices: Devices | None = None
         self.challenge: str | None = None
         self.missing: tuple[str, ...] = ()
         self.metadata: dict[str, Any] | None = None
@@ -314,6 +429,11 @@ class Authorized:
 
         self.app = Steps(server.sse_app() if sse else server.streamable_http_app(json_response=True), self)
 
+    def offer_devices(self) -> Devices:
+        """Offer the device grant."""
+        self.devices = Devices(self.base, self.provider)
+        return self.devices
+
     @property
     def tokens(self) -> set[str]:
         """The tokens that the server was sent."""
@@ -364,3 +484,37 @@ class Browser:
         back = urlsplit(response.headers["location"])
         fields = {key: values[0] for key, values in parse_qs(back.query).items()} | self.changed
         return str(httpx2.URL(back._replace(query="").geturl(), params=fields))
+
+
+class Phone:
+    """A person with a browser on another device, who agrees at once or later. Its waits take no time.
+
+    Args:
+        agrees_at: the wait after a code is shown in which the person enters it; 0: the person does not.
+        on_wait: called in each wait.
+
+    Attributes:
+        person: for `Modules`.
+        shown: what the person has seen.
+        waits: the seconds between the questions for tokens.
+    """
+
+    def __init__(self, agrees_at: int = 1, on_wait: Callable[[], None] = lambda: None) -> None:
+        self.shown: list[DeviceCode] = []
+        self.waits: list[float] = []
+        self._agrees_at, self._on_wait = agrees_at, on_wait
+        self._left = 0
+        self.person = DevicePerson(self._show, sleep=self._wait, clock=lambda: sum(self.waits))
+
+    def _show(self, code: DeviceCode) -> None:
+        self.shown.append(code)
+        self._left = self._agrees_at
+
+    async def _wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self._on_wait()
+        self._left -= 1
+        if self._left == 0:
+            code = self.shown[-1]
+            async with httpx2.AsyncClient() as browser:
+                await browser.get(code.complete or f"{code.address}?user_code={code.code}")

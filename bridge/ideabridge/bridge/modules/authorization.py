@@ -4,6 +4,7 @@
       OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
       SignInFile            where the tokens are kept
       Person                opens an address and returns where the browser came back to; None in a server
+      DevicePerson          in its place: enters a code in a browser on another device
 
 The SDK's provider would hold one lock from a request to its answer, and calls would wait for each other. So it is
 driven only while there is something to do: a token has expired, or the module has answered 401 or `insufficient_scope`.
@@ -18,6 +19,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,12 +33,14 @@ from mcp.client.auth import (
     OAuthRegistrationError,
 )
 from mcp.client.auth.utils import extract_field_from_www_auth, issuers_match, union_scopes
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from pydantic import AnyUrl, ValidationError
 
+from ideabridge.bridge.modules.device import DEVICE_GRANT, DevicePerson, TemporaryError, endpoint_of
 from ideabridge.bridge.modules.errors import ModuleSignInError, shown
+from ideabridge.bridge.modules.sdk import waiting_on_a_person
 from ideabridge.bridge.modules.settings import AuthorizationSettings
-from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, needed
+from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, login_command, needed
 from ideabridge.bridge.secrets import Secrets
 
 _UNAUTHORIZED: Final = 401
@@ -88,7 +92,8 @@ class Authorization(httpx2.Auth):
         secrets: hides every token.
         file: the file with the sign-in of the person. None: requests have no token.
         has_headers: headers are configured, so a refusal that does not speak of tokens may be about them.
-        person: signs in when the module asks for it; earlier tokens are then not used. None: nobody can.
+        person: signs in when the module asks for it, with a browser here or on another device; earlier tokens are then
+            not used. None: nobody can.
         at_once: sign in before the module asks for it.
 
     Attributes:
@@ -104,7 +109,7 @@ class Authorization(httpx2.Auth):
         secrets: Secrets,
         file: SignInFile | None,
         has_headers: bool = False,
-        person: Person | None = None,
+        person: Person | DevicePerson | None = None,
         at_once: bool = False,
     ) -> None:
         self._module, self._url = module, url
@@ -149,15 +154,22 @@ class Authorization(httpx2.Auth):
             return ClientCredentialsOAuthProvider(
                 self._url, self, client, settings.client_secret or "", self._method, settings.scope, settings.issuer
             )
-        redirect = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
+        metadata = OAuthClientMetadata(redirect_uris=self._redirect_uris, client_name="ideabridge")
+        if isinstance(self._person, DevicePerson):
+            metadata.grant_types, metadata.response_types = [DEVICE_GRANT, "refresh_token"], []
+            return _DeviceProvider(
+                self,
+                self._person,
+                settings.issuer,
+                self._url,
+                metadata,
+                self,
+                None,
+                None,
+                settings.client_metadata_url,
+            )
         return _PersonalProvider(
-            settings.issuer,
-            self._url,
-            OAuthClientMetadata(redirect_uris=redirect, client_name="ideabridge"),
-            self,
-            self._open,
-            self._returned,
-            settings.client_metadata_url,
+            settings.issuer, self._url, metadata, self, self._open, self._returned, settings.client_metadata_url
         )
 
     def _signing(self, sign: Callable[[str], Awaitable[str]]) -> Callable[[str], Awaitable[str]]:
@@ -171,6 +183,11 @@ class Authorization(httpx2.Auth):
                 raise OAuthFlowError(what) from None
 
         return signed
+
+    @property
+    def _redirect_uris(self) -> list[AnyUrl] | None:
+        person = self._person
+        return None if person is None or isinstance(person, DevicePerson) else [AnyUrl(person.redirect_uri)]
 
     @property
     def _method(self) -> _Method:
@@ -292,7 +309,7 @@ class Authorization(httpx2.Auth):
                     await anext(flow)  # the request itself, which was sent already
                     response = self._scoped(challenge)
                     while (outgoing := await flow.asend(response)) is not request:
-                        response = await self._send(client, outgoing)
+                        response = await self._answer(client, outgoing, response)
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, SignInError, ValueError, httpx2.InvalidURL) as error:
@@ -330,10 +347,18 @@ class Authorization(httpx2.Auth):
                 # Perhaps a person has signed in again, so that the server has withdrawn the tokens before.
                 await self._load(again=True)
                 if status not in _REFUSALS:
-                    raise _TemporaryError(f"its authorization server answers HTTP {status}; its sign-in is kept")
+                    raise TemporaryError(f"its authorization server answers HTTP {status}; its sign-in is kept")
                 if self._found.tokens == tried:
                     context.clear_tokens()
                     await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
+
+    async def _answer(
+        self, client: httpx2.AsyncClient, request: httpx2.Request, before: httpx2.Response
+    ) -> httpx2.Response:
+        """The answer to a request of the SDK for a sign-in; `before` is the last that it has had."""
+        if request.method == "POST" and isinstance(self._provider, _DeviceProvider):
+            return await self._provider.answer(request, before, partial(self._send, client))
+        return await self._send(client, request)
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """Send a request to an authorization server, or for the module's metadata, and read the answer.
@@ -341,9 +366,9 @@ class Authorization(httpx2.Auth):
         Raises:
             OAuthFlowError: its address may not be used, it does not belong to the configured issuer, or the answer is
                 too long.
-            _TemporaryError: the server cannot be reached or does not answer in time.
+            TemporaryError: the server cannot be reached or does not answer in time.
         """
-        self._check_address(str(request.url))
+        self.check_address(str(request.url))
         if request.method == "POST":
             self._check_issuer()
         host = request.url.host
@@ -357,9 +382,9 @@ class Authorization(httpx2.Auth):
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise _TemporaryError(f"{host} does not answer within {_SECONDS:g} s") from None
+            raise TemporaryError(f"{host} does not answer within {_SECONDS:g} s") from None
         except httpx2.RequestError as error:
-            raise _TemporaryError(f"{host} cannot be reached: {error or type(error).__name__}") from None
+            raise TemporaryError(f"{host} cannot be reached: {error or type(error).__name__}") from None
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
@@ -370,7 +395,13 @@ class Authorization(httpx2.Auth):
             return False
         return challenge is None or tokens.access_token != refused
 
-    def _check_address(self, url: str) -> None:
+    def check_address(self, url: str) -> None:
+        """Refuse an address to which neither requests nor people are sent: it needs https, or http on this machine or
+        that of the module.
+
+        Raises:
+            OAuthFlowError: it has neither.
+        """
         parts = urlsplit(url)
         host = parts.hostname or ""
         if parts.scheme != "https" and not (
@@ -404,7 +435,8 @@ class Authorization(httpx2.Auth):
 
     async def _open(self, url: str) -> None:
         assert self._person is not None
-        self._check_address(url)
+        assert not isinstance(self._person, DevicePerson)
+        self.check_address(url)
         self._check_issuer()
         self._back = await self._person.authorize(url)
 
@@ -419,6 +451,16 @@ class Authorization(httpx2.Auth):
             raise OAuthFlowError(f"the authorization server answers {error[:100]!r}")
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=one("iss"))
 
+    @property
+    def _user(self) -> str | None:
+        user = None if self._file is None else self._file.user
+        return None if user is None else user.name
+
+    @property
+    def command(self) -> str:
+        """The command with which this person signs in."""
+        return login_command(self._module, self._user)
+
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def _needed(self, challenge: httpx2.Response) -> ModuleSignInError:
@@ -426,13 +468,13 @@ class Authorization(httpx2.Auth):
         if challenge.status_code == _FORBIDDEN:
             scope = extract_field_from_www_auth(challenge, "scope")
             more = f" for more ({shown(scope, self._secrets, 200)})" if scope else " for more"
-        user = None if self._file is None else self._file.user
-        return ModuleSignInError(self._module, needed(self._module, None if user is None else user.name, more))
+        return ModuleSignInError(self._module, needed(self._module, self._user, more))
 
     def _failed(self, error: Exception) -> ModuleSignInError:
         why = str(error).strip()
-        if isinstance(error, ValidationError):
-            why = "an answer is not what OAuth says"
+        origin = error.__cause__ if error.__suppress_context__ else error.__context__
+        if isinstance(error, ValidationError) or isinstance(origin, ValidationError):
+            why = "an answer is not what OAuth says"  # pydantic quotes the answer, which may contain tokens
         elif isinstance(error, ValueError | httpx2.InvalidURL):
             why = f"an address is not one: {why}"
         if isinstance(error, OAuthRegistrationError):
@@ -443,7 +485,7 @@ class Authorization(httpx2.Auth):
                     f". If it registers nobody by itself, write the id of a registered client into {self._place}.auth"
                 )
         text = f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
-        return ModuleSignInError(self._module, text, lasting=not isinstance(error, _TemporaryError))
+        return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 
@@ -521,18 +563,21 @@ class Authorization(httpx2.Auth):
         if settings.client_id is None:
             client = self._provider.context.client_info
             return self._found.client if client is None and self._person is None else client
-        redirect = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
         return OAuthClientInformationFull(
             client_id=settings.client_id,
             client_secret=settings.client_secret,
-            redirect_uris=redirect,
+            redirect_uris=self._redirect_uris,
             token_endpoint_auth_method="none" if settings.client_secret is None else self._method,
             issuer=settings.issuer,
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Hear of the client that the SDK has registered. It is kept with the tokens."""
-        self._secrets.add(f"{self._module} token", client_info.client_secret or "", certain=True)
+        self.hide(client_info.client_secret or "")
+
+    def hide(self, value: str) -> None:
+        """Hide a value with which tokens can be got."""
+        self._secrets.add(f"{self._module} token", value, certain=True)
 
 
 class _PersonalProvider(OAuthClientProvider):
@@ -547,8 +592,76 @@ class _PersonalProvider(OAuthClientProvider):
         return next((one for one in advertised if issuer is not None and issuers_match(one, issuer)), advertised[0])
 
 
-class _TemporaryError(OAuthFlowError):
-    """The authorization server may answer later."""
+class _DeviceProvider(_PersonalProvider):
+    """The SDK's provider, which gets the tokens with a code that a person enters on another device (RFC 8628).
+
+    Args:
+        authorization: sends the requests, and has checks and secrets.
+        person: enters the code.
+        arguments: those of `_PersonalProvider`.
+    """
+
+    def __init__(self, authorization: Authorization, person: DevicePerson, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._authorization, self._person = authorization, person
+        self._endpoint = ""
+        self._for_tokens: httpx2.Request | None = None
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        """The request for tokens, without the code. `answer` takes its place."""
+        self._for_tokens = httpx2.Request("POST", self._get_token_endpoint())
+        return self._for_tokens
+
+    async def answer(
+        self,
+        request: httpx2.Request,
+        before: httpx2.Response,
+        send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
+    ) -> httpx2.Response:
+        """The answer to a POST of the SDK: the registration of a client, or the tokens of the person.
+
+        Args:
+            request: the POST.
+            before: the last answer that the SDK has had.
+            send: sends a request.
+
+        Raises:
+            OAuthFlowError: the server offers no sign-in by device, or nobody signs in.
+        """
+        self._endpoint = self._endpoint or self._read_endpoint(before)
+        if request is not self._for_tokens:
+            return await send(request)
+        scope = self.context.client_metadata.scope
+        begin = self._form(self._endpoint, {} if scope is None else {"scope": scope})
+
+        async def ask(code: str) -> httpx2.Response:
+            self._authorization.hide(code)
+            return await send(self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code}))
+
+        with waiting_on_a_person():
+            return await self._person.sign_in(lambda: send(begin), ask, self._authorization.check_address)
+
+    def _read_endpoint(self, response: httpx2.Response) -> str:
+        metadata = self.context.oauth_metadata
+        if metadata is None:
+            raise OAuthRegistrationError("it names no authorization server")
+        # The SDK sends nothing between this document, of which it keeps the fields that it knows, and its first POST.
+        if OAuthMetadata.model_validate_json(response.content) != metadata:
+            raise OAuthFlowError("its authorization server has sent other metadata than before")
+        endpoint = endpoint_of(response.content)
+        if endpoint is None:
+            command = self._authorization.command
+            raise OAuthFlowError(f"its authorization server offers no sign-in by device. Without --device: {command}")
+        return endpoint
+
+    def _form(self, url: str, fields: dict[str, str]) -> httpx2.Request:
+        context = self.context
+        assert context.client_info is not None  # the SDK has registered it
+        data = {"client_id": context.client_info.client_id, **fields}
+        if context.should_include_resource_param(context.protocol_version):
+            data["resource"] = context.get_resource_url()
+        data, headers = context.prepare_token_auth(data, {"Accept": "application/json"})
+        return httpx2.Request("POST", url, data=data, headers=headers)
 
 
 class _Bounded(httpx2.AsyncByteStream):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcp.shared.subscriptions import ServerEvent
 
     from ideabridge.bridge.modules.authorization import Authorization, Person
+    from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration
     from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile
@@ -98,7 +99,7 @@ class Modules:
         *,
         secrets: Secrets | None = None,
         on_change: Callable[[str], None] | None = None,
-        person: Person | None = None,
+        person: Person | DevicePerson | None = None,
         at_once: bool = False,
         user: ModuleUser | None = None,
     ) -> None:

@@ -215,11 +215,19 @@ def needed(module: str, user: str | None = None, more: str = "") -> str:
         user: who needs to; None: the person who starts the servers.
         more: what it is for.
     """
+    who = "you" if user is None else printable(user)
+    return f"module {module!r} needs {who} to sign in{more}: {login_command(module, user)}"
+
+
+def login_command(module: str, user: str | None = None) -> str:
+    """The command with which somebody signs in to a module.
+
+    Args:
+        module: the module's name.
+        user: who; None: the person who starts the servers.
+    """
     command = f"ideabridge modules login {shlex.quote(module)}"
-    if user is None:
-        return f"module {module!r} needs you to sign in{more}: {command}"
-    name = printable(user)
-    return f"module {module!r} needs {name} to sign in{more}: {command} --user {shlex.quote(name)}"
+    return command if user is None else f"{command} --user {shlex.quote(printable(user))}"
 
 
 def signed_in_users(module: str) -> list[str]:

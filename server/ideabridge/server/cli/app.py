@@ -117,7 +117,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "modules list": ("modules list", "modules list --json"),
     "modules test": ("modules test git", "modules test git git_log -i repo_path=. -i max_count=3"),
     "modules accept": ("modules accept git", "modules accept --own --yes"),
-    "modules login": ("modules login github", "modules login github --no-browser"),
+    "modules login": ("modules login github", "modules login github --no-browser", "modules login github --device"),
     "modules logout": ("modules logout github",),
     "modules import": ("modules import claude-code", "modules import vscode github --move"),
     "tools": ("tools list", "tools list git log"),

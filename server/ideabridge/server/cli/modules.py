@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -35,11 +35,15 @@ from ideabridge.tools.names import printable, shown_name
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.authorization import Person
+    from ideabridge.bridge.modules.device import DeviceCode, DevicePerson
     from ideabridge.bridge.modules.settings import AuthorizationSettings, ModuleStatus
     from ideabridge.bridge.modules.sign_ins import ModuleUser
     from ideabridge.bridge.runs.pins import ChangedTool
     from ideabridge.server.hosts.adopt import Adoption
 
+
+_CONNECT_SECONDS: Final = 60.0
+"""Seconds for signing in that the person does not use."""
 
 app = typer.Typer(help="List, test, sign in to and import the MCP servers behind ideabridge.", no_args_is_help=True)
 
@@ -186,15 +190,21 @@ async def log_in(
         bool,
         typer.Option("--no-browser", help="Print the address, and take the one where the browser ends from stdin."),
     ] = False,
+    device: Annotated[
+        bool,
+        typer.Option("--device", help="Print an address and a code, to enter with a browser on any device."),
+    ] = False,
 ) -> int:
     """Sign in to a module over HTTP with a browser (OAuth), so that every server that starts it here can use it.
 
-    With --user, the calls of this user are made with the sign-in, and no others. Exit code 1 if the module asks for no
-    sign-in.
+    Over SSH and in containers, --device needs no browser on this machine. With --user, the calls of this user are made
+    with the sign-in, and no others. Exit code 1 if the module asks for no sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import SECONDS
 
+    if device and no_browser:
+        raise UsageError("give --device or --no-browser: with --device, no address is pasted")
     configuration = options.configuration()
     entry = Modules(configuration)[name].configuration
     if entry.url is None:
@@ -206,14 +216,14 @@ async def log_in(
     if user is not None and not entry.has_sign_ins:
         raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
     whose = None if user is None else _module_user(options, user)
-    waiting = entry.model_copy(update={"connect_timeout": SECONDS, "disabled": False})
+    waiting = entry.model_copy(update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False})
     configuration = configuration.model_copy(update={"modules": {name: waiting}})
     async with AsyncExitStack() as stack:
-        person = await stack.enter_async_context(_person(entry.auth, no_browser=no_browser))
+        person = await stack.enter_async_context(_person(entry.auth, no_browser=no_browser, device=device))
         kept: str | None = None
         for at_once in (False, True):
             async with Modules(configuration, person=person, at_once=at_once, user=whose) as modules:
-                await modules[name].ready(SECONDS)
+                await modules[name].ready(SECONDS + _CONNECT_SECONDS)
                 authorization = modules[name].authorization
                 kept = None if authorization is None else authorization.signed_in
                 if kept is not None:
@@ -240,7 +250,10 @@ def _module_user(options: Options, name: str) -> ModuleUser:
 
 
 @asynccontextmanager
-async def _person(settings: AuthorizationSettings | None, *, no_browser: bool) -> AsyncGenerator[Person]:
+async def _person(
+    settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
+) -> AsyncGenerator[Person | DevicePerson]:
+    from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
 
     redirect_uri = None if settings is None else settings.redirect_uri
@@ -253,11 +266,23 @@ async def _person(settings: AuthorizationSettings | None, *, no_browser: bool) -
         if no_browser:
             say("After that the browser is sent to an address that it cannot open. Paste that address here:")
 
+    if device:
+        yield DevicePerson(_show_code)
+        return
     if no_browser:
         yield PastingPerson(redirect_uri or unused_address(), show_address, lambda: read_line("> "))
         return
     async with browser_person(redirect_uri, show_address) as person:
         yield person
+
+
+def _show_code(code: DeviceCode) -> None:
+    say("open this address in a browser on any device, and enter the code there:")
+    sys.stderr.write(f"  address: {printable(code.address)}\n     code: {printable(code.code)}\n")
+    if code.complete is not None:
+        say("or open this address, which contains the code, and compare the code there:")
+        sys.stderr.write(f"  {printable(code.complete)}\n")
+    say(f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s", "dim")
 
 
 @app.command("logout")

@@ -1,0 +1,200 @@
+"""DevicePerson: signing in with a browser on another device (RFC 8628). A person enters a code there, and this process
+asks the authorization server for the tokens until the person has done so.
+
+What the authorization server sends is not trusted: addresses and codes are shown only if a terminal shows them as they
+are, and no answer makes this process ask more often than once in a second or for longer than the person has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+from mcp.client.auth import OAuthFlowError
+from pydantic import AnyHttpUrl, BaseModel, Field, ValidationError
+from pydantic_core import from_json
+
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+"""The grant type (RFC 8628, section 3.4)."""
+
+_MOST_SECONDS: Final = 600.0
+"""The most seconds that a person has."""
+
+_INTERVAL: Final = 5.0
+"""Seconds between two questions for the tokens if the server names no interval, and what `slow_down` adds."""
+_LEAST_INTERVAL: Final = 1.0
+_MOST_INTERVAL: Final = 60.0
+_WAITING: Final = ("authorization_pending", "slow_down")
+_OK: Final = 200
+_TOO_MANY: Final = 429
+_SERVER_FAULT: Final = 500
+_SHOWN: Final = 200
+
+_Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
+_Seconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class TemporaryError(OAuthFlowError):
+    """The authorization server may answer later."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """What a person needs to sign in. All texts are printable ASCII in one line.
+
+    Attributes:
+        address: where the code is entered.
+        code: the code, of at most 40 characters.
+        complete: an address that contains the code; None if the server gives none.
+        seconds: how long the code is valid, and at most the time that the person has.
+    """
+
+    address: str
+    code: str
+    complete: str | None
+    seconds: float
+
+
+class _Answer(BaseModel):
+    """The answer to a device authorization request (RFC 8628, section 3.2)."""
+
+    device_code: Annotated[str, Field(min_length=1, max_length=20_000)]
+    user_code: Annotated[str, Field(max_length=40, pattern=r"^[!-~]([ -~]*[!-~])?$")]
+    verification_uri: _Address
+    verification_uri_complete: _Address | None = None
+    expires_in: Annotated[_Seconds, Field(gt=0)]
+    interval: _Seconds = _INTERVAL
+
+
+class _Endpoint(BaseModel):
+    """The part of the metadata of an authorization server (RFC 8414) that the SDK does not read."""
+
+    device_authorization_endpoint: AnyHttpUrl | None = None
+
+
+def endpoint_of(metadata: bytes) -> str | None:
+    """The address for device authorization requests in the metadata of an authorization server; None without one.
+
+    Raises:
+        OAuthFlowError: it is not an address.
+    """
+    try:
+        found = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
+    except ValidationError:
+        raise OAuthFlowError(
+            "its authorization server has a device_authorization_endpoint that is no address"
+        ) from None
+    return None if found is None else str(found)
+
+
+class DevicePerson:
+    """Somebody who signs in with a browser on another device.
+
+    Args:
+        show: shows the address and the code to the person.
+        sleep: waits between two questions for the tokens; tests replace it.
+        clock: seconds since some moment; tests replace it.
+    """
+
+    def __init__(
+        self,
+        show: Callable[[DeviceCode], None],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._show = show
+        self._sleep, self._clock = sleep, clock
+
+    async def sign_in(
+        self,
+        begin: Callable[[], Awaitable[httpx2.Response]],
+        ask: Callable[[str], Awaitable[httpx2.Response]],
+        check_address: Callable[[str], None],
+    ) -> httpx2.Response:
+        """Let the person sign in, and return the answer with the tokens.
+
+        Args:
+            begin: sends the device authorization request.
+            ask: asks for the tokens, given the device code.
+            check_address: raises an `OAuthFlowError` for an address that a person must not be sent to.
+
+        Raises:
+            OAuthFlowError: the server does not begin, the person refuses or is too late, or an answer is malformed.
+        """
+        response = await begin()
+        began = self._clock()
+        if response.status_code != _OK:
+            raise OAuthFlowError(f"its authorization server begins no sign-in by device: {_refusal(response)}")
+        answer = _read(response)
+        for address in (answer.verification_uri, answer.verification_uri_complete):
+            if address is not None:
+                check_address(address)
+                if "@" in urlsplit(address).netloc:
+                    # https://login.example@evil.example/ looks like an address of login.example.
+                    raise OAuthFlowError(
+                        f"the module sends us to {address[:_SHOWN]}, and expected is no user name in it"
+                    )
+        seconds = min(answer.expires_in, _MOST_SECONDS)
+        self._show(DeviceCode(answer.verification_uri, answer.user_code, answer.verification_uri_complete, seconds))
+        return await self._tokens(answer, began + seconds, ask)
+
+    async def _tokens(
+        self, answer: _Answer, ends: float, ask: Callable[[str], Awaitable[httpx2.Response]]
+    ) -> httpx2.Response:
+        interval = min(max(answer.interval, _LEAST_INTERVAL), _MOST_INTERVAL)
+        trouble = ""
+        while self._clock() + interval < ends:
+            await self._sleep(interval)
+            try:
+                response = await ask(answer.device_code)
+            except TemporaryError as failure:
+                trouble = str(failure)
+            else:
+                error = _field(response, "error")  # some servers send it with status 200
+                if error is None and response.status_code == _OK:
+                    return response
+                if error == "expired_token":
+                    break
+                if error == "access_denied":
+                    raise OAuthFlowError("the sign-in was refused in the browser")
+                if error in _WAITING:
+                    trouble = ""
+                    interval += _INTERVAL if error == "slow_down" else 0
+                    continue
+                if response.status_code != _TOO_MANY and response.status_code < _SERVER_FAULT:
+                    raise OAuthFlowError(f"its authorization server gives no tokens: {_refusal(response)}")
+                trouble = f"its authorization server answers HTTP {response.status_code}"
+            # It is asked less often, as it may have too much to do.
+            interval = max(interval, min(2 * interval, _MOST_INTERVAL))
+        late = "nobody has signed in with the code in time"
+        raise OAuthFlowError(f"{late}; at the end, {trouble}" if trouble else late)
+
+
+def _read(response: httpx2.Response) -> _Answer:
+    try:
+        return _Answer.model_validate_json(response.content)
+    except ValidationError as error:
+        fields = ".".join(str(part) for part in error.errors()[0]["loc"])
+        what = f"the field {fields!r} of" if fields else "JSON as"
+        raise OAuthFlowError(f"expected is {what} an answer to a device authorization request (RFC 8628)") from None
+
+
+def _field(response: httpx2.Response, name: str) -> str | None:
+    try:
+        found: object = from_json(response.content)
+    except ValueError:
+        return None
+    value = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _refusal(response: httpx2.Response) -> str:
+    told = [_field(response, name) for name in ("error", "error_description")]
+    shown = ": ".join(repr(one[:_SHOWN]) for one in told if one is not None)
+    return f"HTTP {response.status_code} {shown}".rstrip()
