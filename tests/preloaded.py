@@ -44,6 +44,9 @@ MODULES = (
     "ideabridge.server.serve",
     "ideabridge.server.transports.stdio",
 )
+ASK = bytes(4)
+"""Begins a question for the number of a process; a script's arguments begin with their size."""
+
 START = Path(__file__).with_name("preloaded_start.py")
 
 
@@ -74,6 +77,16 @@ def ignore(_number: int, _frame: FrameType | None) -> None:
     """A handler for a signal that wakes the loop up by its number."""
 
 
+def number(process: subprocess.Popen[str]) -> int:
+    """The number of the process in which a script runs; `process` was started with the command of `python`. The script
+    has begun: it has printed something.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address())
+        connection.sendall(ASK + process.pid.to_bytes(4))
+        return int.from_bytes(connection.recv(4))
+
+
 class Forking:
     """Forks for whoever connects, and tells each how its process ends.
 
@@ -90,6 +103,8 @@ class Forking:
         signal.set_wakeup_fd(self.wakeup.fileno())
         signal.signal(signal.SIGCHLD, ignore)
         self.running: dict[int, socket.socket] = {}
+        # The number of each forked process, by that of the process which asked for it.
+        self.numbers: dict[int, int] = {}
         self.selector = selectors.DefaultSelector()
         for one in (self.listener, self.ended, sys.stdin):
             self.selector.register(one, selectors.EVENT_READ)
@@ -117,12 +132,18 @@ class Forking:
         if not size:
             connection.close()
             return None
-        argv, folder, environment = marshal.loads(connection.recv(int.from_bytes(size), socket.MSG_WAITALL))
+        if size == ASK:
+            with connection:
+                starter = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+                connection.sendall(self.numbers.get(starter, 0).to_bytes(4))
+            return None
+        argv, folder, environment, starter = marshal.loads(connection.recv(int.from_bytes(size), socket.MSG_WAITALL))
         pid = os.fork()
         if pid:
             for stream in streams:
                 os.close(stream)
             self.running[pid] = connection
+            self.numbers[starter] = pid
             self.selector.register(connection, selectors.EVENT_READ, pid)
             return None
         signal.set_wakeup_fd(-1)

@@ -11,7 +11,7 @@ import sys
 
 with socket.socket(socket.AF_UNIX) as connection:
     connection.connect(sys.argv[1])
-    asked = marshal.dumps((sys.argv[2:], os.getcwd(), dict(os.environ)))  # noqa: PTH109 - pathlib costs 10 ms
+    asked = marshal.dumps((sys.argv[2:], os.getcwd(), dict(os.environ), os.getpid()))  # noqa: PTH109 - pathlib costs 10 ms
     socket.send_fds(connection, [len(asked).to_bytes(4)], [0, 1, 2])
     connection.sendall(asked)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

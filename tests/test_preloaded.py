@@ -16,8 +16,8 @@ print("and more", file=sys.stderr)
 sys.exit(7)
 """
 WAITING = """
-import time
-print("waits", flush=True)
+import os, time
+print(os.getpid(), flush=True)
 time.sleep(600)
 """
 
@@ -40,7 +40,7 @@ def test_it_ends_by_the_signal_that_its_starter_gets(tmp_path: Path, number: sig
     script.write_text(WAITING, encoding="utf-8")
     with subprocess.Popen(preloaded.python(script), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "waits\n"
+        assert process.stdout.readline() == f"{preloaded.number(process)}\n"
         process.send_signal(number)
         # The script holds this end, too.
         assert process.stdout.read() == ""

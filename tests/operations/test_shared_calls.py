@@ -117,7 +117,7 @@ async def test_the_place_of_a_killed_worker_is_free(store: str, gate: Gate, tmp_
                 await call(client, "run_plan", calls=PLAN[:1], wait_s=0)
                 await until(lambda: [len(places(opened))] == [2])
                 os.kill(first.pid, signal.SIGKILL)
-                first.wait(10)
+                first.process.wait(10)
                 await until(lambda: len(noted(tmp_path)) == 2)
     assert [line.split()[0] for line in noted(tmp_path)] == ["begin", "begin"]
 

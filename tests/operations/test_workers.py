@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.errors import LimitExceededError
-from tests import postgres
+from tests import postgres, preloaded
 from tests.server.serving import BIN, Gate, call, listening, plain, served
 
 pytestmark = pytest.mark.anyio
@@ -79,16 +80,29 @@ def configuration(tmp_path: Path, store: str) -> Callable[..., Path]:
     return configured
 
 
+@dataclass(frozen=True)
+class Worker:
+    """A worker process.
+
+    Attributes:
+        process: what started it; it ends as the worker does.
+        pid: the number of the worker.
+    """
+
+    process: subprocess.Popen[str]
+    pid: int
+
+
 @contextmanager
-def working(configuration: Path, *more: str) -> Generator[subprocess.Popen[str]]:
+def working(configuration: Path, *more: str) -> Generator[Worker]:
     """A worker process that is ready."""
-    program = [str(BIN / "ideabridge"), "worker", "--config", str(configuration), *more]
+    program = preloaded.python(BIN / "ideabridge", "worker", "--config", str(configuration), *more)
     process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert "taking up to" in line, line
-        yield process
+        yield Worker(process, preloaded.number(process))
     finally:
         process.send_signal(signal.SIGCONT)
         process.kill()
@@ -219,13 +233,13 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
             run = await call(client, "run_plan", calls=calls, output="†state", wait_s=0)
             await until(lambda: log.exists() and bool(log.read_text()))
             second = stack.enter_context(working(path))
-            first.send_signal(signal.SIGTERM)
+            first.process.send_signal(signal.SIGTERM)
             more = await call(client, "run_plan", calls=[{"_tool": "where", "_outputPath": "at"}], output="†state.at")
             assert more["output"] == second.pid
             gate.open()
             ended = await call(client, "check_run", run=run["run"], wait_s=20)
             assert ended["output"] == {"first": first.pid, "second": second.pid}
-            assert await anyio.to_thread.run_sync(lambda: first.wait(10)) == 0
+            assert await anyio.to_thread.run_sync(lambda: first.process.wait(10)) == 0
     assert log.read_text().split() == [str(first.pid)]
 
 
@@ -248,7 +262,7 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                 assert taken is not None
                 assert (taken.summary or {})["taken_up"] == 0
             os.kill(first.pid, signal.SIGKILL)
-            first.wait(10)
+            first.process.wait(10)
             with working(path):
                 # The call may have taken effect, so a person is asked.
                 asked = await call(client, "check_run", run=run["run"], wait_s=25)
@@ -277,7 +291,7 @@ async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
             run = await call(client, "run_plan", calls=nested, output="†state.found", wait_s=0)
             await until(lambda: log.read_text().count("\n") == 2)
             os.kill(first.pid, signal.SIGKILL)
-            first.wait(10)
+            first.process.wait(10)
             async with Bridge(load_configuration(path), role="front") as bridge, anyio.create_task_group() as group:
                 # A second server, whose reports are heard.
                 group.start_soon(partial(bridge.recover_runs, lambda _, why: told.append(why), keep=True))

@@ -63,7 +63,7 @@ def choices(request: ApprovalRequest) -> list[str]:
 
 async def ideabridge(*words: str, configuration: Path) -> str:
     """What a command prints; as a person would type it, with the configuration the server has."""
-    command = [str(BIN / "ideabridge"), *words, "--config", str(configuration)]
+    command = preloaded.python(BIN / "ideabridge", *words, "--config", str(configuration))
     ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     return ended.stdout.decode()

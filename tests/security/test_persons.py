@@ -404,7 +404,7 @@ async def waiting_run(configuration: Path, call_: dict[str, Any]) -> dict[str, A
 
 
 async def ideabridge(*words: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [str(BIN / "ideabridge"), *map(str, words)]
+    command = preloaded.python(BIN / "ideabridge", *map(str, words))
     return await anyio.run_process(command, input=given, check=False)
 
 

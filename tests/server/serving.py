@@ -56,7 +56,7 @@ def command(configuration: Path, *more: str) -> list[str]:
 
 def served(configuration: Path, *more: str) -> list[str]:
     """What a host starts."""
-    return [str(BIN / "ideabridge"), "serve", "--config", str(configuration), *more]
+    return preloaded.python(BIN / "ideabridge", "serve", "--config", str(configuration), *more)
 
 
 def time_module() -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import pytest
 from mcp import Client, types
 
@@ -28,8 +27,6 @@ SLOW = """
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
-import anyio.to_thread
 
 from ideabridge.tools import tool
 
@@ -92,10 +89,12 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_pa
                     plan = [{"_tool": tool, "gate": str(gate.path), "_outputPath": "x"}]
                     started.append((await call(client, "run_plan", calls=plan, wait_s=0))["run"])
         [driver] = {driver_of(store.runs.get(run)) for run in (*runs["hold"], *runs["pay"])}
+        process = os.pidfd_open(driver)
+        stack.callback(os.close, process)
         os.kill(driver, signal.SIGKILL)
         with anyio.fail_after(10):
             # Until it has ended, the server that was killed may still take what is written to a pipe.
-            await anyio.to_thread.run_sync(os.waitid, os.P_PID, driver, os.WEXITED | os.WNOWAIT)
+            await anyio.wait_readable(process)
             for gate in gates:
                 gate.open()
             assert await settled(store, runs["hold"]) == {"done"}

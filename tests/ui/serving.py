@@ -14,6 +14,8 @@ from typing import IO
 
 import httpx
 
+from tests import preloaded
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOOLS = Path(__file__).parent / "shop.py"
 _SECRET = re.compile(r'name="secret" value="([^"]+)"')
@@ -26,7 +28,7 @@ def served(folder: Path, *words: str, command: str = "ui") -> Generator[str]:
     start = ["ui", "127.0.0.1:0", "--no-browser"] if command == "ui" else ["serve", "--http", "127.0.0.1:0", "--ui"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
     with subprocess.Popen(
-        [sys.executable, "-m", "ideabridge.server", *start, *options, *words],
+        preloaded.python(Path(sys.executable).parent / "ideabridge", *start, *options, *words),
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
