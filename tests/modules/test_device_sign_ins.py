@@ -235,26 +235,32 @@ async def test_a_server_may_refuse_to_begin() -> None:
 @pytest.mark.parametrize(
     ("offered", "words"),
     [
-        ({"verification_uri": "http://login.example/device"}, "expected is an address with https"),
-        ({"verification_uri": "file:///etc/passwd"}, "expected is an address with https"),
-        ({"verification_uri": "javascript:alert(1)"}, "expected is an address with https"),
-        ({"verification_uri": "https://login.example@evil.example/"}, "expected is no user name in it"),
-        ({"verification_uri": "https://a.example/\n\x1b[2K"}, "expected is the field 'verification_uri'"),
-        ({"verification_uri": "https://a.example/ or https://b.example"}, "expected is the field 'verification_uri'"),
-        ({"verification_uri": "https://\u0430.example/"}, "expected is the field 'verification_uri'"),
-        ({"verification_uri": "https://a.example/" + "a" * 2000}, "expected is the field 'verification_uri'"),
+        ({"verification_uri": "http://login.example/device"}, "expected an address with https"),
+        ({"verification_uri": "file:///etc/passwd"}, "expected an address with https"),
+        ({"verification_uri": "javascript:alert(1)"}, "expected an address with https"),
+        ({"verification_uri": "https://login.example@evil.example/"}, "expected an address without a user name"),
+        ({"verification_uri": "https://a.example/\n\x1b[2K"}, "the field 'verification_uri' is missing or malformed"),
+        (
+            {"verification_uri": "https://a.example/ or https://b.example"},
+            "the field 'verification_uri' is missing or malformed",
+        ),
+        ({"verification_uri": "https://\u0430.example/"}, "the field 'verification_uri' is missing or malformed"),
+        (
+            {"verification_uri": "https://a.example/" + "a" * 2000},
+            "the field 'verification_uri' is missing or malformed",
+        ),
         ({"verification_uri": "https://[bad"}, "an address is not one"),
-        ({"verification_uri_complete": "http://login.example/?c=1"}, "expected is an address with https"),
-        ({"user_code": "A\x1b]8;;x\x07B"}, "expected is the field 'user_code'"),
-        ({"user_code": "A" * 41}, "expected is the field 'user_code'"),
-        ({"user_code": "A\nB"}, "expected is the field 'user_code'"),
-        ({"user_code": None}, "expected is the field 'user_code'"),
-        ({"user_code": 12345678}, "expected is the field 'user_code'"),
-        ({"device_code": ""}, "expected is the field 'device_code'"),
-        ({"expires_in": None}, "expected is the field 'expires_in'"),
-        ({"expires_in": 0}, "expected is the field 'expires_in'"),
-        ({"expires_in": -1}, "expected is the field 'expires_in'"),
-        ({"interval": "often"}, "expected is the field 'interval'"),
+        ({"verification_uri_complete": "http://login.example/?c=1"}, "expected an address with https"),
+        ({"user_code": "A\x1b]8;;x\x07B"}, "the field 'user_code' is missing or malformed"),
+        ({"user_code": "A" * 41}, "the field 'user_code' is missing or malformed"),
+        ({"user_code": "A\nB"}, "the field 'user_code' is missing or malformed"),
+        ({"user_code": None}, "the field 'user_code' is missing or malformed"),
+        ({"user_code": 12345678}, "the field 'user_code' is missing or malformed"),
+        ({"device_code": ""}, "the field 'device_code' is missing or malformed"),
+        ({"expires_in": None}, "the field 'expires_in' is missing or malformed"),
+        ({"expires_in": 0}, "the field 'expires_in' is missing or malformed"),
+        ({"expires_in": -1}, "the field 'expires_in' is missing or malformed"),
+        ({"interval": "often"}, "the field 'interval' is missing or malformed"),
         ({"padding": "x" * 2_000_000}, "has more than 1,048,576 bytes"),
     ],
 )
@@ -297,7 +303,7 @@ async def test_no_endpoint_without_https_is_used(key: str) -> None:
         devices.metadata[key] = "http://login.example/device"
         phone = Phone()
         error = await error_of(server, phone)
-        assert error.startswith("the module sends us to http://login.example/device, and expected is")
+        assert error.startswith("the module sends us to http://login.example/device: expected")
 
 
 async def test_another_issuer_than_the_configured_one_is_not_asked() -> None:

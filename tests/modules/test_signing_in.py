@@ -430,7 +430,7 @@ async def test_metadata_that_leads_away_is_not_followed() -> None:
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
         assert "the module sends us to http://login.example/" in error
-        assert "expected is an address with https" in error
+        assert "expected an address with https" in error
 
 
 async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
@@ -477,11 +477,11 @@ async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], w
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://[bad", "the module sends us to http://%5Bbad, and expected is an address with https"),
+        ("http://[bad", "the module sends us to http://%5Bbad: expected an address with https"),
         ("https://login.example:port/", "an address is not one"),
-        ("file:///etc/passwd", "expected is an address with https"),
-        ("http://192.0.2.1/secret", "expected is an address with https"),
-        ("no address", "expected is an address with https"),
+        ("file:///etc/passwd", "expected an address with https"),
+        ("http://192.0.2.1/secret", "expected an address with https"),
+        ("no address", "expected an address with https"),
         ("https://127.0.0.1:1/metadata", "127.0.0.1 cannot be reached"),
     ],
 )

@@ -407,7 +407,7 @@ class Authorization(httpx2.Auth):
         if parts.scheme != "https" and not (
             parts.scheme == "http" and (host in _LOOPBACK or host == urlsplit(self._url).hostname)
         ):
-            raise OAuthFlowError(f"the module sends us to {url[:200]}, and expected is an address with https")
+            raise OAuthFlowError(f"the module sends us to {url[:200]}: expected an address with https")
 
     def _check_issuer(self) -> None:
         """Refuse to send credentials, or a person, to another server than the configured one."""

@@ -138,7 +138,7 @@ class DevicePerson:
                 if "@" in urlsplit(address).netloc:
                     # https://login.example@evil.example/ looks like an address of login.example.
                     raise OAuthFlowError(
-                        f"the module sends us to {address[:_SHOWN]}, and expected is no user name in it"
+                        f"the module sends us to {address[:_SHOWN]}: expected an address without a user name"
                     )
         seconds = min(answer.expires_in, _MOST_SECONDS)
         self._show(DeviceCode(answer.verification_uri, answer.user_code, answer.verification_uri_complete, seconds))
@@ -181,8 +181,8 @@ def _read(response: httpx2.Response) -> _Answer:
         return _Answer.model_validate_json(response.content)
     except ValidationError as error:
         fields = ".".join(str(part) for part in error.errors()[0]["loc"])
-        what = f"the field {fields!r} of" if fields else "JSON as"
-        raise OAuthFlowError(f"expected is {what} an answer to a device authorization request (RFC 8628)") from None
+        why = f"the field {fields!r} is missing or malformed" if fields else "it is no JSON object"
+        raise OAuthFlowError(f"its answer to a device authorization request is not what RFC 8628 says: {why}") from None
 
 
 def _field(response: httpx2.Response, name: str) -> str | None:
