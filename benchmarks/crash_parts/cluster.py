@@ -222,16 +222,16 @@ class Cluster:
 
     def _wait_quiet(self) -> None:
         """Wait until PostgreSQL has ended what the killed process had sent it. What waits for a lock was not sent to be
-        committed.
+        committed, and what waits for its client is a statement of a frozen process.
         """
         deadline = time.monotonic() + 5
         sql = (
-            "SELECT 1 FROM pg_stat_activity WHERE application_name = 'ideabridge' AND state = 'active' AND "
-            "wait_event_type IS DISTINCT FROM 'Lock'"
+            "SELECT wait_event_type, wait_event, left(query, 100) FROM pg_stat_activity WHERE application_name = "
+            "'ideabridge' AND state = 'active' AND coalesce(wait_event_type, '') NOT IN ('Lock', 'Client')"
         )
-        while self._sql(sql):
+        while found := self._sql(sql):
             if time.monotonic() > deadline:
-                self._witness.violations.append("a statement of a killed process takes longer than 5 s")
+                self._witness.violations.append(f"a statement of a killed process takes longer than 5 s: {found}")
                 return
             time.sleep(0.002)
 
