@@ -39,10 +39,14 @@ MODULES = (
     "uvicorn.protocols.http.h11_impl",
     "ideabridge.bridge.minds.endpoint",
     "ideabridge.bridge.modules.module",
+    "ideabridge.bridge.store.postgres.database",
     "ideabridge.server.cli.app",
-    "ideabridge.server.transports.http",
+    "ideabridge.server.main",
     "ideabridge.server.serve",
+    "ideabridge.server.transports.http",
     "ideabridge.server.transports.stdio",
+    "ideabridge.server.ui.site",
+    "ideabridge.tools.explain",
 )
 ASK = bytes(4)
 """Begins a question for the number of a process; a script's arguments begin with their size."""
