@@ -21,7 +21,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.store.store import Store
-from tests import postgres
+from tests import postgres, preloaded
 from tests.server.serving import BIN, ERAS, call, listening
 
 from .proxies import PACKAGING, changed, free_port, program, waiting_for
@@ -70,14 +70,14 @@ def configuration(tmp_path: Path) -> Path:
 
 def started(words: list[str], configuration: Path) -> list[str]:
     """A command of an example, with a configuration and an address of the test."""
-    command = [str(BIN / "ideabridge")]
+    kept: list[str] = []
     named = iter(words)
     for word in named:
         if word in ("--store", "--config"):
             next(named)
         else:
-            command.append("127.0.0.1:0" if word == "0.0.0.0:8787" else word)
-    return [*command, "--config", str(configuration)]
+            kept.append("127.0.0.1:0" if word == "0.0.0.0:8787" else word)
+    return preloaded.python(BIN / "ideabridge", *kept, "--config", str(configuration))
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def working(command: list[str]) -> Generator[int]:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert "taking up to" in line, line
-        yield process.pid
+        yield preloaded.number(process)
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=10)
