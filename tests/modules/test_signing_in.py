@@ -478,7 +478,7 @@ async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], w
     ("address", "words"),
     [
         ("http://[bad", "the module sends us to http://%5Bbad: expected an address with https"),
-        ("https://login.example:port/", "an address is not one"),
+        ("https://login.example:port/", "an address is malformed"),
         ("file:///etc/passwd", "expected an address with https"),
         ("http://192.0.2.1/secret", "expected an address with https"),
         ("no address", "expected an address with https"),

@@ -18,7 +18,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -42,6 +42,9 @@ from ideabridge.bridge.modules.sdk import waiting_on_a_person
 from ideabridge.bridge.modules.settings import AuthorizationSettings
 from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, login_command, needed
 from ideabridge.bridge.secrets import Secrets
+
+_TOKEN: Final = re.compile(r"[!-~]+")
+"""An access token (RFC 6750 allows fewer characters)."""
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
@@ -123,6 +126,7 @@ class Authorization(httpx2.Auth):
         self._found = SignIn()
         self._loaded = False
         self._asked: set[str] = set()
+        self._holds = False
         # The token of the last sign-in, until the module has accepted it.
         self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
@@ -288,7 +292,7 @@ class Authorization(httpx2.Auth):
         try:
             async with httpx2.AsyncClient(timeout=_SECONDS) as client:
                 if may_refresh and not steps_up and context.can_refresh_token():
-                    async with nullcontext() if self._file is None else self._file.lock():
+                    async with self._locked():
                         await self._refresh(client, request, challenge, refused)
                     if context.is_token_valid():
                         return
@@ -312,7 +316,7 @@ class Authorization(httpx2.Auth):
                         response = await self._answer(client, outgoing, response)
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
-        except (OAuthFlowError, SignInError, ValueError, httpx2.InvalidURL) as error:
+        except (OAuthFlowError, SignInError, ValueError, OverflowError, httpx2.InvalidURL) as error:
             # The SDK passes on what is wrong with answers and addresses.
             failure = self._failed(error)
             if self._person is not None:
@@ -471,18 +475,21 @@ class Authorization(httpx2.Auth):
         return ModuleSignInError(self._module, needed(self._module, self._user, more))
 
     def _failed(self, error: Exception) -> ModuleSignInError:
-        why = str(error).strip()
+        why = " ".join(str(error).split())
         origin = error.__cause__ if error.__suppress_context__ else error.__context__
-        if isinstance(error, ValidationError) or isinstance(origin, ValidationError):
-            why = "an answer is not what OAuth says"  # pydantic quotes the answer, which may contain tokens
+        if isinstance(error, OverflowError):
+            why = "an answer has a number that is too large"
+        elif isinstance(error, ValidationError) or isinstance(origin, ValidationError):
+            why = "an answer does not follow OAuth"  # pydantic quotes the answer, which may contain tokens
         elif isinstance(error, ValueError | httpx2.InvalidURL):
-            why = f"an address is not one: {why}"
+            why = f"an address is malformed: {why}"
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
                 why = f"it names no authorization server. If it wants a token, write it into {self._place}.headers"
             else:
                 why += (
-                    f". If it registers nobody by itself, write the id of a registered client into {self._place}.auth"
+                    ". If it does not register clients by itself, write the id of a registered client into "
+                    f"{self._place}.auth"
                 )
         text = f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
@@ -524,6 +531,19 @@ class Authorization(httpx2.Auth):
         if wanted is not None and wanted != self._found.scope:
             await self._keep(self._found.model_copy(update={"scope": wanted}))
 
+    @asynccontextmanager
+    async def _locked(self) -> AsyncGenerator[None]:
+        """Hold the lock of the file, unless this request holds it already."""
+        if self._file is None or self._holds:
+            yield
+            return
+        async with self._file.lock():
+            self._holds = True
+            try:
+                yield
+            finally:
+                self._holds = False
+
     async def _keep(self, found: SignIn) -> str:
         assert self._file is not None  # without one there are no tokens
         self._found = found
@@ -535,7 +555,14 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep the tokens that the SDK has got, with what renews them."""
+        """Keep the tokens that the SDK has got, with what renews them.
+
+        Raises:
+            OAuthFlowError: the token cannot be sent in a header.
+        """
+        if not _TOKEN.fullmatch(tokens.access_token):
+            self._provider.context.clear_tokens()
+            raise OAuthFlowError("its authorization server sends a token that cannot be sent in a header")
         context = self._provider.context
         client = context.client_info
         if client is not None and self._settings.client_id is not None:
@@ -553,7 +580,9 @@ class Authorization(httpx2.Auth):
             self._found = found
             found.learn(self._module, self._secrets)
             return
-        place = await self._keep(found)
+        # Another process that renews the tokens of an earlier sign-in must not write them over these.
+        async with self._locked():
+            place = await self._keep(found)
         if self._person is not None:
             self.signed_in = place
 
@@ -572,7 +601,7 @@ class Authorization(httpx2.Auth):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Hear of the client that the SDK has registered. It is kept with the tokens."""
+        """Note the client that the SDK has registered. It is kept with the tokens."""
         self.hide(client_info.client_secret or "")
 
     def hide(self, value: str) -> None:
@@ -605,6 +634,8 @@ class _DeviceProvider(_PersonalProvider):
         super().__init__(*arguments)
         self._authorization, self._person = authorization, person
         self._endpoint = ""
+        # The metadata in which the endpoint was. The module may name another server later.
+        self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
     async def _perform_authorization(self) -> httpx2.Request:
@@ -628,7 +659,9 @@ class _DeviceProvider(_PersonalProvider):
         Raises:
             OAuthFlowError: the server offers no sign-in by device, or nobody signs in.
         """
-        self._endpoint = self._endpoint or self._read_endpoint(before)
+        metadata = self.context.oauth_metadata
+        if metadata is None or metadata != self._endpoint_of:
+            self._endpoint, self._endpoint_of = self._read_endpoint(before), metadata
         if request is not self._for_tokens:
             return await send(request)
         scope = self.context.client_metadata.scope
@@ -639,7 +672,9 @@ class _DeviceProvider(_PersonalProvider):
             return await send(self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code}))
 
         with waiting_on_a_person():
-            return await self._person.sign_in(lambda: send(begin), ask, self._authorization.check_address)
+            return await self._person.sign_in(
+                lambda: send(begin), ask, self._authorization.check_address, urlsplit(self._endpoint).hostname or ""
+            )
 
     def _read_endpoint(self, response: httpx2.Response) -> str:
         metadata = self.context.oauth_metadata

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 from mcp.client.auth import OAuthFlowError
-from pydantic import AnyHttpUrl, BaseModel, Field, ValidationError
+from pydantic import AnyHttpUrl, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
@@ -35,7 +35,11 @@ _TOO_MANY: Final = 429
 _SERVER_FAULT: Final = 500
 _SHOWN: Final = 200
 
+_T = TypeVar("_T")
 _Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
+_Optional = Annotated[_T | None, BeforeValidator(lambda value: value or None)]
+"""Some servers send an empty text where they have nothing."""
+
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -52,21 +56,23 @@ class DeviceCode:
         code: the code, of at most 40 characters.
         complete: an address that contains the code; None if the server gives none.
         seconds: how long the code is valid, and at most the time that the person has.
+        stranger: the host of the module's authorization server, if the address has another host; else None.
     """
 
     address: str
     code: str
     complete: str | None
     seconds: float
+    stranger: str | None
 
 
 class _Answer(BaseModel):
     """The answer to a device authorization request (RFC 8628, section 3.2)."""
 
     device_code: Annotated[str, Field(min_length=1, max_length=20_000)]
-    user_code: Annotated[str, Field(max_length=40, pattern=r"^[!-~]([ -~]*[!-~])?$")]
+    user_code: Annotated[str, Field(max_length=40, pattern=r"^[A-Za-z0-9]+([ ._-][A-Za-z0-9]+)*$")]
     verification_uri: _Address
-    verification_uri_complete: _Address | None = None
+    verification_uri_complete: _Optional[_Address] = None
     expires_in: Annotated[_Seconds, Field(gt=0)]
     interval: _Seconds = _INTERVAL
 
@@ -74,7 +80,7 @@ class _Answer(BaseModel):
 class _Endpoint(BaseModel):
     """The part of the metadata of an authorization server (RFC 8414) that the SDK does not read."""
 
-    device_authorization_endpoint: AnyHttpUrl | None = None
+    device_authorization_endpoint: _Optional[AnyHttpUrl] = None
 
 
 def endpoint_of(metadata: bytes) -> str | None:
@@ -87,7 +93,7 @@ def endpoint_of(metadata: bytes) -> str | None:
         found = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
     except ValidationError:
         raise OAuthFlowError(
-            "its authorization server has a device_authorization_endpoint that is no address"
+            "the device_authorization_endpoint of its authorization server is not an address"
         ) from None
     return None if found is None else str(found)
 
@@ -116,6 +122,7 @@ class DevicePerson:
         begin: Callable[[], Awaitable[httpx2.Response]],
         ask: Callable[[str], Awaitable[httpx2.Response]],
         check_address: Callable[[str], None],
+        server: str,
     ) -> httpx2.Response:
         """Let the person sign in, and return the answer with the tokens.
 
@@ -123,6 +130,7 @@ class DevicePerson:
             begin: sends the device authorization request.
             ask: asks for the tokens, given the device code.
             check_address: raises an `OAuthFlowError` for an address that a person must not be sent to.
+            server: the host of the authorization server.
 
         Raises:
             OAuthFlowError: the server does not begin, the person refuses or is too late, or an answer is malformed.
@@ -130,7 +138,7 @@ class DevicePerson:
         response = await begin()
         began = self._clock()
         if response.status_code != _OK:
-            raise OAuthFlowError(f"its authorization server begins no sign-in by device: {_refusal(response)}")
+            raise OAuthFlowError(f"its authorization server refuses to begin a sign-in by device: {_refusal(response)}")
         answer = _read(response)
         for address in (answer.verification_uri, answer.verification_uri_complete):
             if address is not None:
@@ -141,7 +149,10 @@ class DevicePerson:
                         f"the module sends us to {address[:_SHOWN]}: expected an address without a user name"
                     )
         seconds = min(answer.expires_in, _MOST_SECONDS)
-        self._show(DeviceCode(answer.verification_uri, answer.user_code, answer.verification_uri_complete, seconds))
+        address, complete = answer.verification_uri, answer.verification_uri_complete
+        hosts = {urlsplit(one).hostname for one in (address, complete) if one is not None}
+        stranger = None if hosts == {server} else server
+        self._show(DeviceCode(address, answer.user_code, complete, seconds, stranger))
         return await self._tokens(answer, began + seconds, ask)
 
     async def _tokens(
@@ -168,12 +179,12 @@ class DevicePerson:
                     interval += _INTERVAL if error == "slow_down" else 0
                     continue
                 if response.status_code != _TOO_MANY and response.status_code < _SERVER_FAULT:
-                    raise OAuthFlowError(f"its authorization server gives no tokens: {_refusal(response)}")
+                    raise OAuthFlowError(f"its authorization server refuses to send tokens: {_refusal(response)}")
                 trouble = f"its authorization server answers HTTP {response.status_code}"
             # It is asked less often, as it may have too much to do.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
         late = "nobody has signed in with the code in time"
-        raise OAuthFlowError(f"{late}; at the end, {trouble}" if trouble else late)
+        raise OAuthFlowError(f"{late}; the last problem: {trouble}" if trouble else late)
 
 
 def _read(response: httpx2.Response) -> _Answer:
@@ -181,8 +192,8 @@ def _read(response: httpx2.Response) -> _Answer:
         return _Answer.model_validate_json(response.content)
     except ValidationError as error:
         fields = ".".join(str(part) for part in error.errors()[0]["loc"])
-        why = f"the field {fields!r} is missing or malformed" if fields else "it is no JSON object"
-        raise OAuthFlowError(f"its answer to a device authorization request is not what RFC 8628 says: {why}") from None
+        why = f"the field {fields!r} is missing or malformed" if fields else "it is not a JSON object"
+        raise OAuthFlowError(f"its answer to a device authorization request does not follow RFC 8628: {why}") from None
 
 
 def _field(response: httpx2.Response, name: str) -> str | None:

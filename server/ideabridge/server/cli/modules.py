@@ -282,6 +282,9 @@ def _show_code(code: DeviceCode) -> None:
     if code.complete is not None:
         say("or open this address, which contains the code, and compare the code there:")
         sys.stderr.write(f"  {printable(code.complete)}\n")
+    if code.stranger is not None:
+        say(f"the code comes from {printable(code.stranger)}, and the page is on another host:")
+        say("sign in only if the page names the module or that host, and asks for rights that you expect")
     say(f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s", "dim")
 
 
