@@ -16,6 +16,13 @@ SERVERS = Path(__file__).with_name("servers")
 BIN = Path(sys.executable).parent
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder for the files of sign-ins."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 class Changes:
     """Hears of changes, and waits for one that makes a condition true."""
 

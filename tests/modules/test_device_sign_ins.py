@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from math import inf
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,13 +23,7 @@ from ideabridge.bridge.secrets import Secrets
 from .authorized import Authorized, Browser, Phone, authorized
 from .conftest import configure
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
 
 @asynccontextmanager
@@ -268,6 +261,17 @@ async def test_a_module_that_names_another_server_later_gets_no_code_of_the_firs
         assert [one.address for one in phone.shown] == [f"{first.base}/activate", f"{module.base}/activate"]
         assert [one.stranger for one in phone.shown] == [None, None]
         assert (len(of_first.begun), len(of_module.begun)) == (1, 1)
+
+
+async def test_an_endpoint_on_the_host_of_the_page_does_not_make_the_page_the_servers() -> None:
+    async with authorized() as server:
+        devices = server.offer_devices()
+        base = server.base.replace("127.0.0.1", "localhost")
+        devices.metadata["device_authorization_endpoint"] = f"{base}/device"
+        devices.offered = {"verification_uri": f"{base}/activate", "verification_uri_complete": None}
+        phone = Phone()
+        async with opened(server, phone):
+            assert phone.shown[0].stranger == "127.0.0.1"
 
 
 async def test_a_page_on_another_host_is_named_as_such() -> None:

@@ -27,15 +27,9 @@ from ideabridge.bridge.secrets import Secrets
 from .authorized import Authorized, Browser, authorized
 from .conftest import configure
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
 LOGIN = "ideabridge modules login tickets"
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @asynccontextmanager

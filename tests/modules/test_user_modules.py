@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import anyio
 import pytest
@@ -16,16 +15,10 @@ from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile, folder, f
 from .authorized import Authorized, Browser, authorized
 from .conftest import configure
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
 STORE = "the-store"
 ODD = ("../../../etc/passwd", "a/b\\c", "CON", "x" * 5000, "ünï ☃", "a\nb", 'q"uote', "user.json", "", ".")
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @asynccontextmanager

@@ -671,10 +671,10 @@ class _DeviceProvider(_PersonalProvider):
             self._authorization.hide(code)
             return await send(self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code}))
 
+        # Not the host of the endpoint, which the server may choose so that it looks like that of the page.
+        server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
-            return await self._person.sign_in(
-                lambda: send(begin), ask, self._authorization.check_address, urlsplit(self._endpoint).hostname or ""
-            )
+            return await self._person.sign_in(lambda: send(begin), ask, self._authorization.check_address, server)
 
     def _read_endpoint(self, response: httpx2.Response) -> str:
         metadata = self.context.oauth_metadata

@@ -768,8 +768,8 @@ class StoredSettings:
         return found
 
     def sign_in_key(self, *, make: bool = False) -> str:
-        """What tells the users of this store from those of others, for their sign-ins to modules; "" if there is none
-        yet and `make` is false.
+        """A key that distinguishes the users of this store from those of other stores, for their sign-ins to modules.
+        Without `make`, it is "" until the store has a key.
         """
         found = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16)) if make else self.get(_SIGN_INS)
         return (found or b"").hex()

@@ -239,7 +239,7 @@ async def log_in(
 
 
 def _module_user(options: Options, name: str) -> ModuleUser:
-    """A user of the store. `UnknownUserError` if there is none of this name."""
+    """A user of the store. Raises `UnknownUserError` if nobody has this name."""
     from ideabridge.bridge.modules.sign_ins import ModuleUser
     from ideabridge.bridge.store.errors import UserError
 
@@ -295,7 +295,7 @@ def log_out(
     name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
     user: UserOption = None,
 ) -> int:
-    """Delete the tokens of one person for modules with this name. Exit code 1 if there are none."""
+    """Delete the tokens of one person for modules with this name. Exit code 1 if none are stored."""
     from ideabridge.bridge.modules.sign_ins import forget, signed_in_users
 
     addresses = forget(name, user)
