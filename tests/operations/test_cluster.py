@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from examples.cluster.balancer import Balancer, balancing
 from mcp import Client, types
 
 from ideabridge.bridge.store.store import Store
-from tests import postgres
+from tests import postgres, preloaded
 from tests.operations.test_workers import working
 from tests.server.serving import (
     ERAS,
@@ -48,10 +47,7 @@ def anyio_backend() -> str:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[list[str]]:
     """The addresses of two servers; a worker runs their runs."""
     address = postgres.server().address()
-    modules = {
-        "old": {"command": sys.executable, "args": [str(ASKS), "--legacy"]},
-        "new": {"command": sys.executable, "args": [str(ASKS)]},
-    }
+    modules = {"old": preloaded.module(ASKS, "--legacy"), "new": preloaded.module(ASKS)}
     path = configured(
         tmp_path_factory.mktemp("cluster"), store=address, tools=[str(TOOLS)], mcpServers=modules, expose=["modules"]
     )
@@ -248,7 +244,7 @@ async def test_a_question_of_a_module_within_a_direct_call_is_answered_through_a
 
 
 def test_servers_and_workers_start_while_another_process_changes_the_store(tmp_path: Path) -> None:
-    module = {"command": sys.executable, "args": [str(ASKS)]}
+    module = preloaded.module(ASKS)
     address = postgres.server().address()
     path = configured(tmp_path, store=address, tools=[str(TOOLS)], mcpServers={"asks": module}, expose=["modules"])
     with ExitStack() as stack:
@@ -261,7 +257,7 @@ def test_servers_and_workers_start_while_another_process_changes_the_store(tmp_p
 
 
 async def test_a_question_whose_server_has_ended_is_answered_with_what_is_known(tmp_path: Path) -> None:
-    module = {"command": sys.executable, "args": [str(ASKS), "--legacy"]}
+    module = preloaded.module(ASKS, "--legacy")
     path = configured(
         tmp_path, store=postgres.server().address(), tools=[str(TOOLS)], mcpServers={"old": module}, expose=["modules"]
     )
