@@ -51,6 +51,9 @@ MODULES = (
 ASK = bytes(4)
 """Begins a question for the number of a process; a script's arguments begin with their size."""
 
+TOLD = "IDEABRIDGE_TESTS_PRELOADED"
+"""The variable with the address for a script that starts others."""
+
 START = Path(__file__).with_name("preloaded_start.py")
 
 
@@ -67,7 +70,11 @@ def module(script: str | Path, *arguments: str, **keys: Any) -> dict[str, Any]:
 
 @cache
 def address() -> str:
-    """Where the process listens that forks. It ends with the process of the tests."""
+    """Where the process listens that forks. It ends with the process of the tests, which tell scripts that start others
+    where it listens (`told`).
+    """
+    if TOLD in os.environ:
+        return os.environ[TOLD]
     command = [sys.executable, "-P", __file__]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -77,13 +84,18 @@ def address() -> str:
     return process.stdout.readline().strip()
 
 
+def told() -> dict[str, str]:
+    """The environment of a script that starts others with `python`: they are forked by the process of these tests."""
+    return {**os.environ, TOLD: address()}
+
+
 def ignore(_number: int, _frame: FrameType | None) -> None:
     """A handler for a signal that wakes the loop up by its number."""
 
 
-def number(process: subprocess.Popen[str]) -> int:
-    """The number of the process in which a script runs; `process` was started with the command of `python`. The script
-    has begun: it has printed something.
+def number(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
+    """The number of the process in which a script runs; `process` was started with the command of `python`. 0 before
+    that process is forked: a script that has printed something has begun.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address())

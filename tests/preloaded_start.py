@@ -18,6 +18,7 @@ with socket.socket(socket.AF_UNIX) as connection:
         signal.signal(number, lambda number, _: connection.send(bytes([number])))
     code = int.from_bytes(connection.recv(2) or b"\0\1", signed=True)
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 sys.exit(code)

@@ -56,7 +56,7 @@ class Member:
     def begin(self) -> None:
         """Start the process."""
         words = ["serve", "--http", f"127.0.0.1:{self._port}", "--workers"] if self.kind == "server" else ["worker"]
-        command = [sys.executable, "-P", "-m", "ideabridge.server", *words, "--config", str(self._config)]
+        command = self._command(*words, "--config", str(self._config))
         # With a token of the user's own the server would refuse those who try the cluster.
         environment = {name: value for name, value in os.environ.items() if name != "IDEABRIDGE_TOKEN"}
         self._log.touch()
@@ -66,6 +66,10 @@ class Member:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=_OUTSIDE, env=environment
             )
         self.pid = self._process.pid
+
+    def _command(self, *words: str) -> list[str]:
+        """The command that runs `ideabridge` with these words."""
+        return [sys.executable, "-P", "-m", "ideabridge.server", *words]
 
     def wait_ready(self) -> None:
         """Wait until the process that `begin` started is ready. Raises `MemberError` if it ends before."""

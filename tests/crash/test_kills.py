@@ -2,26 +2,31 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from examples.cluster.postgres import programs
 
+from tests import preloaded
+
 CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
+
+
+def run(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
+    command = preloaded.python(CRASH, *words, "--json")
+    return subprocess.run(command, env=preloaded.told(), capture_output=True, text=True, timeout=seconds, check=False)
 
 
 @pytest.mark.parametrize(
     ("events", "more"),
     [
-        pytest.param(12, ["--only", "kill", "--servers", "0", "--cluster", "0"], id="kills"),
+        pytest.param(8, ["--only", "kill", "--servers", "0", "--cluster", "0"], id="kills"),
         pytest.param(5, ["--only", "module", "disk", "freeze", "--servers", "0", "--cluster", "0"], id="other events"),
         pytest.param(200, ["--servers", "10", "--cluster", "0"], id="all", marks=pytest.mark.long),
     ],
 )
 def test_events_at_random_moments_lose_nothing_and_do_nothing_twice(events: int, more: list[str]) -> None:
-    command = [sys.executable, str(CRASH), str(events), *more, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 5 * events, check=False)
+    done = run(60 + 5 * events, str(events), *more)
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert told["violations"] == []
@@ -46,8 +51,7 @@ def test_a_cluster_whose_parts_end_loses_nothing_and_does_nothing_twice(events: 
     if programs() is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
-    command = [sys.executable, str(CRASH), "0", "--servers", "0", "--cluster", str(events), *more, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120 + 10 * events, check=False)
+    done = run(120 + 10 * events, "0", "--servers", "0", "--cluster", str(events), *more)
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert told["violations"] == []
