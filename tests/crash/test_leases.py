@@ -18,6 +18,7 @@ from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.store.errors import StaleDriverError
 from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.store import Store
+from tests import preloaded
 
 PROCESS = Path(__file__).with_name("process.py")
 
@@ -30,7 +31,8 @@ class Process:
         assert popen.stdin is not None
         assert popen.stdout is not None
         self._in, self._out = popen.stdin, popen.stdout
-        self.pid = popen.pid
+        assert self.says() == "ready"
+        self.pid = preloaded.number(popen)
 
     def says(self) -> str:
         return self._out.readline().rstrip("\n")
@@ -40,27 +42,31 @@ class Process:
         self._in.flush()
 
     def kill(self) -> None:
-        self._popen.kill()
+        os.kill(self.pid, signal.SIGKILL)
         self._popen.wait()
 
     def stop(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
-        os.waitpid(self.pid, os.WUNTRACED)
+        while not stopped(self.pid):
+            pass
 
     def wake(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
 
+def stopped(pid: int) -> bool:
+    """Whether a process has been stopped. It is no child of this one, which could wait for it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+
+
 @contextmanager
 def processes(count: int, store: Path, lease: float = 15, ahead: Sequence[int] = ()) -> Generator[list[Process]]:
     """Processes on one store; with `ahead`, each on a machine of its own, whose clock is ahead by so many seconds."""
-    command = [sys.executable, str(PROCESS), str(store), str(lease)]
+    command = preloaded.python(PROCESS, str(store), str(lease))
     commands = [[*command, str(seconds)] for seconds in ahead] or [command] * count
     opened = [subprocess.Popen(one, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for one in commands]
     try:
-        started = [Process(popen) for popen in opened]
-        assert [one.says() for one in started] == ["ready"] * count
-        yield started
+        yield [Process(popen) for popen in opened]
     finally:
         for popen in opened:
             popen.kill()

@@ -446,7 +446,7 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
     configuration = load_configuration(configured(tmp_path, tools=[], **modules))
     for last, fits in ((1499, True), (1501, False)):
         async with Bridge(configuration, store=tmp_path / "store.sqlite") as bridge:
-            value: list[JSON] = [{"a": [*([0] * 50), last]}] * 300
+            value: list[JSON] = [{"a": [*([0] * 50), last]}] * 40
             run = await bridge.run_plan(
                 read_plan({"calls": [{"_tool": "trap", "x": "†input.x", "_outputPath": "y"}]}), input={"x": value}
             )

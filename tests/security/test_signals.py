@@ -52,7 +52,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open(sys.argv[1], "w").write("up")
 while True: time.sleep(60)
 """
-COSTLY = " && ".join(["contains(name, 'row')"] * 40)
+COSTLY = " && ".join(["contains(name, 'row')"] * 80)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")
 
@@ -96,7 +96,7 @@ def stuck(folder: Path, how: str, send: Callable[[int, str, dict[str, Any]], Non
     told = folder / "stuck"
     os.mkfifo(told)
     calls: list[dict[str, Any]] = [
-        {"_tool": "rows", "n": 100_000, "_outputPath": "rows"},
+        {"_tool": "rows", "n": 30_000, "_outputPath": "rows"},
         {"_tool": "filter", "items": "†state.rows", "where": COSTLY, "_id": "slow"},
         {"_tool": "count", "items": "†state.rows", "_outputPath": "n"},
         {"_tool": how, "path": str(told), "_imports": ["†state.n"]},
