@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
+import httpcore2
 import pytest
 
 import ideabridge.tools.schema as schemas
@@ -21,6 +25,14 @@ T = TypeVar("T")
 # compiles all our sources again, and each worker all tests. It is kept in `__pycache__`, which git ignores.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Every HTTP client of the tests and of the SDK would read the certificates of the system again, which takes 30 ms; most
+# tests talk to 127.0.0.1 without TLS.
+httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
+
+# Thousands of stores wait for the disk to sync, unless there is room for their files in memory.
+if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 * 1024**3:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 
 @pytest.fixture

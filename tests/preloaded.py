@@ -34,7 +34,6 @@ MODULES = (
     "mcp.server.mcpserver",
     "mcp.server.stdio",
     "rich.live",
-    "sqlite_utils",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
     "ideabridge.bridge.minds.endpoint",

@@ -38,6 +38,7 @@ from pydantic import AnyUrl, ValidationError
 
 from ideabridge.bridge.modules.device import DEVICE_GRANT, DevicePerson, TemporaryError, endpoint_of
 from ideabridge.bridge.modules.errors import ModuleSignInError, shown
+from ideabridge.bridge.modules.http import certificates
 from ideabridge.bridge.modules.sdk import waiting_on_a_person
 from ideabridge.bridge.modules.settings import AuthorizationSettings
 from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, login_command, needed
@@ -290,7 +291,7 @@ class Authorization(httpx2.Auth):
             return
         steps_up = challenge is not None and challenge.status_code == _FORBIDDEN
         try:
-            async with httpx2.AsyncClient(timeout=_SECONDS) as client:
+            async with httpx2.AsyncClient(timeout=_SECONDS, verify=certificates()) as client:
                 if may_refresh and not steps_up and context.can_refresh_token():
                     async with self._locked():
                         await self._refresh(client, request, challenge, refused)

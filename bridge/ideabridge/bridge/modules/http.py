@@ -8,8 +8,10 @@ The SDK follows redirects, within the origin only.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Final
 
 import httpx2
@@ -59,6 +61,15 @@ _CONNECTING: Final = (
 """Errors before a request is sent."""
 
 
+@cache
+def certificates() -> ssl.SSLContext:
+    """Return the certificates that every HTTP client of this process trusts: those of the system.
+
+    A client of its own would read them again, which takes about 30 ms and keeps the event loop from all else.
+    """
+    return httpx2.create_ssl_context()
+
+
 class ModuleHTTPClient(httpx2.AsyncClient):
     """An HTTP client that returns failures as responses."""
 
@@ -71,7 +82,8 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         auth: httpx2.Auth | None = None,
     ) -> None:
         # Without a time-out for reading: a stream may be silent for long, and every call has its own time-out.
-        super().__init__(headers=headers, timeout=httpx2.Timeout(min(30.0, connect_timeout), read=None), auth=auth)
+        timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
+        super().__init__(headers=headers, timeout=timeout, auth=auth, verify=certificates())
         self._max_bytes = max_bytes
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:

@@ -8,7 +8,7 @@ one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ideabridge.bridge.store.database import SOLUTION_OF
 from ideabridge.bridge.store.sqlite import sqlite3
@@ -20,91 +20,6 @@ Migration = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: Final[Mapping[int, Migration]] = {}
 """By version of a store: the step to the next version. It runs in a transaction and must not commit."""
-
-_TABLES: Final[dict[str, dict[str, Any]]] = {
-    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.
-    "contents": {"columns": {"number": int, "hash": bytes, "body": str}},
-    "content_keys": {"columns": {"key": int, "number": int}, "pk": "key"},
-    # Further runs and steps an idea was made in.
-    "occurrences": {
-        "columns": {"run": str, "step": int, "idea": int, "meta": str},
-        "pk": ("run", "step", "idea"),
-        "not_null": {"meta"},
-        "foreign_keys": [("idea", "ideas", "number")],
-        "indexes": [["idea"]],
-    },
-    # Every version there was, and the version that each name stands for now. A pinned name stays with its version when
-    # another is published.
-    "publications": {
-        "columns": {
-            "number": int,
-            "name": str,
-            "version": int,
-            "idea": int,
-            "description": str,
-            "answer": str,
-            "input_schema": str,
-            "output_schema": str,
-            "annotations": str,
-            "plan": str,
-            "recorded": str,
-            "owner": str,
-            "time": str,
-            "learned": str,
-        },
-        "nullable": {"input_schema", "output_schema", "plan", "recorded", "owner", "learned"},
-        "foreign_keys": [("idea", "ideas", "number")],
-        "unique": [["name", "version"]],
-        "indexes": [["idea"]],
-    },
-    # What further runs of a version showed. Rows are only added; `publications.learned` is computed from them.
-    "evidence": {
-        "columns": {"number": int, "publication": int, "record": str},
-        "foreign_keys": [("publication", "publications", "number")],
-        "indexes": [["publication"]],
-    },
-    "names": {
-        "columns": {"number": int, "name": str, "version": int, "owner": str, "pinned": int},
-        "defaults": {"pinned": 0},
-        "unique": [["name"]],
-    },
-    "runs": {
-        "columns": {
-            "number": int,
-            "id": str,
-            "kind": str,
-            "caller": str,
-            "title": str,
-            "fingerprint": str,
-            "parent": str,
-            "status": str,
-            "summary": str,
-            "driver": str,
-            "epoch": int,
-            "lease_until": float,
-            "created": str,
-            "updated": str,
-            "forked_from": str,
-            "forked_at": int,
-        },
-        "nullable": {"parent", "summary", "driver", "updated", "forked_from", "forked_at"},
-        "unique": [["id"]],
-        "indexes": [["caller", "number"], ["status", "number"], ["caller", "status", "number"]],
-    },
-    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree holds all, in order.
-    # `parts` says which members of the event are kept in `contents`.
-    "events": {"columns": {"id": int, "body": str, "at": float, "parts": str}, "pk": "id", "nullable": {"parts"}},
-    "settings": {"columns": {"key": str, "value": bytes}, "pk": "key", "not_null": {"value"}},
-    "counters": {"columns": {"key": str, "value": int}, "pk": "key", "not_null": {"value"}},
-    # Lists of modules, definitions of tools, and shapes of results: see `ToolMemory`.
-    "tool_memory": {
-        "columns": {"number": int, "kind": str, "key": str, "name": str, "value": str, "time": str},
-        "unique": [["kind", "key"]],
-    },
-}
-"""Tables that sqlite-utils creates. Columns are NOT NULL but for those in `nullable`, or for all that `not_null` does
-not name; the primary key is `number`, but for `pk`.
-"""
 
 _STATEMENTS: Final = (
     # The solution stands last: a list of ideas reads the columns before it without touching its pages. Lists are
@@ -230,13 +145,104 @@ _STATEMENTS: Final = (
         name, description, tokenize='porter unicode61 remove_diacritics 2'
     )
     """,
-)
-
-_PARTIAL_INDEXES: Final = (
+    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.
+    "CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE content_keys (key INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
+    # Further runs and steps an idea was made in.
+    """
+    CREATE TABLE occurrences (
+        run TEXT,
+        step INTEGER,
+        idea INTEGER REFERENCES ideas(number),
+        meta TEXT NOT NULL,
+        PRIMARY KEY (run, step, idea)
+    ) STRICT
+    """,
+    "CREATE INDEX idx_occurrences_idea ON occurrences(idea)",
+    # Every version there was, and the version that each name stands for now. A pinned name stays with its version when
+    # another is published.
+    """
+    CREATE TABLE publications (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        idea INTEGER NOT NULL REFERENCES ideas(number),
+        description TEXT NOT NULL,
+        answer TEXT NOT NULL,
+        input_schema TEXT,
+        output_schema TEXT,
+        annotations TEXT NOT NULL,
+        plan TEXT,
+        recorded TEXT,
+        owner TEXT,
+        time TEXT NOT NULL,
+        learned TEXT
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX idx_publications_name_version ON publications(name, version)",
+    "CREATE INDEX idx_publications_idea ON publications(idea)",
+    # What further runs of a version showed. Rows are only added; `publications.learned` is computed from them.
+    """
+    CREATE TABLE evidence (
+        number INTEGER PRIMARY KEY, publication INTEGER NOT NULL REFERENCES publications(number), record TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX idx_evidence_publication ON evidence(publication)",
+    """
+    CREATE TABLE names (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        pinned INTEGER NOT NULL DEFAULT 0
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX idx_names_name ON names(name)",
+    """
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        caller TEXT NOT NULL,
+        title TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        parent TEXT,
+        status TEXT NOT NULL,
+        summary TEXT,
+        driver TEXT,
+        epoch INTEGER NOT NULL,
+        lease_until REAL NOT NULL,
+        created TEXT NOT NULL,
+        updated TEXT,
+        forked_from TEXT,
+        forked_at INTEGER
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX idx_runs_id ON runs(id)",
+    "CREATE INDEX idx_runs_caller_number ON runs(caller, number)",
+    "CREATE INDEX idx_runs_status_number ON runs(status, number)",
+    "CREATE INDEX idx_runs_caller_status_number ON runs(caller, status, number)",
     "CREATE INDEX runs_by_fork ON runs(forked_from) WHERE forked_from IS NOT NULL",
     "CREATE INDEX runs_by_parent ON runs(parent) WHERE parent IS NOT NULL",
     "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
+    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree holds all, in order.
+    # `parts` says which members of the event are kept in `contents`.
+    "CREATE TABLE events (id INTEGER PRIMARY KEY, body TEXT NOT NULL, at REAL NOT NULL, parts TEXT) STRICT",
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
+    "CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT",
+    "CREATE TABLE counters (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
+    # Lists of modules, definitions of tools, and shapes of results: see `ToolMemory`.
+    """
+    CREATE TABLE tool_memory (
+        number INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        time TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX idx_tool_memory_kind_key ON tool_memory(kind, key)",
 )
 
 _VIEWS: Final = {
@@ -311,32 +317,10 @@ _VIEWS: Final = {
 
 def create(connection: sqlite3.Connection) -> None:
     """Create the tables, indexes and views in an empty database, inside a transaction of the caller."""
-    # Only a new store needs it, and importing it costs more than opening one.
-    from sqlite_utils import Database
-
-    database = Database(connection, execute_plugins=False)
     for statement in _STATEMENTS:
         connection.execute(statement)
-    for name, table in _TABLES.items():
-        columns: dict[str, Any] = table["columns"]
-        key = table.get("pk", "number")
-        filled = {column for column in columns if column != key} - table.get("nullable", set())
-        made = database.table(name).create(
-            columns,
-            pk=key,
-            not_null=table.get("not_null", filled),
-            defaults=table.get("defaults"),
-            foreign_keys=table.get("foreign_keys", ()),
-            strict=True,
-        )
-        for one in table.get("unique", ()):
-            made.create_index(one, unique=True)
-        for one in table.get("indexes", ()):
-            made.create_index(one)
-    for statement in _PARTIAL_INDEXES:
-        connection.execute(statement)
     for name, sql in _VIEWS.items():
-        database.create_view(name, sql)
+        connection.execute(f"CREATE VIEW {name} AS {sql}")
 
 
 def migrate(connection: sqlite3.Connection, version: int) -> None:
