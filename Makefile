@@ -44,7 +44,7 @@ demo-cluster: $(STAMP) ## the same with two servers and two workers on PostgreSQ
 	@$(BIN)/python -m examples.cluster.demo
 
 test: $(STAMP) ## the tests
-	@$(BIN)/python -m pytest -n 3 $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-long: $(STAMP) ## the tests that `make test` leaves out because they take long
 	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)

@@ -52,7 +52,7 @@ from tests.loop.mutating import CLOSED, CONTEXT, INSTANCES, OVER_INSTANCES, SOLU
 
 SEED = int(os.environ.get("IDEABRIDGE_FUZZ_SEED", "1"))
 SOLUTIONS_GIVEN = 20_000
-PARTS = 4
+PARTS = 8
 
 TYPED: JSONObject = {
     "type": "object",
