@@ -16,6 +16,7 @@ import marshal
 import os
 import runpy
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -53,18 +54,32 @@ ASK = bytes(4)
 TOLD = "IDEABRIDGE_TESTS_PRELOADED"
 """The variable with the address for a script that starts others."""
 
+INTERPRETER = sys.executable
+"""A process that gives `interpreter` to what it starts sets `sys.executable` later."""
+
 START = Path(__file__).with_name("preloaded_start.py")
 
 
 def python(script: str | Path, *arguments: str) -> list[str]:
     """The command that runs a script in a process that has imported `MODULES`."""
-    return [sys.executable, "-I", "-S", str(START), address(), str(script), *arguments]
+    return [INTERPRETER, "-I", "-S", str(START), address(), str(script), *arguments]
 
 
 def module(script: str | Path, *arguments: str, **keys: Any) -> dict[str, Any]:
     """Configuration of a module whose server is a script."""
     command, *args = python(script, *arguments)
     return {"command": command, "args": args, **keys}
+
+
+def interpreter(folder: Path) -> Path:
+    """A program to use in place of `sys.executable`, for scripts and `-m` modules. It starts them as `python` does, and
+    they start others by their `sys.executable` in the same way.
+    """
+    path = folder / "preloaded-python"
+    words = shlex.join(python(START.with_name("preloaded_interpreter.py"), str(path)))
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    path.chmod(0o700)
+    return path
 
 
 @cache
@@ -74,7 +89,7 @@ def address() -> str:
     """
     if TOLD in os.environ:
         return os.environ[TOLD]
-    command = [sys.executable, "-P", __file__]
+    command = [INTERPRETER, "-P", __file__]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -13,6 +13,7 @@ import pytest
 from ideabridge.server.demo.assistant import Bar, at_once, draw
 from ideabridge.server.demo.demo import PLAN, Checks, Repository, check_answer, example, find_repository
 from ideabridge.server.main import main
+from tests import preloaded
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
 
@@ -58,14 +59,12 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def demo(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(EXECUTABLE), "demo", *words], cwd=cwd, capture_output=True, text=True, timeout=100, check=False
-    )
+def demo(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_the_demo(repository: Path) -> None:
-    done = demo("--repo", str(repository), "--json")
+    done = demo(EXECUTABLE, "demo", "--repo", repository, "--json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     told: dict[str, Any] = json.loads(done.stdout)
@@ -87,7 +86,8 @@ def test_the_demo(repository: Path) -> None:
 def test_the_demo_on_a_shallow_clone(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "clone")
     before = git(tmp_path / "clone", "status", "--porcelain=v2", "--branch")
-    done = demo("--repo", str(tmp_path / "clone"))
+    interpreter = preloaded.interpreter(tmp_path)
+    done = demo(interpreter, "-P", "-m", "ideabridge.server", "demo", "--repo", tmp_path / "clone")
     assert done.returncode == 0, done.stderr + done.stdout
     for part in ("What ran when", "Tokens used by ideabridge: 0", "checks hold", "cannot be read here", "█"):
         assert part in done.stdout

@@ -1,10 +1,11 @@
 """The examples run, over real stdio, and do what they say."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import preloaded
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -25,9 +26,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
     ],
 )
 def test_an_example_does_what_it_says(name: str, lines: list[str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
+    command = [preloaded.interpreter(tmp_path), EXAMPLES / name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     for line in lines:
         assert line in done.stdout

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import sys
@@ -37,7 +36,7 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 from examples.cluster.balancer import balancing
 from examples.cluster.member import Member, MemberError
 from examples.cluster.postgres import PostgresServer
-from tests import preloaded
+from tests.members import PreloadedMember
 
 CLIENTS: Final = 20
 SLOWNESS: Final = 150
@@ -54,7 +53,6 @@ PAUSES: Final = (0.2, 2.0)
 KINDS: Final = {"worker": 4, "server": 4, "connections": 4}
 """What happens, and how often each is drawn. A fourth kind, `postgres`, lets PostgreSQL crash and start again."""
 
-_PROGRAM: Final = Path(sys.executable).parent / "ideabridge"
 _BEGINS: Final = ("plan", "plan", "program", "ideas", "solve")
 _ENDED: Final = ("done", "failed", "cancelled", "limit", "stalled")
 _WAIT_S: Final = 10
@@ -78,35 +76,6 @@ class _Uptime:
         """Let the clock run or stand."""
         self._passed, self._since = self.now(), time.monotonic()
         self._runs = runs
-
-
-class _Preloaded(Member):
-    """A member whose process is forked, so that it starts in a fraction of the time."""
-
-    def _command(self, *words: str) -> list[str]:
-        return preloaded.python(_PROGRAM, *words)
-
-    def wait_ready(self) -> None:
-        super().wait_ready()
-        self.pid = self._forked()
-
-    def signal(self, number: signal.Signals) -> None:
-        # It has ended where no such process is there.
-        with suppress(ProcessLookupError):
-            os.kill(self._forked(), number)
-
-    def kill(self) -> None:
-        if self._process is not None and self.runs:
-            self.signal(signal.SIGKILL)
-            # What started it ends after it.
-            self._process.wait()
-
-    def _forked(self) -> int:
-        """The number of the process, which may be about to be forked."""
-        assert self._process is not None
-        while not (number := preloaded.number(self._process)):
-            time.sleep(0.001)
-        return number
 
 
 class Cluster:
@@ -142,7 +111,7 @@ class Cluster:
         told = {"store": address, "approval": "allow_all", "mcpServers": {"crash": entry}}
         config.write_text(json.dumps(told))
         self._members = [
-            _Preloaded("server" if name.startswith("s") else "worker", config, folder / f"{name}.log")
+            PreloadedMember("server" if name.startswith("s") else "worker", config, folder / f"{name}.log")
             for name in ("s1", "s2", "w1", "w2")
         ]
         self._up = _Uptime()

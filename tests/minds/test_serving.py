@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import anyio
 import pytest
 from mcp import Client
 
+from tests import preloaded
 from tests.server.sampled import FIRST, MALFORMED, OUTPUT, SECOND, prepare
 from tests.server.serving import ERAS, call, configured, http_process, over_stdio
 
@@ -64,14 +64,14 @@ async def test_the_task_of_every_mind_has_the_same_output(refuses: tuple[str, ..
                 assert set(fake.formats[-3:]) == ({"none"} if refuses else {"json_schema"})
 
 
-async def test_the_example_runs() -> None:
+async def test_the_example_runs(tmp_path: Path) -> None:
     calls = [
         {"_tool": "read_text", "name": "first", "_outputPath": "text"},
         {"_tool": "count_words", "text": "†state.text", "_outputPath": "words"},
     ]
     answer = say(json.dumps({"calls": calls, "output": "†state.text"}, ensure_ascii=False), cut=9)
     async with endpoint(answer) as fake:
-        command = [sys.executable, str(EXAMPLE), "--model", "openai:tiny-1", "Count the words."]
+        command = [preloaded.interpreter(tmp_path), EXAMPLE, "--model", "openai:tiny-1", "Count the words."]
         environment = {"OPENAI_BASE_URL": fake.base_url, "PYTHONIOENCODING": "utf-8"}
         with anyio.fail_after(60):
             done = await anyio.run_process(command, env=environment, check=False)

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from examples.cluster.postgres import programs
 
+from tests import preloaded
+
 ROOT = Path(__file__).parents[2]
+PRELOADED_DEMO = Path(__file__).with_name("preloaded_demo.py")
 DEMO = [sys.executable, "-m", "examples.cluster.demo"]
 
 
@@ -36,10 +39,19 @@ def needs_postgres() -> None:
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
 
 
-def test_the_demo_of_a_cluster_shows_what_it_claims_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_of_a_cluster_shows_what_it_claims_and_leaves_nothing(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     before = set(processes())
+    interpreter = preloaded.interpreter(tmp_path_factory.mktemp("interpreter"))
     done = subprocess.run(
-        DEMO, cwd=ROOT, env=_environment(tmp_path), capture_output=True, text=True, timeout=150, check=False
+        preloaded.python(PRELOADED_DEMO, str(interpreter)),
+        cwd=ROOT,
+        env=preloaded.told() | _environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for words in (
