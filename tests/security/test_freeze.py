@@ -33,8 +33,9 @@ from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
 from ideabridge.tools.worker import WorkerError, workers
-from tests.security.test_signals import descendants, is_there
+from tests.security.test_signals import descendants, until_ended
 from tests.server.serving import call, configured, http_process, plain
+from tests.server.test_ending import is_there
 from tests.tools.context import RecordingContext
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")]
@@ -311,9 +312,7 @@ def test_no_worker_outlives_us_whatever_kills_us() -> None:
         assert len(family) == 1
         process.kill()
         process.wait()
-        deadline = time.monotonic() + 10
-        while any(is_there(pid) for pid in family):
-            assert time.monotonic() < deadline
+        until_ended(family, time.monotonic() + 10)
 
 
 # -- schemas -----------------------------------------------------------------------------------------------------------
@@ -440,6 +439,8 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
 ) -> None:
     """The event loop is not blocked, the call fails alone, and what does not fit never reaches the tool."""
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.0)
+    # An explanation takes 2 s: on a fast machine it would come in time, and say something else.
+    monkeypatch.setattr(schemas, "_EXPLAINED_SECONDS", 0.2)
     array: JSONObject = {"type": "array", "items": ENUMERATED}
     told = {**hostile({}), "inputSchema": {"type": "object", "properties": {"x": array}}}
     modules = {"mcpServers": {"trap": plain(tmp_path, "trap", told)}}

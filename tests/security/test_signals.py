@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.serving import LAUNCH, configured
-from tests.server.test_ending import HELLO, is_there
+from tests import preloaded
+from tests.server.serving import command, configured
+from tests.server.test_ending import HELLO
 
 TOOLS = """
+import ctypes
 import time
 from ideabridge.tools.decorator import tool
 
@@ -44,7 +47,10 @@ async def sleep(path: str) -> None:
 @tool(read_only=True)
 async def machine_code(path: str) -> None:
     told(path)
-    sum(range(10**13))
+    # A deadlock in C: it keeps the interpreter to itself as a long computation does, and leaves the CPU to others.
+    mutex = ctypes.create_string_buffer(64)
+    for _ in range(2):
+        ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 """
 STUBBORN = """
 import signal, sys, time
@@ -71,18 +77,47 @@ def descendants(pid: int) -> set[int]:
     return found - {pid}
 
 
+def until_ended(pids: Iterable[int], deadline: float) -> None:
+    """Wait until processes have ended, whoever is their parent."""
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        left = max(0, deadline - time.monotonic())
+        assert select.select([descriptor], [], [], left)[0], f"process {pid} is there"
+        os.close(descriptor)
+
+
+def halt_at_work(server: int) -> None:
+    """Halt the worker of a server in its job, where it ends no sooner than one that computes and uses no CPU."""
+    while True:
+        for pid in descendants(server):
+            computed = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+            # Much more than its start takes.
+            if is_worker(pid) and computed > 0.3 * os.sysconf("SC_CLK_TCK"):
+                os.kill(pid, signal.SIGSTOP)
+                return
+        time.sleep(0.01)
+
+
+def is_worker(pid: int) -> bool:
+    return b"worker_process.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 @contextmanager
-def server(folder: Path, *more: str) -> Generator[subprocess.Popen[bytes]]:
+def server(folder: Path, *more: str) -> Generator[subprocess.Popen[str]]:
     tools, up = folder / "tools.py", folder / "up"
     tools.write_text(TOOLS)
     os.mkfifo(up)
     module: dict[str, Any] = {"command": sys.executable, "args": ["-c", STUBBORN, str(up)]}
     configuration = configured(folder, tools=[str(tools)], mcpServers={"stubborn": module})
     with subprocess.Popen(
-        [sys.executable, str(LAUNCH), str(configuration), *more],
+        command(configuration, *more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         up.read_text()
         try:
@@ -96,26 +131,27 @@ def stuck(folder: Path, how: str, send: Callable[[int, str, dict[str, Any]], Non
     told = folder / "stuck"
     os.mkfifo(told)
     calls: list[dict[str, Any]] = [
-        {"_tool": "rows", "n": 30_000, "_outputPath": "rows"},
+        {"_tool": "rows", "n": 10_000, "_outputPath": "rows"},
         {"_tool": "filter", "items": "†state.rows", "where": COSTLY, "_id": "slow"},
-        {"_tool": "count", "items": "†state.rows", "_outputPath": "n"},
+        # A worker counts too: meanwhile the loop gives the other one its job.
+        {"_tool": "count", "items": "†state.rows", "by": "type(name)", "_outputPath": "n"},
         {"_tool": how, "path": str(told), "_imports": ["†state.n"]},
     ]
     send(2, "run_plan", {"calls": calls, "wait_s": 0})
     assert told.read_text() == "stuck"
 
 
-def check_end(process: subprocess.Popen[bytes], number: int) -> None:
+def check_end(process: subprocess.Popen[str], number: int) -> None:
     """Everything is gone five seconds after the signal; nothing is polled that the issue does not promise."""
-    family = descendants(process.pid)
-    # The module, the guard, and the worker that filters.
-    assert len(family) >= 3, family
-    started = time.monotonic()
+    pid = preloaded.number(process)
+    halt_at_work(pid)
+    family = descendants(pid)
+    # The module, the guard, and the workers that filter and have counted.
+    assert len(family) >= 4, family
+    deadline = time.monotonic() + 5
     process.send_signal(number)
     process.wait(timeout=5)
-    while any(is_there(pid) for pid in family):
-        assert time.monotonic() - started < 5, [pid for pid in family if is_there(pid)]
-    assert time.monotonic() - started < 5
+    until_ended(family, deadline)
 
 
 @pytest.mark.parametrize("how", ["python", "sleep", "machine_code"])
@@ -127,7 +163,7 @@ def test_over_stdio(tmp_path: Path, how: str, number: int) -> None:
 
         def send(message: dict[str, Any]) -> None:
             assert process.stdin is not None
-            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
             process.stdin.flush()
 
         send(HELLO)
@@ -147,7 +183,7 @@ def test_over_stdio(tmp_path: Path, how: str, number: int) -> None:
 def test_over_http(tmp_path: Path, how: str) -> None:
     with server(tmp_path, "0") as process:
         assert process.stderr is not None
-        url = process.stderr.readline().split()[-1].decode()
+        url = process.stderr.readline().split()[-1]
         post = [sys.executable, "-c", POST, url]
 
         def send(number: int, name: str, arguments: dict[str, Any]) -> None:
