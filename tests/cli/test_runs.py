@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,10 @@ def here(project: Path) -> Path:
 def killed(project: Path, plan: dict[str, Any]) -> None:
     """`ideabridge run`, killed in its call; the next time the call ends."""
     (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    with subprocess.Popen([str(EXECUTABLE), "run", "plan.json"], cwd=project, stderr=subprocess.DEVNULL) as process:
+    command = preloaded.python(EXECUTABLE, "run", "plan.json")
+    with subprocess.Popen(command, cwd=project, stderr=subprocess.DEVNULL) as process:
         assert (project / "pipe").read_text() == plan["calls"][0]["name"] + " "
-        process.kill()
+        os.kill(preloaded.number(process), signal.SIGKILL)
     (project / "again").touch()
 
 
@@ -174,9 +176,8 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert "the configuration has changed" in run["reason"]
     write_trusted(here, other)
     (here / "again").unlink()
-    with subprocess.Popen(
-        [str(EXECUTABLE), "resume", run["run"]], cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    command = preloaded.python(EXECUTABLE, "resume", run["run"])
+    with subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         assert (here / "pipe").read_text() == "look "
         assert main(["resume", run["run"]]) == 1
         assert "is driven by another process right now" in capsys.readouterr().err
