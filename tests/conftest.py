@@ -30,7 +30,7 @@ sys.dont_write_bytecode = False
 # tests talk to 127.0.0.1 without TLS.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
-# Thousands of stores wait for the disk to sync, unless there is room for their files in memory.
+# The files of thousands of stores are kept in memory, if there is room: each waits for the disk otherwise.
 if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 * 1024**3:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 

@@ -51,11 +51,11 @@ MODULES = (
 ASK = bytes(4)
 """Begins a question for the number of a process; a script's arguments begin with their size."""
 
-TOLD = "IDEABRIDGE_TESTS_PRELOADED"
-"""The variable with the address for a script that starts others."""
+ADDRESS = "IDEABRIDGE_TESTS_PRELOADED"
+"""The environment variable with the address, for a script that starts others."""
 
 INTERPRETER = sys.executable
-"""A process that gives `interpreter` to what it starts sets `sys.executable` later."""
+"""The real interpreter: in what `interpreter` starts, `sys.executable` is another program."""
 
 START = Path(__file__).with_name("preloaded_start.py")
 
@@ -84,11 +84,11 @@ def interpreter(folder: Path) -> Path:
 
 @cache
 def address() -> str:
-    """Where the process listens that forks. It ends with the process of the tests, which tell scripts that start others
-    where it listens (`told`).
+    """Where the process listens that forks. It ends with the process of the tests. Scripts that start others find it in
+    their `environment`.
     """
-    if TOLD in os.environ:
-        return os.environ[TOLD]
+    if ADDRESS in os.environ:
+        return os.environ[ADDRESS]
     command = [INTERPRETER, "-P", __file__]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -98,9 +98,9 @@ def address() -> str:
     return process.stdout.readline().strip()
 
 
-def told() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The environment of a script that starts others with `python`: they are forked by the process of these tests."""
-    return {**os.environ, TOLD: address()}
+    return {**os.environ, ADDRESS: address()}
 
 
 def ignore(_number: int, _frame: FrameType | None) -> None:

@@ -14,7 +14,9 @@ CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
 
 def run(seconds: float, *words: str) -> subprocess.CompletedProcess[str]:
     command = preloaded.python(CRASH, *words, "--json")
-    return subprocess.run(command, env=preloaded.told(), capture_output=True, text=True, timeout=seconds, check=False)
+    return subprocess.run(
+        command, env=preloaded.environment(), capture_output=True, text=True, timeout=seconds, check=False
+    )
 
 
 @pytest.mark.parametrize(

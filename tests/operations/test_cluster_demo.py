@@ -47,7 +47,7 @@ def test_the_demo_of_a_cluster_shows_what_it_claims_and_leaves_nothing(
     done = subprocess.run(
         preloaded.python(PRELOADED_DEMO, str(interpreter)),
         cwd=ROOT,
-        env=preloaded.told() | _environment(tmp_path),
+        env=preloaded.environment() | _environment(tmp_path),
         capture_output=True,
         text=True,
         timeout=150,
