@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 from examples.cluster.member import Member
@@ -25,14 +23,18 @@ class PreloadedMember(Member):
     def wait_ready(self) -> None:
         """Wait as `Member` does."""
         super().wait_ready()
-        self.pid = self._forked()
+        assert self._process is not None
+        self.pid = preloaded.number(self._process)
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal, if it runs."""
-        if self.runs:
-            # It may have ended just now.
-            with suppress(ProcessLookupError):
-                os.kill(self._forked(), number)
+        if self._process is None:
+            return
+        try:
+            os.kill(preloaded.number(self._process), number)
+        except ProcessLookupError:
+            # It is about to be forked, or has just ended.
+            super().signal(number)
 
     def kill(self) -> None:
         """End the process with SIGKILL, if it runs."""
@@ -40,10 +42,3 @@ class PreloadedMember(Member):
         if self._process is not None:
             # What started it ends after it.
             self._process.wait()
-
-    def _forked(self) -> int:
-        """The number of the process, which may be about to be forked."""
-        assert self._process is not None
-        while not (number := preloaded.number(self._process)):
-            time.sleep(0.001)
-        return number

@@ -108,13 +108,19 @@ def ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 def number(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
-    """The number of the process in which a script runs; `process` was started with the command of `python`. 0 before
-    that process is forked: a script that has printed something has begun.
+    """The number of the process in which a script runs; `process` was started with the command of `python`.
+
+    Raises:
+        ProcessLookupError: that process is not forked yet, or has ended. What has printed something is forked.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address())
         connection.sendall(ASK + process.pid.to_bytes(4))
-        return int.from_bytes(connection.recv(4))
+        found = int.from_bytes(connection.recv(4))
+    if not found:
+        # As the number of a process, 0 stands for all of a group: a signal to it would end the tests.
+        raise ProcessLookupError(f"no process is forked for {process.args}")
+    return found
 
 
 class Forking:
@@ -133,8 +139,8 @@ class Forking:
         signal.set_wakeup_fd(self.wakeup.fileno())
         signal.signal(signal.SIGCHLD, ignore)
         self.running: dict[int, socket.socket] = {}
-        # The number of each forked process, by that of the process which asked for it.
-        self.numbers: dict[int, int] = {}
+        # By the number of each forked process that runs: that of the process which asked for it.
+        self.starters: dict[int, int] = {}
         self.selector = selectors.DefaultSelector()
         for one in (self.listener, self.ended, sys.stdin):
             self.selector.register(one, selectors.EVENT_READ)
@@ -165,7 +171,8 @@ class Forking:
         if size == ASK:
             with connection:
                 starter = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
-                connection.sendall(self.numbers.get(starter, 0).to_bytes(4))
+                found = (pid for pid, one in self.starters.items() if one == starter)
+                connection.sendall(next(found, 0).to_bytes(4))
             return None
         argv, folder, environment, starter = marshal.loads(connection.recv(int.from_bytes(size), socket.MSG_WAITALL))
         pid = os.fork()
@@ -173,7 +180,7 @@ class Forking:
             for stream in streams:
                 os.close(stream)
             self.running[pid] = connection
-            self.numbers[starter] = pid
+            self.starters[pid] = starter
             self.selector.register(connection, selectors.EVENT_READ, pid)
             return None
         signal.set_wakeup_fd(-1)
@@ -197,6 +204,7 @@ class Forking:
             if not pid:
                 break
             connection = self.running.pop(pid)
+            del self.starters[pid]
             self.selector.unregister(connection)
             with connection, suppress(BrokenPipeError):  # who started it may have been killed first
                 connection.send(os.waitstatus_to_exitcode(status).to_bytes(2, signed=True))

@@ -91,14 +91,17 @@ def until_ended(pids: Iterable[int], deadline: float) -> None:
 
 def halt_at_work(server: int) -> None:
     """Halt the worker of a server in its job, where it ends no sooner than one that computes and uses no CPU."""
-    while True:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
         for pid in descendants(server):
             computed = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
             # Much more than its start takes.
             if is_worker(pid) and computed > 0.3 * os.sysconf("SC_CLK_TCK"):
                 os.kill(pid, signal.SIGSTOP)
                 return
+        # No event says that a worker computes.
         time.sleep(0.01)
+    raise AssertionError("no worker is at its job after 20 s")
 
 
 def is_worker(pid: int) -> bool:

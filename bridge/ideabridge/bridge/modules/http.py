@@ -63,9 +63,9 @@ _CONNECTING: Final = (
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that every HTTP client of this process trusts: those of the system.
+    """Return the certificates that connections to modules trust: those of the system, as of the first connection.
 
-    A client of its own would read them again, which takes about 30 ms and keeps the event loop from all else.
+    Each client would read them again otherwise, and keep the event loop from all else for 25 ms or more.
     """
     return httpx2.create_ssl_context()
 
