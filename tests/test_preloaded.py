@@ -45,3 +45,12 @@ def test_it_ends_by_the_signal_that_its_starter_gets(tmp_path: Path, number: sig
         # The script holds this end, too.
         assert process.stdout.read() == ""
         assert process.wait() == -number
+
+
+def test_a_process_that_has_ended_has_no_number(tmp_path: Path) -> None:
+    script = tmp_path / "ending.py"
+    script.write_text("", encoding="utf-8")
+    with subprocess.Popen(preloaded.python(script)) as process:
+        process.wait()
+        with pytest.raises(ProcessLookupError):
+            preloaded.number(process)
