@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,7 @@ def server() -> PostgresServer:
     if programs() is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
-    found = PostgresServer()
+    found = PostgresServer(parent=os.environ.get("PYTEST_DEBUG_TEMPROOT", "/tmp"))
     atexit.register(found.close)
     return found
 

@@ -48,6 +48,7 @@ class PostgresServer:
 
     Args:
         durable: keep what was committed also through a crash of the server (`stop("immediate")`).
+        parent: where its folder is created. Its path is short, as those of sockets are.
 
     Attributes:
         folder: the folder of the socket, and of the data.
@@ -57,12 +58,12 @@ class PostgresServer:
         PostgresError: PostgreSQL is not installed, or does not start.
     """
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, parent: str = "/tmp") -> None:
         found = programs()
         if found is None:
             raise PostgresError("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
         self._programs = found
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # paths of sockets are short
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=parent))
         self.user = getpass.getuser()
         self._owner: tuple[int, int] | None = None
         try:

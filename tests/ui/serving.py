@@ -16,7 +16,9 @@ import httpx
 
 from tests import preloaded
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None
+)
 TOOLS = Path(__file__).parent / "shop.py"
 _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 
