@@ -23,7 +23,7 @@ from tests.lifting.distilled import PROGRAMS
 from tests.lifting.runs import answered, checked
 from tests.lifting.tasks import PLAIN, TRAPS, Task
 from tests.lifting.test_table import python_servers, restored, work
-from tests.lifting.world import World, make_worlds, toolbox
+from tests.lifting.world import World, lettered_folder, make_worlds, toolbox
 
 TASKS = {task.name: task for task in [*PLAIN, *TRAPS]}
 TABLE = Path(__file__).with_name("distilled.md")
@@ -95,8 +95,9 @@ async def look_at_all(folder: Path) -> dict[str, Row]:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    return anyio.run(look_at_all, tmp_path_factory.mktemp("worlds"))
+def rows() -> dict[str, Row]:
+    with lettered_folder() as folder:
+        return anyio.run(look_at_all, folder)
 
 
 def shown(rows: dict[str, Row]) -> list[str]:

@@ -24,7 +24,7 @@ from tests.lifting.file_tasks import FILES, file_toolbox, make_papers
 from tests.lifting.people_tasks import PEOPLE
 from tests.lifting.runs import Shortener, answered, solved
 from tests.lifting.tasks import PLAIN, TRAPS, Task
-from tests.lifting.world import World, git, make_worlds, notes_of, toolbox
+from tests.lifting.world import World, git, lettered_folder, make_worlds, notes_of, toolbox
 from tests.npm import needs, program
 
 BIN = Path(sys.executable).parent
@@ -144,6 +144,11 @@ class Part:
 PARTS = [Part("table", TASKS, toolbox, python_servers), Part("table_files", FILES, file_toolbox, npm_servers)]
 
 
+def looked_at(part: Part, most: int) -> dict[str, Outcome]:
+    with lettered_folder() as folder:
+        return anyio.run(look_at_all, folder, part, most)
+
+
 async def look_at_all(folder: Path, part: Part, most: int) -> dict[str, Outcome]:
     worlds = make_worlds(folder)
     restored(worlds)
@@ -162,15 +167,15 @@ def part(request: pytest.FixtureRequest) -> Part:
 
 
 @pytest.fixture(scope="module")
-def outcomes(part: Part, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def outcomes(part: Part) -> dict[str, Outcome]:
     """Every task from one and two runs, with one process of each server for all."""
-    return anyio.run(look_at_all, tmp_path_factory.mktemp("worlds"), part, 2)
+    return looked_at(part, 2)
 
 
 @pytest.fixture(scope="module")
-def all_outcomes(part: Part, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def all_outcomes(part: Part) -> dict[str, Outcome]:
     """Every task from one, two and three runs."""
-    return anyio.run(look_at_all, tmp_path_factory.mktemp("worlds"), part, 3)
+    return looked_at(part, 3)
 
 
 HEAD = ["| task | trap | one run | two runs | three runs |", "|---|---|---|---|---|"]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
+import string
 import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -41,6 +48,20 @@ _SPECS = (
     ("ei", 6, "UTC", "00:45", 8, False),
 )
 """The first three worlds are run by minds, the others are new to the plan."""
+
+
+@contextmanager
+def lettered_folder() -> Generator[Path]:
+    """A folder whose path has no digits. The 2 in `/tmp/pytest-2/worlds` explains an answer 2, and a row of the tables
+    changes with it.
+    """
+    letters = "".join(random.SystemRandom().choices(string.ascii_lowercase, k=16))
+    folder = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())) / f"worlds-{letters}"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def make_worlds(folder: Path) -> list[World]:
