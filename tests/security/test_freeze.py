@@ -63,8 +63,13 @@ ENDLESS: Final = " && ".join(["contains(name, 'row')"] * 80)
 UNIONS: Final[JSONObject] = {"anyOf": [{"type": "string", "minLength": number} for number in range(5500)]}
 """215 KB. A value that is no text fails in 5,500 ways."""
 
-ENUMERATED: Final[JSONObject] = {"enum": [{"a": [*([0] * 50), number]} for number in range(1500)]}
-"""168 KB. The last one is found after 1,500 comparisons of arrays."""
+
+def enumerated(count: int) -> JSONObject:
+    """As many arrays, 110 bytes each. The last one is found after so many comparisons."""
+    return {"enum": [{"a": [*([0] * 50), number]} for number in range(count)]}
+
+
+ENUMERATED: Final = enumerated(1500)
 
 
 def rows(count: int) -> list[JSON]:
@@ -441,13 +446,13 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.0)
     # An explanation takes 2 s: on a fast machine it would come in time, and say something else.
     monkeypatch.setattr(schemas, "_EXPLAINED_SECONDS", 0.2)
-    array: JSONObject = {"type": "array", "items": ENUMERATED}
+    array: JSONObject = {"type": "array", "items": enumerated(400)}
     told = {**hostile({}), "inputSchema": {"type": "object", "properties": {"x": array}}}
     modules = {"mcpServers": {"trap": plain(tmp_path, "trap", told)}}
     configuration = load_configuration(configured(tmp_path, tools=[], **modules))
-    for last, fits in ((1499, True), (1501, False)):
+    for last, fits in ((399, True), (401, False)):
         async with Bridge(configuration, store=tmp_path / "store.sqlite") as bridge:
-            value: list[JSON] = [{"a": [*([0] * 50), last]}] * 40
+            value: list[JSON] = [{"a": [*([0] * 50), last]}] * 150
             run = await bridge.run_plan(
                 read_plan({"calls": [{"_tool": "trap", "x": "†input.x", "_outputPath": "y"}]}), input={"x": value}
             )

@@ -174,7 +174,8 @@ COMMANDS = [
 def test_no_command_lets_hidden_characters_through_to_a_terminal(here: Path, columns: int) -> None:
     seen: dict[str, str] = {}
     for words in COMMANDS:
-        for more in ([], ["--json"]):
+        # JSON does not depend on the width.
+        for more in ([], ["--json"]) if columns == 80 else ([],):
             if words[0] in ("serve", TERMINAL, "--config") and more:
                 continue
             if words[:2] == ["ideas", "export"] and more:
