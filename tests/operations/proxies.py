@@ -17,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from packaging.version import Version
 
 PACKAGING = Path(__file__).parent.parent.parent / "packaging"
 NAME = "tools.example.com"
@@ -96,11 +97,23 @@ def nginx(folder: Path, port: int, upstream: str) -> list[str]:
     return command
 
 
+def caddyfile(name: str) -> str:
+    """The text of a file in packaging/, for the version of Caddy that is installed."""
+    found = program("caddy")
+    assert found is not None
+    printed = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
+    text = (PACKAGING / name).read_text(encoding="utf-8")
+    if Version(printed.split()[0].removeprefix("v")) < Version("2.7"):
+        # What packaging/Caddyfile says about older versions.
+        text = changed(text, ("\t\trequest_buffers 1MiB\n", "\t\tbuffer_requests\n"))
+    return text
+
+
 def caddy(folder: Path, port: int, upstream: str) -> list[str]:
     """The command that runs Caddy with packaging/Caddyfile."""
     pem, key = certificate(folder)
     site = changed(
-        (PACKAGING / "Caddyfile").read_text(encoding="utf-8"),
+        caddyfile("Caddyfile"),
         ("127.0.0.1:8787 {", f"{upstream} {{"),
         ("\ntools.example.com {\n", f"\nhttps://tools.example.com:{port} {{\n\ttls {pem} {key}\n"),
     )

@@ -24,7 +24,7 @@ from ideabridge.bridge.store.store import Store
 from tests import postgres, preloaded
 from tests.server.serving import BIN, ERAS, call, listening
 
-from .proxies import PACKAGING, changed, free_port, program, waiting_for
+from .proxies import PACKAGING, caddyfile, changed, free_port, program, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -122,11 +122,14 @@ def balanced(folder: Path, urls: list[str]) -> Generator[str]:
     found = program("caddy")
     assert found is not None
     formatted = subprocess.run([found, "fmt", str(example)], capture_output=True, text=True, check=True)
-    text = example.read_text(encoding="utf-8")
-    assert formatted.stdout == text
+    assert formatted.stdout == example.read_text(encoding="utf-8")
     file = folder / "Caddyfile"
     dynamic = "\t\tdynamic a server 8787 {\n\t\t\trefresh 5s\n\t\t}\n"
-    site = changed(text, (dynamic, f"\t\tto {upstreams}\n"), (":8787 {\n", f"http://127.0.0.1:{port} {{\n"))
+    site = changed(
+        caddyfile("compose.Caddyfile"),
+        (dynamic, f"\t\tto {upstreams}\n"),
+        (":8787 {\n", f"http://127.0.0.1:{port} {{\n"),
+    )
     file.write_text(f"{{\n\tadmin off\n}}\n{site}")
     environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     command = [found, "run", "--config", str(file), "--adapter", "caddyfile"]
