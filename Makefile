@@ -44,10 +44,10 @@ demo-cluster: $(STAMP) ## the same with two servers and two workers on PostgreSQ
 	@$(BIN)/python -m examples.cluster.demo
 
 test: $(STAMP) ## the tests
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-long: $(STAMP) ## the tests that `make test` leaves out because they take long
-	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)
+	@$(BIN)/python -m pytest -n 4 -m long $(ARGS)
 
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)

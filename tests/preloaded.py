@@ -34,6 +34,8 @@ MODULES = (
     "anyio._backends._asyncio",
     "mcp.server.mcpserver",
     "mcp.server.stdio",
+    "mcp_server_git.server",
+    "mcp_server_time.server",
     "pydantic_monty",
     "rich.live",
     "typer._adapters",
@@ -50,6 +52,7 @@ MODULES = (
     "ideabridge.server.serve",
     "ideabridge.server.transports.http",
     "ideabridge.server.transports.stdio",
+    "ideabridge.server.ui.pages",
     "ideabridge.server.ui.site",
     "ideabridge.tools.explain",
 )

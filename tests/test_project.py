@@ -9,7 +9,7 @@ import sys
 import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,18 @@ def modules(part: str) -> list[Path]:
     return sorted((ROOT / part).rglob("*.py"))
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imported(path: Path) -> list[tuple[int, str]]:
     """(line, module) of every import, also those inside functions."""
+    found: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            for name in node.names:
-                yield node.lineno, name.name
+            found += [(node.lineno, name.name) for name in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield node.lineno, "." * node.level + (node.module or "")
-            for name in node.names:
-                # `from ideabridge import server` names its part here.
-                yield node.lineno, f"{node.module}.{name.name}"
+            found.append((node.lineno, "." * node.level + (node.module or "")))
+            # `from ideabridge import server` names its part here.
+            found += [(node.lineno, f"{node.module}.{name.name}") for name in node.names]
+    return found
 
 
 def committed() -> list[Path]:

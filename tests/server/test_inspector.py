@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from mcp import Client
 
 from tests.npm import needs, program
 
-from .serving import configured, listening, served
+from .serving import call, configured, listening, served
 
 pytestmark = needs("@modelcontextprotocol/inspector")
 
@@ -85,10 +87,25 @@ def test_what_one_process_publishes_the_inspector_calls_in_another(folder: Path,
     assert "b: found nothing, expected a number" in failed["content"][0]["text"]
 
 
+async def publish_a_plan(url: str, name: str) -> None:
+    async with Client(url) as client:
+        await call(client, "run_plan", **PLAN, save_as=name)
+
+
+async def publish_an_idea(url: str, name: str) -> None:
+    solution = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b"}], "output": "†results.0"}
+    async with Client(url) as client:
+        asked = await call(
+            client, "solve", task="Add a and b.", input={"a": 1, "b": 2}, output_schema={"type": "integer"}
+        )
+        await call(client, "solve", run=asked["run"], turn=0, solution=solution)
+        await call(client, "publish_idea", idea=asked["run"], name=name)
+
+
 @pytest.mark.parametrize("era", INSPECTED)
 def test_no_schema_has_what_hosts_stumble_over(folder: Path, url: str, era: str) -> None:
     other = Inspector(folder, ["--transport", "http", "--server-url", url], era)
-    other.call("run_plan", **PLAN, save_as=f"strict_{era}")
+    anyio.run(publish_a_plan, url, f"strict_{era}")
     # With --strict it exits 6 where a schema would be refused by a host.
     tools = {tool["name"]: tool for tool in other("tools/list", "--strict")["tools"]}
     assert {"run_plan", "solve", f"strict_{era}"} <= tools.keys()
@@ -99,11 +116,7 @@ def test_no_schema_has_what_hosts_stumble_over(folder: Path, url: str, era: str)
 def test_an_idea_is_read_as_a_resource_and_got_as_a_prompt(folder: Path, url: str, era: str) -> None:
     other = Inspector(folder, ["--transport", "http", "--server-url", url], era)
     name = f"shown_{era}"
-    asked = other.call("solve", task="Add a and b.", input={"a": 1, "b": 2}, output_schema={"type": "integer"})
-    run = asked["structuredContent"]["run"]
-    solution = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b"}], "output": "†results.0"}
-    other.call("solve", run=run, turn=0, solution=solution)
-    other.call("publish_idea", idea=run, name=name)
+    anyio.run(publish_an_idea, url, name)
     (content,) = other("resources/read", "--uri", f"idea://{name}")["contents"]
     assert json.loads(content["text"])["ideabridge"] == 2
     prompt = other("prompts/get", "--prompt-name", name, "--prompt-args", "a=31", "b=2")
