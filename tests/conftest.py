@@ -18,6 +18,7 @@ import pytest
 import ideabridge.tools.schema as schemas
 from ideabridge.bridge.store.errors import StoreBusyError
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
+from tests import preloaded
 
 T = TypeVar("T")
 
@@ -50,18 +51,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    # Most of what is imported and collected stays: to look for garbage would take a tenth of the time.
+    gc.disable()
+    if config.getoption("numprocesses", None):
+        # The workers share the process that forks scripts.
+        os.environ.update(preloaded.environment())
     # A shell starts a command in the background with Ctrl-C ignored, and the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    # What was imported and collected stays until the end: the collector of garbage need not look at it again and again.
+    # What was imported and collected stays until the end: the collector of garbage need not look at it.
     gc.collect()
     gc.freeze()
     # Tests make much and keep little: by default, the collector takes a twentieth of their time.
     gc.set_threshold(5000, 20, 100)
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

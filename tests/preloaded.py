@@ -92,8 +92,8 @@ def interpreter(folder: Path) -> Path:
 
 @cache
 def address() -> str:
-    """Where the process listens that forks. It ends with the process of the tests. Scripts that start others find it in
-    their `environment`.
+    """Where the process listens that forks. It ends with the process of the tests. The workers of pytest-xdist, and
+    scripts that start others, find it in their `environment`.
     """
     if ADDRESS in os.environ:
         return os.environ[ADDRESS]
@@ -224,13 +224,16 @@ class Forking:
 
 
 def main() -> None:
-    for name in MODULES:
-        importlib.import_module(name)
-    gc.freeze()
     folder = tempfile.mkdtemp(prefix="preloaded-")
     path = str(Path(folder, "socket"))
     forking = Forking(path)
+    # Whoever starts a script may go on meanwhile.
     print(path, flush=True)
+    gc.disable()
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
     argv = forking.next()
     if argv is None:
         shutil.rmtree(folder)
