@@ -128,6 +128,18 @@ def test_constant_containers_may_hold_references() -> None:
     assert not admitted.is_valid({"a": [1]})
 
 
+def test_of_large_constant_containers_only_the_type_is_kept() -> None:
+    constants: list[JSON] = [{"a": [*([0] * 50), number]} for number in range(100)]
+    schema: JSONObject = {"properties": {"a": {"enum": [*constants, "x", None]}}}
+    widened = admit_references(schema)
+    assert len(encode_text(widened)) < len(encode_text(schema))
+    admitted = Validator(widened, what="W")
+    right: list[JSON] = [constants[0], constants[-1], {"a": "†state.x"}, "†state.x", "x", None]
+    assert all(admitted.is_valid({"a": value}) for value in right)
+    wrong: list[JSON] = [[], "y", 1]
+    assert not any(admitted.is_valid({"a": value}) for value in wrong)
+
+
 def test_older_drafts_are_written_as_2020_12() -> None:
     schema: JSONObject = {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -23,6 +23,7 @@ from ideabridge.tools.keywords import (
     move_refs,
     resolve,
     schemas_in,
+    values_in,
 )
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.rename import matches_meta, room_for_meta
@@ -53,14 +54,19 @@ _INLINE_DEPTH: Final = 12
 _COPIES: Final = 1000
 """Copies of referenced schemas at the top of one schema. References to references can multiply without end."""
 
+_SPELLED: Final = 2000
+"""The values that the constant arrays and objects of one schema may hold together for each to be spelled out. A digit
+takes 60 bytes then.
+"""
+
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """Return a schema that also admits a reference string in place of any value.
 
     It admits every value that satisfies `schema` once its references are replaced, and still refuses what is wrong
     outside them. What cannot be judged while a part is a reference is not judged: `oneOf` becomes `anyOf`; `not`,
-    `uniqueItems` and `maxContains` are left out. Targets of local `$ref`s move to `$defs`, and keywords of older drafts
-    are written as 2020-12.
+    `uniqueItems` and `maxContains` are left out. Large constant arrays and objects are judged by their type alone.
+    Targets of local `$ref`s move to `$defs`, and keywords of older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
@@ -150,6 +156,7 @@ class _Admission:
         self._label = label
         self._inlined: set[int] = set()
         self._copies = 0
+        self._spelled = 0
         self._pending: list[tuple[str, JSONObject, JSONObject]] = []
         self._named: dict[str, JSONObject] = {}
         self._unevaluated = False
@@ -298,7 +305,14 @@ class _Admission:
             else:
                 part.out["enum"] = values
             return
-        branches: list[JSON] = [self._exactly(value) for value in values if isinstance(value, dict | list)]
+        made = [value for value in values if isinstance(value, dict | list)]
+        self._spelled += sum(1 for value in made for _ in values_in(value))
+        branches: list[JSON]
+        if self._spelled <= _SPELLED:
+            branches = [self._exactly(value) for value in made]
+        else:
+            kinds = {"array" if isinstance(value, list) else "object" for value in made}
+            branches = [{"type": kind} for kind in sorted(kinds)]
         if plain:
             branches.append({"enum": plain})
         part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
