@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -54,6 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Most of what is imported and collected stays: to look for garbage would take a tenth of the time.
     gc.disable()
+    if not hasattr(config, "workerinput"):
+        os.environ.pop(preloaded.ADDRESS, None)
     if config.getoption("numprocesses", None):
         # The workers share the process that forks scripts.
         os.environ.update(preloaded.environment())
@@ -69,6 +71,13 @@ def pytest_collection_finish() -> None:
     # Tests make much and keep little: by default, the collector takes a twentieth of their time.
     gc.set_threshold(5000, 20, 100)
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def garbage() -> Generator[None]:
+    """Files and coroutines that were left in cycles warn in the last test of a process, which fails."""
+    yield
+    gc.collect()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -23,7 +23,7 @@ def server() -> PostgresServer:
     if programs() is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
-    found = PostgresServer(parent=os.environ.get("PYTEST_DEBUG_TEMPROOT", "/tmp"))
+    found = PostgresServer(parent="/dev/shm" if os.environ.get("PYTEST_DEBUG_TEMPROOT") == "/dev/shm" else "/tmp")
     atexit.register(found.close)
     return found
 

@@ -180,9 +180,17 @@ class Forking:
             with connection:
                 starter = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
                 found = (pid for pid, one in self.starters.items() if one == starter)
-                connection.sendall(next(found, 0).to_bytes(4))
+                with suppress(BrokenPipeError):  # who asked may have been killed first
+                    connection.sendall(next(found, 0).to_bytes(4))
             return None
-        argv, folder, environment, starter = marshal.loads(connection.recv(int.from_bytes(size), socket.MSG_WAITALL))
+        asked = connection.recv(int.from_bytes(size), socket.MSG_WAITALL)
+        if len(asked) < int.from_bytes(size):
+            # Who asked was killed meanwhile.
+            connection.close()
+            for stream in streams:
+                os.close(stream)
+            return None
+        argv, folder, environment, starter = marshal.loads(asked)
         pid = os.fork()
         if pid:
             for stream in streams:
@@ -229,12 +237,14 @@ def main() -> None:
     forking = Forking(path)
     # Whoever starts a script may go on meanwhile.
     print(path, flush=True)
-    gc.disable()
-    for name in MODULES:
-        importlib.import_module(name)
-    gc.freeze()
-    gc.enable()
-    argv = forking.next()
+    process = os.getpid()
+    try:
+        load_modules()
+        argv = forking.next()
+    except BaseException:
+        if os.getpid() == process:
+            shutil.rmtree(folder)
+        raise
     if argv is None:
         shutil.rmtree(folder)
         return
@@ -249,6 +259,16 @@ def main() -> None:
         print(code, file=sys.stderr)
         code = 1
     leave(code or 0)
+
+
+def load_modules() -> None:
+    # GitPython, which mcp-server-git imports, would fail where there is no git.
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    gc.disable()
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def leave(code: int) -> NoReturn:

@@ -56,7 +56,9 @@ def lettered_folder() -> Generator[Path]:
     changes with it.
     """
     letters = "".join(random.SystemRandom().choices(string.ascii_lowercase, k=16))
-    folder = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())) / f"worlds-{letters}"
+    parents = (os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()), "/tmp")
+    parent = next(path for path in parents if not any(map(str.isdigit, path)))
+    folder = Path(parent, f"worlds-{letters}")
     folder.mkdir(mode=0o700)
     try:
         yield folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from packaging.version import Version
 
 PACKAGING = Path(__file__).parent.parent.parent / "packaging"
 NAME = "tools.example.com"
@@ -103,7 +103,8 @@ def caddyfile(name: str) -> str:
     assert found is not None
     printed = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
     text = (PACKAGING / name).read_text(encoding="utf-8")
-    if Version(printed.split()[0].removeprefix("v")) < Version("2.7"):
+    number = re.match(r"v?(\d+)\.(\d+)", printed)
+    if number is not None and tuple(map(int, number.groups())) < (2, 7):
         # What packaging/Caddyfile says about older versions.
         text = changed(text, ("\t\trequest_buffers 1MiB\n", "\t\tbuffer_requests\n"))
     return text

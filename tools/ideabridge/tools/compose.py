@@ -55,9 +55,7 @@ _COPIES: Final = 1000
 """Copies of referenced schemas at the top of one schema. References to references can multiply without end."""
 
 _SPELLED: Final = 2000
-"""The values that the constant arrays and objects of one schema may hold together for each to be spelled out. A digit
-takes 60 bytes then.
-"""
+"""Values that the constant arrays and objects which are spelled out hold together. A digit takes 60 bytes then."""
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
@@ -65,8 +63,9 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
 
     It admits every value that satisfies `schema` once its references are replaced, and still refuses what is wrong
     outside them. What cannot be judged while a part is a reference is not judged: `oneOf` becomes `anyOf`; `not`,
-    `uniqueItems` and `maxContains` are left out. Large constant arrays and objects are judged by their type alone.
-    Targets of local `$ref`s move to `$defs`, and keywords of older drafts are written as 2020-12.
+    `uniqueItems` and `maxContains` are left out. Constant arrays and objects that hold more than 2,000 values, together
+    with those before them, are judged by their type alone. Targets of local `$ref`s move to `$defs`, and keywords of
+    older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
@@ -306,9 +305,10 @@ class _Admission:
                 part.out["enum"] = values
             return
         made = [value for value in values if isinstance(value, dict | list)]
-        self._spelled += sum(1 for value in made for _ in values_in(value))
+        count = sum(1 for value in made for _ in values_in(value))
         branches: list[JSON]
-        if self._spelled <= _SPELLED:
+        if self._spelled + count <= _SPELLED:
+            self._spelled += count
             branches = [self._exactly(value) for value in made]
         else:
             kinds = {"array" if isinstance(value, list) else "object" for value in made}
