@@ -434,16 +434,6 @@ async def test_what_was_in_flight_runs_again_only_where_that_is_safe(tmp_path: P
             assert "outcome unknown" in str(run.errors())
 
 
-async def test_a_run_goes_on_only_under_the_configuration_it_was_made_under(tmp_path: Path) -> None:
-    store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
-        run = await bridge.solve("x")
-    async with Bridge(Configuration(approval="allow_all"), toolbox=toolbox(), store=store) as bridge:
-        again = await bridge.run(run.id)
-        assert again.status == "interrupted"
-        assert "configuration has changed" in str(again.answer()["reason"])
-
-
 async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=toolbox(), store=store) as one, Bridge(toolbox=toolbox(), store=store) as two:

@@ -120,8 +120,13 @@ def test_a_decision_without_the_tools_of_the_run_says_so(here: Path, capsys: pyt
     run = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
     assert main(["approvals", "decide", "approve", run]) == 1
     why = "its tool 'note' is not here; was a file of tools left out?"
-    assert capsys.readouterr().err == f"ideabridge: run {run} cannot go on here: {why}\n"
+    works = f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run}"
+    assert capsys.readouterr().err == f"ideabridge: run {run} cannot go on here: {why} What still works: {works}\n"
     assert main(["approvals", "decide", "approve", run, "--tools", "tools.py"]) == 0
+    capsys.readouterr()
+    other = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
+    assert main(["approvals", "decide", "deny", other, "--reason", "no tools here"]) == 1
+    assert f"{other}: done, 1 error" in capsys.readouterr().err
 
 
 def test_several_are_decided_at_once_and_what_is_left_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,21 @@ class Desk:
             await bridge.recover_runs(self.tell, lambda run: self.taken_up.append(run.id))
 
 
+OTHER = Configuration(approval="allow_all")
+"""Another configuration than that of `left_behind`."""
+
+
+def changed_toolbox() -> Toolbox:
+    """The tools of a desk, of which `work` has another definition now."""
+
+    @tool(read_only=True)
+    async def work(text: str, place: str = "here") -> str:
+        """Work."""
+        return text + place
+
+    return Toolbox(work)
+
+
 async def left_behind(store: Path, count: int = 1) -> list[str]:
     """Runs that were at work when their bridge was closed."""
     desk = Desk(open=False)
@@ -121,21 +136,22 @@ async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path
             assert (await again.wait(), again.given()) == ("done", "x")
 
 
-async def test_another_configuration_interrupts_and_the_right_one_goes_on(tmp_path: Path) -> None:
+async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
-    async with Bridge(Configuration(approval="allow_all"), toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(OTHER, toolbox=changed_toolbox(), store=path) as bridge:
         await desk.recover(bridge)
         [(told, why)] = desk.troubles
         assert told == run_id
-        assert "configuration has changed" in why
+        assert "its tool 'work' has changed since it was started" in why
         record = bridge.store.runs.get(run_id)
         assert record is not None
         assert (record.status, record.driver) == ("interrupted", None)
-        assert "configuration has changed" in str(record.summary)
-        assert not desk.started.is_set()
-        with pytest.raises(InterruptedRunError, match="configuration has changed"):
+        reason = str((record.summary or {})["reason"])
+        assert "its tool 'work' has changed since it was started" in reason
+        assert f"end it by ideabridge runs cancel {run_id}" in reason
+        with pytest.raises(InterruptedRunError, match="its tool 'work' has changed since it was started"):
             await bridge.resume(run_id)
         # Told once: the next start says nothing of it.
         await desk.recover(bridge)
@@ -146,6 +162,17 @@ async def test_another_configuration_interrupts_and_the_right_one_goes_on(tmp_pa
         record = bridge.store.runs.get(run_id)
         assert record is not None
         assert record.status == "done"
+
+
+async def test_what_was_at_work_goes_on_under_another_configuration_with_the_same_tools(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    async with Bridge(OTHER, toolbox=desk.toolbox, store=path) as bridge:
+        await desk.recover(bridge)
+        assert (desk.taken_up, desk.troubles) == ([run_id], [])
+        run = await bridge.run(run_id)
+        assert (run.status, run.given()) == ("done", "x")
 
 
 async def test_a_run_whose_tool_is_not_here_is_interrupted(tmp_path: Path) -> None:
@@ -363,7 +390,7 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
 ) -> None:
     path = tmp_path / "store.sqlite"
     other, desk = Desk(open=True), Desk(open=True)
-    async with Bridge(Configuration(approval="allow_all"), toolbox=other.toolbox, store=path) as bridge:
+    async with Bridge(OTHER, toolbox=changed_toolbox(), store=path) as bridge:
         async with sweeping(bridge, other, monkeypatch) as looks:
             [run_id] = await left_behind(path)
             before = bridge.store.runs.get(run_id)

@@ -167,6 +167,18 @@ async def test_a_run_waits_for_a_worker_and_continues_after_a_decision_and_by_tu
         assert ended["status"] == "cancelled"
 
 
+async def test_a_run_that_was_queued_before_the_configuration_changed_is_taken(
+    configuration: Callable[..., Path],
+) -> None:
+    calls = [{"_tool": "where", "_outputPath": "at"}]
+    async with front(configuration()) as client:
+        queued = await call(client, "run_plan", calls=calls, output="†state.at", wait_s=0)
+        assert queued["status"] == "running"
+        with working(configuration(limits={"calls": 77})) as worker:
+            ended = await call(client, "check_run", run=queued["run"], wait_s=20)
+            assert (ended["status"], ended["output"]) == ("done", worker.pid)
+
+
 async def test_metrics_count_the_runs_that_wait(configuration: Callable[..., Path]) -> None:
     path = configuration()
 

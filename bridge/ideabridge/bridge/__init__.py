@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.loop.event import CallFinished as CallFinished
     from ideabridge.bridge.loop.event import CallProposed as CallProposed
     from ideabridge.bridge.loop.event import CallStarted as CallStarted
+    from ideabridge.bridge.loop.event import ConfigurationChanged as ConfigurationChanged
     from ideabridge.bridge.loop.event import Decider as Decider
     from ideabridge.bridge.loop.event import Event as Event
     from ideabridge.bridge.loop.event import GroupCommitted as GroupCommitted
@@ -194,6 +195,7 @@ _HOMES: Final = {
         "CallFinished",
         "CallProposed",
         "CallStarted",
+        "ConfigurationChanged",
         "Decider",
         "Event",
         "GroupCommitted",

@@ -794,16 +794,13 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 
 
 def fingerprint(configuration: Configuration) -> str:
-    """A SHA-256 over everything that changes how runs behave. A run resumes by itself only under the same fingerprint.
+    """A SHA-256 over everything that changes how runs behave.
 
     It covers the modules (see `module_fingerprint`), tool files, approval, order and limits. It covers the folder if a
-    program or a tool file runs in it: projects share a store, and a run of one must not continue in another.
+    program or a tool file runs in it. A run continues under another fingerprint only if what it has still to call is
+    unchanged; see `Binding`.
     """
-    modules: JSONObject = {
-        name: module_fingerprint(configuration, name)
-        for name, module in sorted(configuration.modules.items())
-        if not module.disabled
-    }
+    modules: JSONObject = {name: module_fingerprint(configuration, name) for name in sorted(_enabled(configuration))}
     here = bool(configuration.tools) or any(module.command for module in configuration.modules.values())
     return content_hash(
         {
@@ -815,6 +812,22 @@ def fingerprint(configuration: Configuration) -> str:
             "folder": str(configuration.folder.absolute()) if here else None,
         }
     )
+
+
+def start_definitions(configuration: Configuration) -> dict[str, str]:
+    """A digest of how each module starts, by its name (see `module_fingerprint`), without disabled ones.
+
+    The member "" stands for the Python tools: it covers the folder of the configuration if that names tool files,
+    because projects share a store, and a run that calls the tools of one must not continue in another.
+    """
+    definitions = {name: module_fingerprint(configuration, name) for name in _enabled(configuration)}
+    folder = str(configuration.folder.absolute()) if configuration.tools else None
+    definitions[""] = content_hash({"folder": folder})
+    return definitions
+
+
+def _enabled(configuration: Configuration) -> list[str]:
+    return [name for name, module in configuration.modules.items() if not module.disabled]
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:

@@ -29,6 +29,7 @@ from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallFinished,
+    ConfigurationChanged,
     Event,
     PlanAsked,
     QuestionAsked,
@@ -332,7 +333,7 @@ class Driver:
                 epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
             if epoch is None:
                 raise StaleDriverError(f"run {self._run} is not driven by this process")
-            last = self._store.runs.append(self._run, epoch, [event.to_json() for event in events])
+            last = self._append(epoch, events)
             for save in ideas:
                 save()
             if ended is not None:
@@ -350,8 +351,27 @@ class Driver:
             self.epoch, self.seen = written
 
         large = any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
-        several = bool(ideas) or creates is not None or ended is not None or tells
+        changes = any(isinstance(event, ConfigurationChanged) for event in events)
+        several = bool(ideas) or creates is not None or ended is not None or tells or changes
         return self._write(together if several else append, done, later, is_large=large)
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Append events to the journal in the transaction of the caller, who holds the lease; see `whole`.
+
+        Raises:
+            StaleDriverError: this process does not hold the lease.
+        """
+        if self.epoch is None:
+            raise StaleDriverError(f"run {self._run} is not driven by this process")
+        self.seen = self._append(self.epoch, events)
+
+    def _append(self, epoch: int, events: Sequence[Event]) -> int:
+        """Append events, and note a change of the configuration in the table of runs; return the last number."""
+        last = self._store.runs.append(self._run, epoch, [event.to_json() for event in events])
+        for event in events:
+            if isinstance(event, ConfigurationChanged):
+                self._store.runs.set_fingerprint(self._run, epoch, event.fingerprint)
+        return last
 
     def _tells(self, events: Sequence[Event]) -> bool:
         """Whether those who follow the run elsewhere are told of events now: of questions at once, of others now and

@@ -204,7 +204,8 @@ Pattern: TypeAlias = Literal["all", "any", "race"]
 class RunStarted(Journaled):
     """A run begins. `tools` are full definitions, so a journal can be folded while modules are down. `mind` is the name
     of the mind (None: by turns), `why` the reason of this choice, `idea` the idea that the run was made from,
-    `traceparent` the trace of the request that asked for it (W3C Trace Context).
+    `traceparent` the trace of the request that asked for it (W3C Trace Context). `bound` has a digest of the start
+    definition of each module that the run may call, see `Binding`; journals of earlier versions do not have it.
     """
 
     name: ClassVar[str] = "run_started"
@@ -218,6 +219,18 @@ class RunStarted(Journaled):
     why: str | None = None
     idea: str | None = None
     traceparent: str | None = None
+    bound: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationChanged(Journaled):
+    """The run continues under another configuration. `fingerprint` names it; `approval` is the approval setting from
+    now on: the rules of before and those of the new configuration, of which the strictest decides.
+    """
+
+    name: ClassVar[str] = "configuration_changed"
+    fingerprint: str
+    approval: JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +486,7 @@ class RunEnded(Journaled):
 
 Event: TypeAlias = (
     RunStarted
+    | ConfigurationChanged
     | RequestMade
     | CallProposed
     | OutputProposed

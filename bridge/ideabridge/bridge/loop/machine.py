@@ -57,7 +57,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from ideabridge.bridge.context.messages import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
@@ -69,6 +69,7 @@ from ideabridge.bridge.loop.grant import Grants, decision_text
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
+from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.progress import Progress, in_flight, parked
 from ideabridge.bridge.loop.question import FORKED, Question, outcome_question, unknown
 from ideabridge.bridge.loop.settings import Settings, Spending
@@ -399,6 +400,8 @@ class Machine:
                 self._add(event)
             case events.RunStarted():
                 self._start(event)
+            case events.ConfigurationChanged():
+                self._change_rules(event)
             case events.RunEnded():
                 self._end(event)
         self._advance()
@@ -441,6 +444,13 @@ class Machine:
         self.step = 0
         # The author of a plan has answered already, so the Solution is the next event.
         self._mind_due = event.mode == "solve"
+
+    def _change_rules(self, event: events.ConfigurationChanged) -> None:
+        if self.phase == "new":
+            raise JournalError("the run has not begun")
+        self.settings = replace(self.settings, approval=cast("ApprovalSetting", event.approval))
+        if self._tick is not None:
+            self._tick.judge_again(self.settings)
 
     def _request(self, event: events.RequestMade) -> None:
         if event.step != self.step or not self._mind_due:
@@ -690,6 +700,8 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 def _repeatable(progress: Progress) -> bool:
     """Return whether a call runs again without a question. A room continues from its own journal."""
+    if progress.forbidden:
+        return False
     call, tool = progress.call, progress.tool
     return call.has_latent or call.room is not None or (tool is not None and tool.annotations.repeatable)
 

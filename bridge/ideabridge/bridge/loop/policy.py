@@ -204,8 +204,15 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
     """The settings of which an approval setting consists: those under `all`, otherwise itself."""
     if isinstance(setting, dict) and "all" in setting:
-        return cast("list[ApprovalSetting]", setting["all"])
+        return list(cast("list[ApprovalSetting]", setting["all"]))
     return [setting]
+
+
+def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSetting:
+    """The approval setting under which the strictest verdict of two settings decides on each call."""
+    parts = approval_parts(setting)
+    parts += [part for part in approval_parts(other) if part not in parts]
+    return parts[0] if len(parts) == 1 else {"all": cast("list[JSON]", parts)}
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:

@@ -16,7 +16,7 @@ from ideabridge.bridge.context.state import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
-from ideabridge.bridge.loop.event import JournalError, QuestionAsked
+from ideabridge.bridge.loop.event import Decider, JournalError, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
@@ -94,6 +94,8 @@ class Progress:
         staged: True if only its group sees what it wrote.
         approval: (id, digest, resolved call, why) while a person is asked.
         granted: the call whose grant approves this one, until that is journaled; nobody is asked then.
+        approved_by: who approved it; None while nobody has, or if the policy allows it.
+        forbidden: True if it has begun, and stricter rules have come since that do not let it run without a question.
         value: the result, once done.
         replaced: the tool with which a person replaced the call's own.
         held: True if only the listed order keeps the call from running.
@@ -111,6 +113,8 @@ class Progress:
     approval: tuple[str, str, JSONObject, str] | None = None
     asked: bool = False
     granted: int | None = None
+    approved_by: Decider | None = None
+    forbidden: bool = False
     value: JSON = None
     replaced: Tool | None = None
     held: bool = False

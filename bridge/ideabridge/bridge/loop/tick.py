@@ -15,8 +15,8 @@ The statuses of a call (`CallStatus`), and what leads from one to the next:
                                                               malformed, or a value it needs is absent: FAILED;
                                                               it reads a branch not taken: SKIPPED
     ASKING     a person must decide, or has with a grant      approved: QUEUED; denied: FAILED
-    QUEUED     may run; the listed order or the limit of      a place is free: RUNNING
-               parallel calls holds it
+    QUEUED     may run; the listed order or the limit of      a place is free: RUNNING;
+               parallel calls holds it                        stricter rules (`judge_again`): ASKING or FAILED
     RUNNING    `Execute` is due, or it runs                   the last item has finished: DONE or FAILED, or CAUGHT
                                                               where the failure is written to its second output path
     any of these                                              its group is decided, or its Solution is cancelled:
@@ -49,7 +49,7 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
-from ideabridge.bridge.loop.effect import Allow, Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
+from ideabridge.bridge.loop.effect import Allow, AskApproval, Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
     CallFinished,
     JournalError,
@@ -64,7 +64,7 @@ from ideabridge.bridge.loop.grant import Grants, grant_of
 from ideabridge.bridge.loop.graph import Graph, cycles
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
-from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.policy import only_persons, policy_named
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait, items_error, running_item
 from ideabridge.bridge.loop.question import (
     ENDED,
@@ -344,12 +344,74 @@ class Tick:
                 progress.doubts.assumed = after_edit(progress.doubts.assumed, event.edited, f"chosen by {event.by}")
             if tool is not None:
                 self._reorder(progress, tool)
+            progress.approved_by = event.by
             self._queue_up(progress)
         if grant is not None:
             self._grants.given.append(grant)
             for one in self.progress.values():
                 self._allow(one)
         self._drain()
+
+    def judge_again(self, settings: Settings) -> None:
+        """Apply other rules to the calls that have not settled.
+
+        The new verdict holds where it is stricter: a call that only asks now may be denied, and a call that was allowed
+        may ask. What a person or an approver has approved asks again only if the rules deny it, and what the assistant
+        has approved also if only persons decide now.
+        """
+        self._settings = settings
+        self._policy = policy_named(settings.approval)
+        for progress in self.progress.values():
+            if progress.status is CallStatus.ASKING:
+                self._judge_question(progress)
+            elif progress.status in (CallStatus.QUEUED, CallStatus.RUNNING):
+                self._judge_allowed(progress)
+        self._drain()
+
+    def _judge_question(self, progress: Progress) -> None:
+        """Deny a call that waits for a decision if the policy denies it now."""
+        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
+        if not isinstance(verdict, Refusal) or progress.approval is None:
+            return
+        self._withdraw_grant(progress)
+        self.due.pop(("approve", progress.call.index, None), None)
+        self._asking -= 1
+        progress.approval = None
+        self._fail(progress, verdict.kind, verdict.message)
+
+    def _judge_allowed(self, progress: Progress) -> None:
+        """Take back a call that was allowed and has not begun, if the policy now asks about it or denies it."""
+        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
+        if verdict is None or (isinstance(verdict, AskApproval) and self._is_approved(progress)):
+            return
+        if any(item.started for item in progress.items):
+            progress.forbidden = True
+            return
+        self._take_back(progress)
+        self._put_up(progress, progress.items)
+
+    def _is_approved(self, progress: Progress) -> bool:
+        """Return whether the approval of a call still holds under the present rules."""
+        by = progress.approved_by
+        if by is None:
+            return False
+        return by.kind != "assistant" or not only_persons(self._settings.approval)
+
+    def _take_back(self, progress: Progress) -> None:
+        """Undo `_queue_up` for a call none of whose executions has begun."""
+        index = progress.call.index
+        self._queue = deque(entry for entry in self._queue if entry[0] != index)
+        for number in range(len(progress.items)):
+            place = number if progress.call.has_each else None
+            if self.due.pop(("execute", index, place), None) is not None:
+                self._running -= 1
+        for held in self._waiting.values():
+            if index in held:
+                held.remove(index)
+        progress.status = CallStatus.WAITING
+        progress.held = False
+        progress.asked = False
+        progress.approved_by = None
 
     def _allow(self, progress: Progress) -> None:
         """Approve a call that asks if a grant covers it. A person is always asked about what is uncertain in a call."""

@@ -76,6 +76,9 @@ async def fork(
             made = start_plan(plan, await runs.catalogue_of(plan, settings, caller), settings).events
         else:
             made = (await runs.start_program(plan, settings, None, caller)).events
+    began = made[0]
+    if isinstance(began, events.RunStarted):
+        made = [dataclasses.replace(began, bound=dict(runs.definitions)), *made[1:]]
     made = runs.screen.admit(made)
     requests = sum(isinstance(event, events.RequestMade) for event in made)
     with store.transaction():
@@ -245,6 +248,9 @@ class _Copy:
                         self._take(events.RequestMade(event.step, request.id, request.offered))
                     case events.ApprovalAsked() | events.PlanAsked():
                         # An undecided approval is asked again, and its time begins anew.
+                        continue
+                    case events.ConfigurationChanged():
+                        # A fork begins under the present configuration.
                         continue
                     case events.QuestionAsked() | events.QuestionAnswered():
                         # The questions of modules belong to calls of the parent, which are not made again.

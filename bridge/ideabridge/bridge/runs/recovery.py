@@ -122,9 +122,22 @@ class Recovery:
                 with contextlib.suppress(StoreError):
                     # Those who use the store get its error; the sweeps continue when the store works.
                     self._sweep(group, fingerprint)
+                    if fingerprint is None and self._runs.queue.role == "worker":
+                        self._adopt_queued()
                     # Runs of other configurations are reported once.
                     fingerprint = self._fingerprint
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
+
+    def _adopt_queued(self) -> None:
+        """Take over the queued runs of other configurations that can go on here: perhaps no worker of these is left."""
+        for lease in self._store.runs.leases(QUEUED, None, MOST):
+            record = self._store.runs.get(lease.run)
+            if record is None or record.status != QUEUED or record.fingerprint == self._fingerprint:
+                continue
+            try:
+                self._runs.adopt(record)
+            except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
+                self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
         """Begin to take up every run that was left behind; of runs at work, only those with this `fingerprint`.

@@ -42,6 +42,7 @@ from ideabridge.bridge.loop.effect import Execute, ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import (
     CallFinished,
     CallStarted,
+    ConfigurationChanged,
     Decider,
     EndStatus,
     Event,
@@ -63,6 +64,7 @@ from ideabridge.bridge.minds.instructions import turns_instructions
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
+from ideabridge.bridge.runs.binding import sentence
 from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import (
@@ -99,6 +101,9 @@ _WITHOUT_RESULT: Final[dict[str, str]] = {
 }
 """Why a run in this status has no result."""
 
+_RUN_NOTHING: Final = ("deny", "skip", "value")
+"""The decisions that settle a question and run nothing. They are taken also where the run cannot go on."""
+
 _NOTES: Final = 20
 """Most decisions, assumptions, and notes in an answer."""
 
@@ -122,6 +127,8 @@ class _Host(Protocol):
     queue: Queue
 
     def composer(self) -> Composer: ...
+    def change_of_configuration(self, run: Run) -> ConfigurationChanged | None: ...
+    def journal_alone(self, run: Run, event: Event) -> None: ...
     def watch(self, run: Run, event: Event) -> None: ...
     def note_waiting(self, run: Run) -> None: ...
     async def open_room(self, run: Run, effect: Execute) -> None: ...
@@ -140,6 +147,8 @@ class Run:
         ending: rooms that are ending because their calls have ended.
         room_watchers: called with every event of its rooms, at any depth; see `watching`.
         people: settles its approvals, by an approver or a time-out.
+        bound: the start definitions of its modules, see `RunStarted`.
+        made_under: the fingerprint of the configuration under which it was driven last.
         idea: the id of the idea saved last.
         active_seconds: the seconds that it has been at work in this process.
         turns: the turns that its journal records.
@@ -164,6 +173,9 @@ class Run:
         self.room_watchers: list[RoomWatcher] = []
         self.caller = caller
         self.idea: str | None = None
+        self.bound: JSONObject | None = None
+        self.made_under = ""
+        self._is_blocked = False
         self.active_seconds = 0.0
         self.turns = values.TurnLog()
         self.driver = driver
@@ -474,8 +486,37 @@ class Run:
 
     def drive(self, event: Event) -> None:
         """Post an event under the lease, which is returned if the run then waits for somebody."""
+        if self._is_blocked:
+            self._host.journal_alone(self, event)
+            return
+        if self.driver.epoch is None:
+            self.root.follow_configuration()
         self._take("running")
         self.runner.post(event)
+
+    def follow_configuration(self) -> None:
+        """Let the rules of this configuration hold from now on, in the run and its rooms, if they were made under
+        another one.
+
+        Raises:
+            InterruptedRunError: another process drives the run.
+        """
+        for run in list(self.with_rooms()):
+            changed = self._host.change_of_configuration(run)
+            if changed is not None and run.runner.lost is None and not run.machine.ended:
+                run._take("running")
+                run.runner.post(changed)
+
+    def block(self, why: str) -> None:
+        """Note that a run that waits for people cannot go on here; see `_RUN_NOTHING` for what still works."""
+        self._is_blocked = True
+        works = f"deny (or skip) what it asks, or end it: ideabridge runs cancel {self.root.id}"
+        self.runner.interrupt(f"{sentence(why)} What still works: {works}")
+
+    def unblock(self) -> None:
+        """Forget that the run cannot go on here."""
+        self._is_blocked = False
+        self.runner.lost = None
 
     def hold(self) -> None:
         """Take the lease, if nobody has it, because a room of the run is at work here."""
@@ -571,6 +612,7 @@ class Run:
 
     def settle(self, approval: str, decision: Decision) -> None:
         """Settle a pending approval; see `decide`, also for the errors."""
+        self.root.follow_configuration()
         run, event = self.event_of(approval, decision)
         run.drive(event)
 
@@ -581,7 +623,8 @@ class Run:
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
         """Check a decision; return its event, and the run or room that is to take it. Raises as `decide` does."""
-        self._expect_alive()
+        if not (self._is_blocked and decision.decision in _RUN_NOTHING):
+            self._expect_alive()
         check_text("approval", approval)
         name, nested, rest = approval.partition("/")
         if not nested:

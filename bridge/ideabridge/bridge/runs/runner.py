@@ -60,6 +60,7 @@ from ideabridge.bridge.loop.event import (
     CallFinished,
     CallProposed,
     CallStarted,
+    ConfigurationChanged,
     EndStatus,
     Event,
     GroupCommitted,
@@ -81,6 +82,7 @@ from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
+from ideabridge.bridge.runs.binding import Binding
 from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, ObservedRun
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
@@ -139,6 +141,7 @@ class Runner:
         request: the Request that waits for its answer, or was answered last.
         lost: why the run cannot continue in this process; None while it can, and after it has ended. Only the runner
             sets it.
+        binding: what the run may call here, once it was read from its journal; None: everything.
         failure: the error for which the run was given up.
         follows: True while the watchers receive events of another process.
         waiting: the number of tasks that wait for a change.
@@ -173,6 +176,7 @@ class Runner:
         self.program = ProgramRunner(self, sandbox, group)
         self.watchers: list[Watcher] = [self._calls.watch]
         self.lost: str | None = None
+        self.binding: Binding | None = None
         self.failure: Exception | None = None
         self.follows = False
         self.waiting = 0
@@ -639,8 +643,10 @@ class Runner:
         finally:
             self.follows = False
 
-    def resume(self) -> None:
-        """Continue after `fold`; see `resume_events`."""
+    def resume(self, changed: ConfigurationChanged | None = None) -> None:
+        """Continue after `fold`; see `resume_events`. `changed`: under another configuration."""
+        if changed is not None:
+            self._take(self._screen.admit([changed]))
         again, events = resume_events(self.machine, time.time())
         for effect in again:
             self._start(effect)
@@ -803,6 +809,10 @@ class RunningCalls:
         asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
         context = CallContext(effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept)
         try:
+            binding = self._run.binding
+            fault = None if binding is None or effect.is_latent else binding.fault_of(effect.tool)
+            if fault is not None:
+                raise ActivityError(f"not run: {fault}")
             with ExitStack() as stack:
                 told = [stack.enter_context(observer.around(effect)) for observer in self._run.observers]
                 value: JSON = await self._executor.execute(effect, context)

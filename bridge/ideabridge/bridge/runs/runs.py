@@ -28,7 +28,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.configuration import UsersSettings
+from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.driving.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
@@ -41,6 +41,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallFinished,
+    ConfigurationChanged,
     Event,
     JournalError,
     RequestMade,
@@ -49,7 +50,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.policy import policy_named, strictest_of
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
@@ -58,6 +59,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames, program_schema
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.programs.steps import expect_sound, programs_in
+from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
@@ -65,7 +67,7 @@ from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program, why_not_resumable
+from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
@@ -130,14 +132,16 @@ class Runs:
         group: task group of their calls.
         offer: the tools for ideas that answer calls, and for edits of a plan's calls.
         handlers: what each type of message does to a Request.
-        fingerprint: of the configuration; a run continues only under the one it was made under.
-        run_bytes: most bytes of JSON in the results of one run together.
+        configuration: the configuration of this process.
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
         lease_seconds: the seconds for which a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
-        users: what named users may do.
         notices: what other processes report.
         queue: decides which runs this process drives.
+
+    Attributes:
+        fingerprint: names the configuration.
+        definitions: how each module of the configuration starts, see `start_definitions`.
     """
 
     def __init__(
@@ -149,13 +153,11 @@ class Runs:
         executor: Executor,
         offer: Offer,
         handlers: Handlers,
-        fingerprint: str,
+        configuration: Configuration,
         screen: Screen,
-        run_bytes: int,
         mind: Mind | None = None,
         approver: Approver | None = None,
         lease_seconds: float | None = None,
-        users: UsersSettings,
         notices: Notices,
         queue: Queue,
     ) -> None:
@@ -167,14 +169,16 @@ class Runs:
         self._schemas = SchemaCache()
         self.screen = screen
         self.approver = approver
-        self.users = users
+        self.users = configuration.users
         self.mind = mind
-        self._run_bytes = run_bytes
+        self._run_bytes = configuration.limits.run_bytes
         self.store = store
         self._writer = writer
         self.group = group
         self.offer = offer
-        self.fingerprint = fingerprint
+        self.fingerprint = fingerprint(configuration)
+        self.definitions = start_definitions(configuration)
+        self._approval = configuration.approval_setting
         self._name = own_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
@@ -206,9 +210,11 @@ class Runs:
         if room is None:
             self._expect_place(caller)
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
-        events, traceparent = start.events, None if room is not None else self.executor.traceparent()
-        if traceparent is not None and isinstance(events[0], RunStarted):
-            events = (replace(events[0], traceparent=traceparent), *events[1:])
+        first, *others = start.events
+        if isinstance(first, RunStarted):
+            traceparent = None if room is not None else self.executor.traceparent()
+            bound = bound_to(start.machine.catalogue, self.definitions, None if parent is None else parent.bound)
+            first = replace(first, traceparent=traceparent, bound=bound)
             start.machine.traceparent = traceparent
         above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
@@ -217,13 +223,14 @@ class Runs:
                 run_id, kind=start.machine.mode, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
             )
 
-        run = self._attach(run_id, caller, start.machine, start.events[0], parent)
+        run = self._attach(run_id, caller, start.machine, first, parent)
+        run.made_under = self.fingerprint
         if parent is not None:
             # Before it is created: its usage counts, and it ends with the run it belongs to.
             parent.rooms[run.key] = run
         try:
             run.driver.create(creates)
-            run.runner.begin(*events)
+            run.runner.begin(first, *others)
             await run.runner.wait_written()
             if run.runner.failure is not None and not run.driver.is_created:
                 raise run.runner.failure
@@ -355,6 +362,9 @@ class Runs:
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
         """Settle a pending approval of a run, in whatever process drives it; see `Bridge.decide`, also for errors."""
+        with contextlib.suppress(InterruptedRunError):
+            # Otherwise the process that drives the run applies its own rules.
+            await self._writer.patiently(run.root.follow_configuration)
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             one, event = run.event_of(approval, decision)
@@ -677,6 +687,7 @@ class Runs:
         driver = Driver(self.store, run_id, self._name, self._lease, self._writer, self._watch)
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
+        run.bound = first.bound if isinstance(first, RunStarted) else None
         self._forget_idle()
         self._runs[run_id] = self._kept[run_id] = run
         self._drivers[run_id] = driver
@@ -713,6 +724,7 @@ class Runs:
         numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
         run = self._attach(record.id, record.caller, Machine(), events[0] if events else None, parent)
+        run.made_under = record.fingerprint
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
         run.runner.fold(events)
@@ -762,9 +774,12 @@ class Runs:
             "needs_solution",
             *(() if self.approver else ("needs_approval",)),
         )
-        why = why_not_resumable(run.machine, self.executor, record.fingerprint, self.fingerprint)
+        is_same = run.made_under == self.fingerprint
+        binding = Binding(run.machine, self.executor, run.bound, self.definitions, is_same=is_same)
+        run.runner.binding = binding
+        why = binding.why_not_resumable()
         if why is not None and waits:
-            run.runner.interrupt(why)
+            run.block(why)
             return run
         run.people.take_up(events)
         if waits and record.status == run.status:
@@ -782,6 +797,7 @@ class Runs:
                     # Another process has added events since the journal was read.
                     driver.release()
                 elif why is not None:
+                    why = f"{sentence(why)} What still works: end it by ideabridge runs cancel {run.root.id}"
                     driver.set_status("interrupted", {"reason": why})
                     driver.release()
                 elif not waits and not here:
@@ -801,7 +817,7 @@ class Runs:
             run.rest()
         elif goes_on:
             run.people.ask()
-            run.runner.resume()
+            run.runner.resume(self.change_of_configuration(run))
         else:
             return run
         # Not earlier: calls that a denial starts would look as if they had been in flight.
@@ -861,6 +877,51 @@ class Runs:
             self._reach(room, run)
         return run
 
+    def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
+        """The event by which a run that was made under another configuration continues under this one; None if it was
+        made under this one.
+        """
+        if run.made_under == self.fingerprint:
+            return None
+        approval = strictest_of(run.machine.settings.approval, self._approval)
+        return ConfigurationChanged(self.fingerprint, approval)
+
+    def adopt(self, record: RunRecord) -> None:
+        """Let workers of this configuration claim a queued run of another one, if it can go on here."""
+        run = self._reach(record)
+        changed = self.change_of_configuration(run)
+        binding = run.runner.binding
+        if changed is None or binding is None or binding.why_not_resumable() is not None:
+            return
+        with run.driver.whole():
+            if not run.driver.take():
+                # It has gone on since.
+                run.driver.release()
+                return
+            run.driver.append([changed])
+            run.driver.queue(record.summary or {})
+        run.runner.follow([changed])
+
+    def journal_alone(self, run: Run, event: Event) -> None:
+        """Journal a decision in a run that cannot go on here, without performing anything. The run continues if it can
+        do so now: it no longer needs a call that was denied.
+
+        Raises:
+            InterruptedRunError: another process drives the run, or has changed it.
+            SecretGivenError: the reason contains a secret.
+        """
+        [event] = self.screen.admit([event])
+        with run.driver.whole():
+            if not run.driver.take():
+                raise InterruptedRunError(f"run {run.id}: another process has gone on with it; check_run tells how")
+            run.driver.append([event])
+            run.driver.release()
+        run.unblock()
+        run.runner.follow([event])
+        record = self._record(run.id, None)
+        self._go_on(run, record, (), run.parent, anyway=False, end=None)
+        run.poke()
+
     # -- ends --------------------------------------------------------------------------------------------------
 
     def composer(self) -> Composer:
@@ -873,6 +934,8 @@ class Runs:
 
     def watch(self, run: Run, event: Event) -> None:
         """Take an event of a run."""
+        if isinstance(event, ConfigurationChanged):
+            run.made_under = event.fingerprint
         if run.runner.follows:
             pass
         elif isinstance(event, RunEnded):

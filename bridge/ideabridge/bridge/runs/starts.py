@@ -24,7 +24,6 @@ from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.sandbox import ASK, LONGEST, interpreter
-from ideabridge.bridge.runs.executor import Executor
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -323,34 +322,3 @@ def _shown(value: object) -> str:
         return show(normalise(value))
     except IdeabridgeError:
         return repr(value)
-
-
-def why_not_resumable(machine: Machine, executor: Executor, made_under: str, fingerprint: str) -> str | None:
-    """Return why a run that was read from its journal cannot continue; None if it can.
-
-    `made_under` is the fingerprint of the configuration under which the run was made.
-    """
-    program = machine.program
-    if program is not None and program.interpreter != interpreter():
-        return f"its program began in {program.interpreter}; here is {interpreter()}, which may do something else"
-    latent = machine.catalogue.latent
-    needed = [tool for tool in machine.catalogue.tools if tool.key not in latent]
-    # The tool that a person chose for a call is needed until the call has run.
-    needed += [one.replaced for one in machine.history if one.replaced is not None and not one.settled]
-    messages = (one.value for one in machine.messages if one.type == "tool")
-    defined = {str(one.get("name")) for one in messages if isinstance(one, dict)}
-    began = {id(tool) for tool in machine.offer.initial.tools}
-    for tool in needed:
-        if tool.module is None and not executor.has(tool):
-            return f"its tool {tool.name!r} is not here; was a file of tools left out?"
-        if tool.module is None and id(tool) in began and tool.name not in defined:
-            # A tool that a context or a handler defines is not the one that the files of tools have under its name.
-            different = executor.difference(tool)
-            if different is not None:
-                return f"its tool {tool.name!r} has changed since it was started: {different}"
-    if made_under != fingerprint:
-        return (
-            "the configuration has changed since it was started (--tools and --allow-all are part of it), "
-            "or the run belongs to another project"
-        )
-    return None

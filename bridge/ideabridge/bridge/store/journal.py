@@ -351,6 +351,20 @@ class Journal:
         if cursor.rowcount != 1:
             raise self._stale(run_id, epoch)
 
+    def set_fingerprint(self, run_id: str, epoch: int, fingerprint: str) -> None:
+        """Note under which configuration a run continues.
+
+        Raises:
+            StaleDriverError: the epoch is not the run's current one, or it was released.
+            UnknownRunError: no such run.
+        """
+        cursor = self._database.change(
+            "UPDATE runs SET fingerprint = ? WHERE id = ? AND epoch = ? AND driver IS NOT NULL",
+            (fingerprint, run_id, epoch),
+        )
+        if cursor.rowcount != 1:
+            raise self._stale(run_id, epoch)
+
     @property
     def can_tell(self) -> bool:
         """Whether `tell` reaches other processes."""

@@ -148,7 +148,8 @@ async def decide(
 ) -> int:
     """Make decisions that runs wait for. The runs continue here, and each is followed as `run` does.
 
-    The command needs the configuration under which the run was started, including --tools and --allow-all.
+    To approve a call, the command needs the modules and tools of the run, including those of --tools. Denying always
+    works.
     """
     from ideabridge.bridge.context.state import MISSING
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND

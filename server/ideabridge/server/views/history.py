@@ -83,6 +83,8 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.RunStarted():
             by = f", answered by {event.mind}" if event.mind else ", by turns" if event.mode == "solve" else ""
             return f"the run begins ({event.mode}{by}); {counted(len(event.tools), 'tool')}", "bold"
+        case events.ConfigurationChanged():
+            return "the run continues under another configuration, whose rules hold as well from now on", "bold"
         case events.RequestMade():
             return f"request {event.step} is sent ({event.request[:12]})", "bold"
         case events.SolutionProposed():

@@ -1,0 +1,150 @@
+"""Binding: what a run that was read from its journal may call here.
+
+A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start definition of each
+module that its tools reach (`start_definitions`). The configuration may change in all other ways while a run waits.
+A call is refused where its module starts differently now, or where its Python tool is missing or has another
+definition. `Executor` compares the definitions of a module's tools each time before it sends a call.
+
+A run goes on if none of the calls that it has still to make is refused. Other calls of a mind, made later, fail one by
+one with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.programs.sandbox import interpreter
+from ideabridge.bridge.runs.executor import Executor
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import EVERY_MODULE, Tool
+
+OWN_TOOLS = ""
+"""The place of the Python tools of this process among the modules, as in `Tool.reached`."""
+
+
+def bound_to(catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONObject | None) -> JSONObject:
+    """The start definitions to which a new run is bound, by module.
+
+    Args:
+        catalogue: the tools of the run.
+        definitions: the start definitions of the configuration.
+        parent: those to which the run that it answers a call of is bound, which hold for a room as well.
+    """
+    reached = {module for tool in catalogue.tools for module in tool.reached}
+    current: dict[str, JSON] = {**definitions, **(parent or {})}
+    if EVERY_MODULE in reached:
+        return current
+    return {module: digest for module, digest in current.items() if module in reached}
+
+
+def sentence(why: str) -> str:
+    """The reason with a mark at its end."""
+    return why if why.endswith(("?", ".")) else f"{why}."
+
+
+class Binding:
+    """What one run may call here.
+
+    Args:
+        machine: the run.
+        executor: has the tools of this process.
+        bound: the `bound` of its `RunStarted`; None: an earlier version wrote the journal.
+        definitions: the start definitions of the configuration here.
+        is_same: whether the run was driven under this very configuration last.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        executor: Executor,
+        bound: JSONObject | None,
+        definitions: Mapping[str, str],
+        *,
+        is_same: bool,
+    ) -> None:
+        self._machine = machine
+        self._executor = executor
+        self._bound = bound
+        self._definitions = definitions
+        self._is_same = is_same
+        messages = (message.value for message in machine.messages if message.type == "tool")
+        self._defined = {str(value.get("name")) for value in messages if isinstance(value, dict)}
+        self._began = {id(tool) for tool in machine.offer.initial.tools}
+
+    def why_not_resumable(self) -> str | None:
+        """Return why the run cannot go on here; None if it can."""
+        program = self._machine.program
+        if program is not None and program.interpreter != interpreter():
+            return f"its program began in {program.interpreter}; here is {interpreter()}, which may do something else"
+        if self._bound is None and not self._is_same:
+            return (
+                "the configuration has changed since it was started, and an earlier version of ideabridge did not note "
+                "what the run needs of it"
+            )
+        for tool in self._needed():
+            fault = self.fault_of(tool)
+            if fault is not None:
+                return fault
+        return None
+
+    def fault_of(self, tool: Tool) -> str | None:
+        """Return why a tool of the run cannot be called here; None if it can."""
+        if tool.key in self._machine.catalogue.latent:
+            return None
+        if tool.module is None:
+            return self._fault_of_own(tool)
+        for module in tool.reached:
+            fault = self._fault_of_module(module)
+            if fault is not None:
+                return fault
+        return None
+
+    def _fault_of_own(self, tool: Tool) -> str | None:
+        if not self._executor.has(tool):
+            return f"its tool {tool.name!r} is not here; was a file of tools left out?"
+        if id(tool) in self._began and tool.name not in self._defined:
+            # A tool that a context or a handler defines is not the one that the files of tools have under its name.
+            difference = self._executor.difference(tool)
+            if difference is not None:
+                return f"its tool {tool.name!r} has changed since it was started: {difference}"
+        if tool == builtin_toolbox().tools.get(tool.name):
+            return None
+        return self._fault_of_module(OWN_TOOLS)
+
+    def _fault_of_module(self, module: str) -> str | None:
+        """Return how the start definition of a module has changed; None if it has not."""
+        if self._bound is None or module == EVERY_MODULE:
+            return None
+        bound = self._bound.get(module)
+        here = self._definitions.get(module)
+        if bound == here or (bound is None and self._is_same):
+            return None
+        if module == OWN_TOOLS:
+            return "it was started in another project, whose Python tools it calls"
+        if here is None:
+            return f"its module {module!r} is not configured here any more, or is disabled"
+        if bound is None:
+            return f"its module {module!r} was chosen under another configuration"
+        return (
+            f"its module {module!r} starts differently than when the run began (command, arguments, folder, address, "
+            "allowed tools, or the names of headers and variables)"
+        )
+
+    def _needed(self) -> Iterator[Tool]:
+        """The tools of the calls that the run has still to make, as far as they are known."""
+        machine = self._machine
+        if machine.program is not None:
+            yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed
+        if machine.waiting_plan is not None:
+            yield from (call.tool for call in machine.waiting_plan.graph.calls if call.tool is not None)
+        rooms = {call for call, _ in machine.open_rooms}
+        for progress in machine.history:
+            if progress.settled or progress.tool is None or progress.call.has_latent:
+                continue
+            if progress.call.index not in rooms:
+                # An open room has a binding of its own.
+                yield progress.tool
