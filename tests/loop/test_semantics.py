@@ -288,3 +288,23 @@ def test_a_run_resumes_from_after_any_event(scenario: Scenario) -> None:
     for cut in range(3, len(whole.journal) + 1):
         resumed = resumed_after(whole, cut, scenario, scenario.seed + cut)
         same_meaning(whole, resumed)
+
+
+def test_an_error_says_the_same_however_its_plan_runs() -> None:
+    # What the last call cannot read lies beside what the second call writes, sooner or later.
+    calls: list[JSONObject] = [
+        {"_tool": "echo", "x": "†item", "_each": "†input.items"},
+        {"_tool": "echo", "x": "†input.n", "_outputPath": "b"},
+        {"_tool": "ecko", "x": 7},
+        {"_tool": "echo", "x": "†results.0.v || †state.never", "y": "†item", "_each": "†input.items"},
+        {"_tool": "echo", "x": "†state.b.v.none", "y": "†data.old.none"},
+    ]
+    whole = run_whole(Scenario(calls, None, frozenset(), 0))
+    for seed in range(60):
+        scenario = Scenario(calls, None, frozenset(), seed)
+        streamed = Driven(World(scenario).execute, seed + 1).streamed(scenario.start, [*calls])
+        same_meaning(whole, streamed)
+        same_meaning(whole, run_whole(scenario))
+    text = whole.error_of(3)
+    assert "†state has no 'never'; it has a, old" in text
+    assert "it has a, old, b" not in text

@@ -110,22 +110,29 @@ class Memory:
         """The value that a read bound to the calls `bound` sees: the value before the Solution with the writes (or
         added data) of these calls, the last one winning, and without those of other calls.
         """
+        if bound and path[0] != "data":
+            written = self._written.get(instance)
+            overlapping = written.overlapping(path) if written is not None else set[int]()
+            if overlapping <= frozenset(bound):
+                # No other call wrote to this path, so the read sees the present value.
+                return document.read(self.documents.get(instance, {}), path)
+        return document.read(self.document(instance, path[0], bound), path)
+
+    def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
+        """The document of an instance as a read of `†KIND` sees it that is bound to the calls `bound`. It does not
+        depend on what other calls have written so far.
+        """
+        view = self.base.get(instance, {})
         if not bound:
-            return document.read(self.base.get(instance, {}), path)
-        if path[0] == "data":
-            view = self.base.get(instance, {})
-            for call, where, kind, value in self._learned:
-                if where == instance and call in bound:
-                    view = _with_data(view, kind, value)
-            return document.read(view, path)
-        written = self._written.get(instance)
-        overlapping = written.overlapping(path) if written is not None else set[int]()
+            return view
         wanted = frozenset(bound)
-        if overlapping <= wanted:
-            # No other call wrote to this path, so the read sees the present value.
-            return document.read(self.documents.get(instance, {}), path)
-        seen = (one for one in self.log[self._first :] if one.call in wanted and one.instance == instance)
-        return document.read(_written(self.base.get(instance, {}), seen), path)
+        if kind == "data":
+            for call, where, name, value in self._learned:
+                if where == instance and call in wanted:
+                    view = _with_data(view, name, value)
+            return view
+        seen = (entry for entry in self.log[self._first :] if entry.call in wanted and entry.instance == instance)
+        return _written(view, seen)
 
 
 def _with_data(view: JSON, kind: str, value: JSON) -> JSON:

@@ -316,7 +316,8 @@ class Judge:
         if unwrapped is not None:
             why = f"the value is what {unwrapped} gives as 'result'; leave '.result' out"
         else:
-            why = describe_missing(self._memory.documents.get(where, {}), operand.full, operand.instance)
+            document = self._memory.document(where, operand.kind, writers)
+            why = describe_missing(document, operand.full, operand.instance)
         return Absent("missing", f"{clipped(operand.text)}: {why}")
 
 
