@@ -61,7 +61,22 @@ class Interpreter:
         self.circular = False
         lanes = [lane(call) for call in calls]
         self.own = [not module for module, _ in lanes]
+        self.circles: list[set[int]] = [set() for _ in calls]
+        self.circles = self.circles_of_data()
         self.earlier = self.order(lanes)
+
+    def circles_of_data(self) -> list[set[int]]:
+        """For each call, the calls that wait for it and that it waits for, by data alone.
+
+        Data that the context has is read without waiting for these.
+        """
+        count = range(len(self.calls))
+        reach = [self.data(index) for index in count]
+        for through in count:
+            for start in count:
+                if through in reach[start]:
+                    reach[start] |= reach[through]
+        return [{other for other in count if other in reach[index] and index in reach[other]} for index in count]
 
     # -- the order of effects ----------------------------------------------------------------------------------
 
@@ -135,7 +150,10 @@ class Interpreter:
     def bound(self, path: tuple[str, ...], reader: int) -> list[int]:
         if path[0] == "data":
             # Code of a module adds nothing.
-            return [i for i in range(reader) if self.own[i]]
+            adding = [i for i in range(reader) if self.own[i]]
+            if get(self.base, path)[0] == "value":
+                return [i for i in adding if i not in self.circles[reader]]
+            return adding
         if path[0] not in ("state", "results"):
             return []
         writers = [i for i in range(len(self.calls)) if any(overlap(t, path) for t in self.targets(i))]
