@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster test test-long test-model test-hosts conformance npm docs dist lint format typecheck bench FORCE
+.PHONY: help demo demo-cluster test test-long test-model test-hosts conformance npm docs dist pins lint format typecheck bench FORCE
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -75,6 +75,9 @@ docs: $(DOCS_STAMP) ## the documentation site, in site/; a link that leads nowhe
 
 dist: $(DIST_STAMP) ## what is published, in dist/: sdist, wheel, desktop bundle, server.json; each is checked, and the examples
 	@$(DIST_VENV)/bin/python packaging/dist.py $(ARGS)
+
+pins: $(DIST_STAMP) ## whether the pinned versions install on the oldest Python and on the newest
+	@$(DIST_VENV)/bin/python packaging/pins.py $(ARGS)
 
 lint: $(DEV_STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .

@@ -295,6 +295,12 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
         assert wanted.specifier.contains(version, prereleases=True), f"{name}: {version} does not satisfy {wanted}"
 
 
+@pytest.mark.parametrize("file", CONSTRAINTS)
+def test_make_pins_resolves_every_file_of_constraints(file: str) -> None:
+    assert f'"{file}"' in (ROOT / "packaging" / "pins.py").read_text(encoding="utf-8")
+    assert "make --no-print-directory pins\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("file", NPM)
 def test_packages_of_npm_are_exact(file: str) -> None:
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
