@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ideabridge.server.main import main
+from tests import keyrings
 from tests.trusting import write_trusted
 
 from .conftest import Run
@@ -147,9 +148,11 @@ def test_the_doctor_tells_which_model_answers_and_what_it_lacks(
         findings: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["findings"]
         return next(one for one in findings if one["topic"] == "mind")
 
+    keyrings.without_backend(monkeypatch)
     told = mind({"model": "openai:gpt-5-mini"})
     assert told["state"] == "wrong"
     assert "no key: set OPENAI_API_KEY in the environment" in told["text"]
+    assert "the package keyring has no backend on this system" in told["text"]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
     told = mind({"model": "openai:gpt-5-mini", "limits": {"cost": 1.0}})
     assert told["text"] == "model: openai:gpt-5-mini is configured here (it was not asked now)"

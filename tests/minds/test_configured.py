@@ -18,6 +18,7 @@ from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.server.cli.console import UsageError
 from ideabridge.server.cli.serve import read_option
+from tests import keyrings
 
 HERE = Path()
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -104,6 +105,43 @@ async def test_a_model_that_cannot_be_asked_is_told_by_the_run(
         assert told in str(run.answer()["errors"]) + str(run.answer().get("reason"))
 
 
+KEY_ENV = ModelConfiguration(name="openai:x", key_env="NOT_THERE")
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (
+            ModelConfiguration(name="openai:x"),
+            "OPENAI_API_KEY in the environment, or `keyring set ideabridge OPENAI_API_KEY` where there is a keyring",
+        ),
+        (KEY_ENV, "model.key_env: NOT_THERE is neither in the environment nor in a keyring"),
+    ],
+)
+def test_a_missing_key_is_told_with_why_there_is_no_keyring(
+    model: ModelConfiguration, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    keyrings.without_backend(monkeypatch)
+    with pytest.raises(ModelSetupError) as caught:
+        module.ModelMind(model).check()
+    assert str(caught.value).endswith(f"{told} (the package keyring has no backend on this system)")
+    keyrings.installed(monkeypatch)
+    with pytest.raises(ModelSetupError) as caught:
+        module.ModelMind(model).check()
+    assert str(caught.value).endswith(told)
+
+
+def test_a_keyring_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyrings.installed(monkeypatch).failure = RuntimeError("Failed to unlock the collection!")
+    with pytest.raises(ModelSetupError, match="the keyring cannot be read for NOT_THERE: Failed to unlock the collec"):
+        module.ModelMind(KEY_ENV).check()
+    with monkeypatch.context() as patched:
+        patched.setenv("NOT_THERE", "sk-0123456789abcdef")
+        module.ModelMind(KEY_ENV).check()
+
+
 def test_nothing_that_speaks_to_models_is_imported_before_one_is_asked() -> None:
     code = (
         "import sys\n"
@@ -124,5 +162,7 @@ def test_a_package_that_pydantic_ai_misses_is_told_as_the_extra_that_brings_it(
     for name in (kind, f"pydantic_ai.providers.{kind}"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, kind, None)
-    with pytest.raises(ModelSetupError, match=rf"not installed; pip install 'ideabridge\[{extra}\]'"):
+    with pytest.raises(
+        ModelSetupError, match=rf"cannot be imported \(import of {kind} .*\); pip install 'ideabridge\[{extra}\]'"
+    ):
         module.ModelMind(f"{kind}:tiny-1").check()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import types
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
+from tests import keyrings
 
 from .fake import Behaviour, Fail, FakeEndpoint, Hang, Nothing, Refuse, Say, drop, endpoint, say
 
@@ -410,15 +408,8 @@ async def test_a_key_meant_for_another_endpoint_is_not_sent(monkeypatch: pytest.
 
 
 async def test_a_key_may_lie_in_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    keyring = types.ModuleType("keyring")
-    keyring.__spec__ = ModuleSpec("keyring", None)
-    keys = {("ideabridge", "TINY_KEY"): "sk-ring-0123456789"}
-
-    def get_password(service: str, name: str) -> str | None:
-        return keys.get((service, name))
-
-    monkeypatch.setattr(keyring, "get_password", get_password, raising=False)
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    keyring = keyrings.installed(monkeypatch)
+    keyring.held["ideabridge", "TINY_KEY"] = "sk-ring-0123456789"
     async with asked(DONE, key_env="TINY_KEY") as (bridge, fake, _):
         await solved(bridge)
         assert fake.headers[0]["authorization"] == "Bearer sk-ring-0123456789"

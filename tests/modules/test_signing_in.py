@@ -3,10 +3,8 @@
 import json
 import stat
 import sys
-import types
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,9 @@ from pydantic import AnyUrl
 from ideabridge.bridge.modules.authorization import Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.sign_ins import SignInFile, forget
+from ideabridge.bridge.modules.sign_ins import SignInError, SignInFile, forget
 from ideabridge.bridge.secrets import Secrets
+from tests import keyrings
 
 from .authorized import Authorized, Browser, authorized
 from .conftest import configure
@@ -266,39 +265,41 @@ async def test_tokens_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_the_keyring_is_used_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: dict[tuple[str, str], str] = {}
-    refuses = False
-
-    def set_password(service: str, name: str, text: str) -> None:
-        if refuses:
-            raise RuntimeError("it is locked")
-        held[service, name] = text
-
-    def get_password(service: str, name: str) -> str | None:
-        return held.get((service, name))
-
-    def delete_password(service: str, name: str) -> None:
-        del held[service, name]
-
-    keyring = types.ModuleType("keyring")
-    keyring.__spec__ = ModuleSpec("keyring", None)
-    monkeypatch.setattr(keyring, "set_password", set_password, raising=False)
-    monkeypatch.setattr(keyring, "get_password", get_password, raising=False)
-    monkeypatch.setattr(keyring, "delete_password", delete_password, raising=False)
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    keyring = keyrings.installed(monkeypatch)
     async with authorized() as server:
         await sign_in(server)
         [access] = server.provider.access
-        assert [access in text for text in held.values()] == [True]
+        assert [access in text for text in keyring.held.values()] == [True]
         assert json.loads(kept(server).read_text())["kept_in"] == "keyring"
         assert access not in kept(server).read_text()
         async with opened(server) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
         assert forget("tickets") == [server.url]
-        assert held == {}
-        refuses = True
+        assert keyring.held == {}
+        keyring.failure = RuntimeError("it is locked")
         await sign_in(server)
         assert json.loads(kept(server).read_text())["kept_in"] == "file"
+
+
+async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyring = keyrings.installed(monkeypatch)
+    async with authorized() as server:
+        await sign_in(server)
+        sign_ins = SignInFile("tickets", server.url, None)
+        sign_in_there = sign_ins.read()
+        assert sign_in_there is not None
+        keyrings.without_backend(monkeypatch)
+        with pytest.raises(SignInError, match="there is none any more: the package keyring has no backend on this sys"):
+            sign_ins.read()
+        assert sign_ins.write(sign_in_there) == (
+            f"{sign_ins.path}, which only you can read (the package keyring has no backend on this system)"
+        )
+        assert sign_ins.read() == sign_in_there
+        monkeypatch.setitem(sys.modules, "keyring", keyring)
+        sign_ins.write(sign_in_there)
+        keyrings.without_backend(monkeypatch)
+        assert forget("tickets") == [server.url]
+        assert not sign_ins.exists
 
 
 async def test_calls_with_a_token_run_at_once() -> None:

@@ -189,18 +189,44 @@ async def test_metrics_are_there_only_if_they_are_asked_for(tmp_path: Path) -> N
     assert done.stdout == b"False\n"
 
 
-def test_without_the_package_a_server_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "prometheus_client.py").write_text("raise ModuleNotFoundError(name='prometheus_client')\n")
+@pytest.mark.parametrize(
+    ("package", "source", "command", "told"),
+    [
+        (
+            "prometheus_client",
+            "raise ModuleNotFoundError('No module named prometheus_client')",
+            "serve --http 0 --metrics",
+            "metrics: No module named prometheus_client; pip install 'ideabridge[metrics]'",
+        ),
+        (
+            "prometheus_client",
+            "",
+            "serve --http 0 --metrics",
+            "metrics: cannot import name 'CollectorRegistry' from 'prometheus_client'",
+        ),
+        (
+            "psycopg",
+            "raise ImportError('no pq wrapper available.\\nAttempts made:\\n- libpq library not found')",
+            "serve --store postgresql://nowhere/ideas",
+            "`pip install 'ideabridge[postgres]'` (no pq wrapper available. Attempts made: - libpq library not found)",
+        ),
+    ],
+    ids=["missing", "old", "broken"],
+)
+def test_a_package_that_cannot_be_imported_is_told_with_why(
+    tmp_path: Path, package: str, source: str, command: str, told: str
+) -> None:
+    (tmp_path / f"{package}.py").write_text(source, encoding="utf-8")
     script = (
         "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
         "from ideabridge.server.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    words = ["serve", "--http", "0", "--metrics", "--config", str(configured(tmp_path))]
+    words = [*command.split(), "--config", str(configured(tmp_path))]
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path), *words], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
-    assert "pip install 'ideabridge[metrics]'" in done.stderr
+    assert told in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -289,3 +290,7 @@ def test_nothing_is_imported_or_sent_where_nobody_wants_it(
     monkeypatch.setitem(sys.modules, "ideabridge.server.operations.telemetry", None)
     assert not isinstance(wanted(None), Telemetry)
     assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, but there are no spans" in capsys.readouterr().err
+    # One that is installed and too old.
+    monkeypatch.setitem(sys.modules, "ideabridge.server.operations.telemetry", types.ModuleType("telemetry"))
+    assert not isinstance(wanted(None), Telemetry)
+    assert "no spans: cannot import name 'Telemetry' from 'telemetry'" in capsys.readouterr().err

@@ -7,6 +7,8 @@ holds for numbers, plain paths and addresses without credentials, unless their n
 `mask` removes all of these values from errors and logs. A secret is certain if its place or its name says so. Results
 are data that a plan continues with, so `redact` removes only certain secrets, and only these are refused in tasks and
 calls (`places`).
+
+Keys and sign-ins may be in the keyring of the system.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ import logging
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from threading import RLock
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
 from ideabridge.tools.encoding import JSON, encode
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MIN_LENGTH: Final = 6
@@ -388,3 +393,49 @@ def _redacted(value: JSON, finder: _Finder) -> JSON:
     if isinstance(value, dict):
         return {finder.replaced(key): _redacted(item, finder) for key, item in value.items()}
     return value
+
+
+class KeyringError(IdeabridgeError):
+    """The keyring fails; the message is its own. It is locked, for example."""
+
+
+class NoKeyringError(IdeabridgeError):
+    """There is no keyring: the package `keyring` is not installed, or has no backend on this system."""
+
+
+class Keyring:
+    """The keyring of the system, with what is stored there for ideabridge. The package `keyring` reads and writes it.
+
+    Every method raises `NoKeyringError` if there is none, and `KeyringError` if it fails.
+    """
+
+    _SERVICE: Final = "ideabridge"
+
+    def read(self, name: str) -> str | None:
+        """The text stored under a name; None if there is none."""
+        text: object = self._call("get_password", name)
+        return text if isinstance(text, str) else None
+
+    def write(self, name: str, text: str) -> None:
+        """Store a text under a name."""
+        self._call("set_password", name, text)
+
+    def delete(self, name: str) -> None:
+        """Delete the text under a name."""
+        self._call("delete_password", name)
+
+    def _call(self, function: str, *arguments: str) -> Any:
+        if find_spec("keyring") is None:
+            raise NoKeyringError("the package keyring is not installed")
+
+        try:
+            keyring: Any = import_module("keyring")
+        except Exception as error:
+            raise KeyringError(f"the package keyring cannot be imported: {error}") from error
+
+        try:
+            return getattr(keyring, function)(self._SERVICE, *arguments)
+        except keyring.errors.NoKeyringError as error:
+            raise NoKeyringError("the package keyring has no backend on this system") from error
+        except Exception as error:
+            raise KeyringError(str(error) or type(error).__name__) from error

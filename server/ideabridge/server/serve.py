@@ -111,9 +111,9 @@ def _telemetry(bridge: Bridge, direct_calls: DirectCalls | None = None) -> Abstr
         return nullcontext()
     try:
         from ideabridge.server.operations.telemetry import Telemetry
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         # The variables may be meant for other programs.
-        _report(f"{named[0]} is set, but there are no spans: {error.name} is not installed (ideabridge[telemetry])")
+        _report(f"{named[0]} is set, but there are no spans: {error}; pip install 'ideabridge[telemetry]'")
         return nullcontext()
     return Telemetry(bridge, version("ideabridge"), direct_calls)
 
@@ -353,10 +353,10 @@ def _with_metrics(app: ASGIApp, front: Front, accepted: TransportSecuritySetting
     """
     try:
         from ideabridge.server.operations.metrics import Metrics, with_metrics
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         from ideabridge.server.transports.http import ServeError
 
-        raise ServeError(f"metrics: {error.name} is not installed; pip install 'ideabridge[metrics]'") from None
+        raise ServeError(f"metrics: {error}; pip install 'ideabridge[metrics]'") from None
     metrics = Metrics(front.running.bridge, front.direct_calls, version("ideabridge"))
     return with_metrics(app, metrics, accepted), metrics.observe
 

@@ -47,6 +47,7 @@ from ideabridge.bridge.minds.settings import (
     extra_of,
     find_key,
     key_names,
+    no_keyring,
     place_of,
     url_problem,
 )
@@ -66,7 +67,7 @@ _NEWER: Final = ("openai.com", "azure.com")
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
     """Return the model, and True if its address is the user's own.
 
-    Keys come from the environment, else from the keyring if one is installed, and are masked from then on. The key of a
+    Keys come from the environment, else from the keyring if there is one, and are masked from then on. The key of a
     provider is never sent to another address: with `base_url`, only the key that `key_env` names is sent.
 
     Raises:
@@ -78,7 +79,10 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
     if configuration.key_env is not None:
         key = find_key((configuration.key_env,), secrets)
         if key is None:
-            raise ModelSetupError(f"model.key_env: {configuration.key_env} is neither in the environment nor a keyring")
+            raise ModelSetupError(
+                f"model.key_env: {configuration.key_env} is neither in the environment nor in a keyring"
+                f"{no_keyring(configuration.key_env)}"
+            )
     if url is None and kind in OPENAI and os.environ.get(OPENAI_URL):
         # Address and key both come from the user's environment.
         url = os.environ[OPENAI_URL]
@@ -96,12 +100,12 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
         if url is None and not any(os.environ.get(one) for one in names) and names[0] in str(error):
             raise ModelSetupError(
                 f"model {configuration.name!r}: no key: set {names[0]} in the environment, or `keyring set ideabridge"
-                f" {names[0]}` where keyring is installed"
+                f" {names[0]}` where there is a keyring{no_keyring(names[0])}"
             ) from error
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
     except ImportError as error:
         raise ModelSetupError(
-            f"model {configuration.name!r}: a package it needs is not installed;"
+            f"model {configuration.name!r}: a package it needs cannot be imported ({error.__cause__ or error});"
             f" pip install 'ideabridge[{extra_of(configuration.name)}]'"
         ) from error
     except ValueError as error:

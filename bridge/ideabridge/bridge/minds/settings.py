@@ -8,15 +8,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ideabridge.bridge.minds.errors import ModelSetupError
-from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.secrets import Keyring, KeyringError, NoKeyringError, Secrets
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9/-]*:[^\s\x00-\x1f]{1,250}")
@@ -197,7 +195,6 @@ _KEYS: Final = {
     "cohere": ("CO_API_KEY",),
     "huggingface": ("HF_TOKEN",),
 }
-_KEYRING: Final = "ideabridge"
 
 
 def key_names(provider: str) -> tuple[str, ...]:
@@ -230,13 +227,20 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
             secrets.add_url("base_url", url)
 
 
-def _from_keyring(name: str) -> str | None:
-    """The key that `keyring set ideabridge NAME` has stored."""
-    if find_spec("keyring") is None:
-        return None
-    keyring: Any = import_module("keyring")
+def no_keyring(name: str) -> str:
+    """What a message about a missing key says, in brackets, if there is no keyring; empty if there is one."""
     try:
-        value: object = keyring.get_password(_KEYRING, name)
-    except Exception as error:
+        Keyring().read(name)
+    except NoKeyringError as error:
+        return f" ({error})"
+    return ""
+
+
+def _from_keyring(name: str) -> str | None:
+    """The key that `keyring set ideabridge NAME` has stored; None also if there is no keyring."""
+    try:
+        return Keyring().read(name)
+    except NoKeyringError:
+        return None
+    except KeyringError as error:
         raise ModelSetupError(f"the keyring cannot be read for {name}: {error}") from error
-    return value if isinstance(value, str) else None

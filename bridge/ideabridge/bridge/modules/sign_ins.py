@@ -15,10 +15,8 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import anyio
 import platformdirs
@@ -26,12 +24,11 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToke
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ideabridge.bridge.modules.settings import public_url
-from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.secrets import Keyring, KeyringError, NoKeyringError, Secrets
 from ideabridge.bridge.trust import TrustError, read_own, write_own
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
-_KEYRING: Final = "ideabridge"
 _LOCK_PAUSE: Final = 0.05
 
 
@@ -133,17 +130,16 @@ class SignInFile:
         kept = _read(self.path)
         if kept is None or kept.kept_in == "file":
             return None if kept is None else kept.sign_in
-        if find_spec("keyring") is None:
-            raise SignInError("its sign-in is in the keyring, but the package keyring is not installed any more")
-        keyring: Any = import_module("keyring")
         try:
-            text: object = keyring.get_password(_KEYRING, self._key)
-        except Exception as error:
+            text = Keyring().read(self._key)
+        except NoKeyringError as error:
+            raise SignInError(f"its sign-in is in the keyring, and there is none any more: {error}") from error
+        except KeyringError as error:
             raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error
         if text is None:
             return None
         try:
-            return SignIn.model_validate_json(str(text))
+            return SignIn.model_validate_json(text)
         except ValidationError:
             raise SignInError("the keyring holds something else than its sign-in") from None
 
@@ -193,16 +189,16 @@ class SignInFile:
 
     def _to_keyring(self, text: str) -> str | None:
         """Put it into the keyring; return why that does not work, or None."""
-        if find_spec("keyring") is None:
-            return "the package keyring is not installed"
-        keyring: Any = import_module("keyring")
+        keyring = Keyring()
         try:
-            keyring.set_password(_KEYRING, self._key, text)
-            if keyring.get_password(_KEYRING, self._key) != text:
+            keyring.write(self._key, text)
+            if keyring.read(self._key) != text:
                 return "the keyring does not keep it"
-        except Exception as error:  # noqa: BLE001 - each backend has its own errors, also for a long text
-            with suppress(Exception):
-                keyring.delete_password(_KEYRING, self._key)
+        except NoKeyringError as error:
+            return str(error)
+        except KeyringError as error:
+            with suppress(KeyringError):
+                keyring.delete(self._key)
             return f"the keyring refuses it: {_first(error)}"
         return None
 
@@ -255,13 +251,8 @@ def forget(module: str, user: str | None = None) -> list[str]:
         kept = _read(path)
         if kept is None or kept.module != module or kept.user != user:
             continue
-        if kept.kept_in == "keyring" and find_spec("keyring") is not None:
-            keyring: Any = import_module("keyring")
-            try:
-                if keyring.get_password(_KEYRING, path.stem) is not None:
-                    keyring.delete_password(_KEYRING, path.stem)
-            except Exception as error:
-                raise SignInError(f"the keyring does not forget the sign-in to {kept.url}: {error}") from error
+        if kept.kept_in == "keyring":
+            _delete_from_keyring(path.stem, kept.url)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -281,6 +272,18 @@ def _read(path: Path) -> _Kept | None:
         raise SignInError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValidationError:
         raise SignInError(f"{path}: is not a sign-in of this version") from None
+
+
+def _delete_from_keyring(key: str, url: str) -> None:
+    keyring = Keyring()
+    try:
+        if keyring.read(key) is not None:
+            keyring.delete(key)
+    except NoKeyringError:
+        # What it held cannot be reached from here.
+        pass
+    except KeyringError as error:
+        raise SignInError(f"the keyring does not forget the sign-in to {url}: {error}") from error
 
 
 def _first(error: Exception) -> str:

@@ -350,8 +350,10 @@ def _open_server(address: str, durability: Durability, busy_timeout_s: float) ->
         from ideabridge.bridge.store.postgres.contents import PostgresContents
         from ideabridge.bridge.store.postgres.database import PostgresDatabase
     except ImportError as error:
+        # psycopg says in several lines which of its parts it has tried.
+        why = " ".join(str(error).split())
         raise StoreExtraError(
-            "a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` (psycopg is not installed)"
+            f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({why})"
         ) from error
     database = PostgresDatabase(address, durability=durability, busy_timeout_s=busy_timeout_s)
     return database, PostgresContents(database)
