@@ -104,7 +104,8 @@ def test_the_namespace_stays_open() -> None:
 # -- the rooms of the house --------------------------------------------------------------------------------------
 
 LAYERS = (
-    ("errors", "trust", "secrets"),
+    ("command_line", "errors", "trust", "secrets"),
+    ("masking",),
     ("context",),
     ("store",),
     ("modules", "minds"),

@@ -23,7 +23,7 @@ from ideabridge.server.hosts.host import (
     find_host,
     read_document,
 )
-from ideabridge.server.hosts.translate import hide, is_ourselves, translate
+from ideabridge.server.hosts.translate import is_ourselves, translate
 from ideabridge.server.main import main
 from tests.trusting import write_trusted
 
@@ -193,24 +193,6 @@ def test_variables_of_editors() -> None:
         "the host asks for 'api-key' (Your key): set the variable API_KEY instead",
         "'env' holds values in the open (N); in a file you share, write ${VAR} instead",
     ]
-
-
-def test_secrets_are_hidden() -> None:
-    shown = hide(
-        {
-            "command": "x",
-            "args": ["--api-key", "s3cret-value", "--token=s3cret-value", "--root", "/tmp", "--token", "${T}"],
-            "env": {"A": "s3cret-value", "B": "${B}"},
-            "headers": {"Authorization": "Bearer s3cret-value"},
-            "url": "https://me:s3cret-value@example.org/?token=s3cret-value",
-        }
-    )
-    assert "s3cret-value" not in json.dumps(shown)
-    assert shown["env"] == {"A": "(hidden)", "B": "${B}"}
-    auth: Any = {"CLIENT_ID": "me", "CLIENT_SECRET": "s3cret", "scopes": ["read"]}
-    assert hide({"auth": auth}) == {"auth": {**auth, "CLIENT_SECRET": "(hidden)"}}
-    assert hide({"oauth": {"clientSecret": "${S}"}}) == {"oauth": {"clientSecret": "${S}"}}
-    assert shown["args"] == ["--api-key", "(hidden)", "--token=(hidden)", "--root", "/tmp", "--token", "${T}"]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
 
 _SECRET_NAME: Final = re.compile(
-    r"token|secret|passw|pwd|passphrase|api[-_]?key|apikey|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])",
+    r"token|secret|passw|pwd|passphrase|api[-_]?key|access[-_]?key|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])",
     re.IGNORECASE,
 )
 _ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)
@@ -57,7 +57,7 @@ _WORD: Final = re.compile(
 """Words that are never secrets: a task that contains one must not be refused."""
 _HARMLESS: Final = re.compile(r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE)
 _PATH: Final = re.compile(r"(~|\.{1,2})?[/\\]\S*|[A-Za-z]:[/\\].*")
-_HARMLESS_HEADERS: Final = frozenset(
+HARMLESS_HEADERS: Final = frozenset(
     {"accept", "content-type", "user-agent", "accept-language", "host", "mcp-protocol-version"}
 )
 _TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.~+/=-]{16,}")
@@ -124,7 +124,7 @@ class Secrets:
 
     def add_header(self, name: str, value: str) -> None:
         """Hide the value of a header; if it has a scheme such as `Bearer abc`, also hide the second word alone."""
-        if name.lower() in _HARMLESS_HEADERS:
+        if name.lower() in HARMLESS_HEADERS:
             return
         self.add(name, value, certain=True)
         scheme, _, rest = value.partition(" ")

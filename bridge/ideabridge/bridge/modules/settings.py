@@ -21,10 +21,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ideabridge.bridge.masking import hidden_in, is_token
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.secrets import Secrets, is_secret_name
 from ideabridge.bridge.trust import Variables
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
 
 ModuleKind = Literal["stdio", "http", "sse"]
 """The way in which a module is reached."""
@@ -427,6 +428,8 @@ def expand(
         auth = auth.model_copy(update=filled)
         if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
             raise _error(module, "auth.issuer", "expected an address that starts with http:// or https://")
+    words: list[JSON] = [*args]
+    _add_hidden({"command": command, "args": words, "url": url}, secrets)
     if command.startswith(("~", "./", "../")):
         command = str(folder / Path(command).expanduser())
     return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers, auth=auth)
@@ -452,8 +455,16 @@ def learn_secrets(
             for key, text in configuration.headers.items():
                 secrets.add_header(key, text)
             secrets.add_url("url", configuration.url or "")
+            words: list[JSON] = [*configuration.args]
+            _add_hidden({"command": configuration.command, "args": words, "url": configuration.url}, secrets)
             for key in SECRET_KEYS:
                 secrets.add(key, getattr(configuration.auth, key, None) or "", certain=True)
+
+
+def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
+    """Register the secrets in the words and the address of a module. Programs repeat these in their messages."""
+    for hidden in hidden_in(entry):
+        secrets.add(hidden.place, hidden.text, certain=is_token(hidden.text))
 
 
 def _error(module: str, place: str, why: str) -> ModuleConfigurationError:

@@ -36,6 +36,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adap
 from ideabridge.bridge.modules.errors import ModuleConnectError
 from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch
+from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
@@ -270,9 +271,9 @@ class ChildProcess:
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            raise ModuleConnectError(
-                module, f"module {module!r} cannot be started: {_why_not_started(launch, error)}", lasting=True
-            ) from None
+            # A secret in the command is one of the configuration, whose values `expand` has registered.
+            why = everywhere_masked(_why_not_started(launch, error))
+            raise ModuleConnectError(module, f"module {module!r} cannot be started: {why}", lasting=True) from None
         assert process is not None
         guard.watch(process.pid)
         return cls(process)

@@ -496,12 +496,12 @@ def _theirs(one: Adoption) -> Adoption:
 
 
 def _adoption_json(one: Adoption) -> JSONObject:
-    from ideabridge.server.hosts.translate import hide
+    from ideabridge.bridge.masking import shown_definition
 
     entry: JSONObject = {"name": one.name, "verdict": one.verdict, "from": str(one.file), "scope": one.scope}
     if one.why:
         entry["why"] = one.why
-    return {**entry, "entry": hide(one.entry), "notes": list[JSON](one.notes)}
+    return {**entry, "entry": shown_definition(one.entry), "notes": list[JSON](one.notes)}
 
 
 def _near(file: Path) -> str:
@@ -513,11 +513,11 @@ def _near(file: Path) -> str:
 
 
 def _print_found(found: list[Adoption]) -> None:
-    from ideabridge.server.hosts.translate import hide
+    from ideabridge.bridge.masking import shown_definition
 
     rows: list[tuple[str, ...]] = []
     for one in found:
-        shown = hide(one.entry)
+        shown = shown_definition(one.entry)
         arguments = shown.get("args")
         words = [shown.get("command") or shown.get("url") or "", *(arguments if isinstance(arguments, list) else [])]
         rows.append((one.name, one.verdict, f"{_near(one.file)} ({one.scope})", " ".join(str(word) for word in words)))

@@ -479,6 +479,7 @@ _SHOWN_FILES: Final = 20
 
 def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> bool:
     """Ask the person at the terminal whether to trust a project file, and store a yes."""
+    from ideabridge.bridge.masking import shown_configuration
     from ideabridge.bridge.trust import keep_trusted
 
     _print(standing, parsed, user, say, err().width)
@@ -494,11 +495,12 @@ def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> b
                 keep_trusted(standing.found)
                 return True
             case "s" | "show":
-                say(standing.found.data.decode("utf-8", "replace"))
+                content = cast("JSON", json.loads(standing.found.data.decode("utf-8-sig")))
+                say(json.dumps(shown_configuration(content), indent=2, ensure_ascii=False))
             case "" | "n" | "no":
                 return False
             case _:
-                say("y trusts exactly this content, n does not use it, s shows the file itself")
+                say("y trusts exactly this content, n does not use it, s shows the file itself, without its secrets")
 
 
 def show_standing(standing: ProjectTrust, parsed: Configuration, user: Configuration, *, as_json: bool) -> None:
@@ -540,6 +542,7 @@ def _print(
 def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
     """(verb, object) of each effect of a project file, in full."""
     from ideabridge.bridge.configuration import ConfigurationError, lay_over
+    from ideabridge.bridge.masking import shown_json
     from ideabridge.bridge.trust import trust_command
 
     lines: list[tuple[str, str]] = []
@@ -552,7 +555,7 @@ def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration)
     raw = parsed.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for key in layer.keys:
         if key not in ("$schema", "mcpServers", "tools"):
-            value = parsed.store if key == "store" else raw.get(key)
+            value = shown_json(parsed.store if key == "store" else raw.get(key))
             lines.append(
                 ("set", f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
             )
@@ -570,16 +573,18 @@ def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration)
 
 
 def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str]]:
+    from ideabridge.bridge.masking import shown_definition
+
+    entry = cast("dict[str, Any]", shown_definition(module.model_dump(mode="json", exclude_defaults=True)))
     state = " (disabled)" if module.disabled else ""
     if module.command is not None:
-        where = f", in {module.cwd}" if module.cwd is not None else ""
-        lines = [("start", f"{name}{state}: {shlex.join([module.command, *module.args])}{where}")]
+        where = f", in {entry['cwd']}" if module.cwd is not None else ""
+        lines = [("start", f"{name}{state}: {shlex.join([entry['command'], *entry.get('args', ())])}{where}")]
     else:
-        lines = [("call", f"{name}{state}: {module.url}")]
-    lines += [("", f"with the variable {key}={value}") for key, value in module.env.items()]
-    lines += [("", f"with the header {key}: {value}") for key, value in module.headers.items()]
-    auth = module.auth.model_dump(mode="json", exclude_defaults=True) if module.auth is not None else {}
-    return [*lines, *(("", f"with auth.{key}: {value}") for key, value in auth.items())]
+        lines = [("call", f"{name}{state}: {entry['url']}")]
+    lines += [("", f"with the variable {key}={value}") for key, value in entry.get("env", {}).items()]
+    lines += [("", f"with the header {key}: {value}") for key, value in entry.get("headers", {}).items()]
+    return [*lines, *(("", f"with auth.{key}: {value}") for key, value in entry.get("auth", {}).items())]
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from ideabridge.bridge.secrets import Secrets, is_secret_name
+from ideabridge.bridge.secrets import is_secret_name
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -16,7 +16,6 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 _SECRET_PLACES: Final = ("env", "headers")
 _AUTH: Final = ("auth", "oauth")
-_HIDDEN: Final = "(hidden)"
 _VSCODE_ONLY: Final = ("sandboxEnabled", "sandbox", "dev", "gallery")
 
 
@@ -121,56 +120,6 @@ def _note_secrets(result: Translation) -> None:
             result.notes.append(
                 f"'{place}' holds values in the open ({', '.join(bare)}); in a file you share, write ${{VAR}} instead"
             )
-
-
-def hide(entry: JSONObject) -> JSONObject:
-    """The entry without its secrets: values of `env` and `headers`, and arguments and keys of `auth` that look secret,
-    are hidden.
-    """
-    shown: JSONObject = {}
-    for key, value in entry.items():
-        if key in _SECRET_PLACES and isinstance(value, dict):
-            shown[key] = {name: _hidden(text) for name, text in value.items()}
-        elif key in _AUTH and isinstance(value, dict):
-            shown[key] = {name: _hidden(text) if is_secret_name(name) else text for name, text in value.items()}
-        elif key == "args" and isinstance(value, list):
-            shown[key] = _arguments(value)
-        elif isinstance(value, str):
-            shown[key] = _public(value)
-        else:
-            shown[key] = value
-    return shown
-
-
-def _hidden(text: JSON) -> JSON:
-    if isinstance(text, str) and _VARIABLE.fullmatch(text):
-        return text
-    return _HIDDEN
-
-
-def _arguments(words: list[JSON]) -> list[JSON]:
-    shown: list[JSON] = []
-    secret = False
-    for word in words:
-        if not isinstance(word, str):
-            shown.append(word)
-            continue
-        name, equals, value = word.partition("=")
-        if secret and not word.startswith("-"):
-            shown.append(_hidden(word))
-        elif equals and is_secret_name(name):
-            shown.append(f"{name}={_hidden(value)}")
-        else:
-            shown.append(_public(word))
-        secret = word.startswith("-") and not equals and is_secret_name(word)
-    return shown
-
-
-def _public(text: str) -> str:
-    secrets = Secrets()
-    if "://" in text:
-        secrets.add_url("credentials", text)
-    return secrets.mask(text)
 
 
 def is_ourselves(entry: JSONObject) -> bool:

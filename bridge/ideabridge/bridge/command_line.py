@@ -1,0 +1,217 @@
+"""The words after a server's command: which of them are executed, and which are arguments of a program.
+
+An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend on this: such a word
+is never taken for data, and what is shown of it is not hidden, except for the secret in it. The tables list options
+that have a known meaning. Behind any other option of an interpreter, every word counts as executed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One word after a command.
+
+    Attributes:
+        text: the word.
+        option: the option that the word is the value of (`--db-path`), or ""; for `--db-path=FILE` the part before `=`.
+        is_code: an interpreter or a runner executes the word, or takes it as an option of its own.
+        is_inline: the word may be program text, as after `sh -c`.
+        follows_program: the word stands behind a program that is no interpreter and no package, or behind a script.
+    """
+
+    text: str
+    option: str = ""
+    is_code: bool = False
+    is_inline: bool = False
+    follows_program: bool = True
+
+    @property
+    def value(self) -> str:
+        """The word, without the name of its option."""
+        prefix = f"{self.option}="
+        return self.text.removeprefix(prefix) if self.option else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Starter:
+    """A program that executes its operand.
+
+    Attributes:
+        operand: script: a file. program: a package or a program, which has arguments of its own. other: every word
+            counts as executed.
+        flags: its options without a value.
+        valued: its options with a value in the next word.
+        subcommands: the subcommands that execute the operand behind them.
+        has_modules: whether `-m` names a module to execute.
+    """
+
+    operand: Literal["script", "program", "other"]
+    flags: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    subcommands: frozenset[str] = frozenset()
+    has_modules: bool = False
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SCRIPT: Final = _Starter("script")
+_PROGRAM: Final = _Starter("program")
+_OTHER: Final = _Starter("other")
+_UNKNOWN: Final = _Starter("other")
+_SHELL: Final = _Starter("script", _words("-e -u -x -l --login --posix --norc --noprofile"))
+_NPX: Final = _Starter("program", _words("-y --yes -q --quiet --no --no-install --"), _words("-p --package"))
+_UVX: Final = _Starter(
+    "program",
+    _words("-q --quiet -v --verbose -n --no-cache --offline --isolated --frozen --locked --no-sync --no-project"),
+    _words("--directory --project --from --with --with-editable --with-requirements -p --python --extra --group"),
+)
+_STARTERS: Final[dict[str, _Starter]] = {
+    **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh", "fish", "ash"), _SHELL),
+    **dict.fromkeys(("ruby", "perl", "php", "lua", "luajit", "tclsh", "rscript", "guile", "julia"), _SCRIPT),
+    **dict.fromkeys(("elixir", "escript", "groovy", "osascript", "pwsh", "powershell"), _SCRIPT),
+    **dict.fromkeys(("tsx", "ts-node", "esno", "zx", "babel-node", "ipython"), _SCRIPT),
+    **dict.fromkeys(("npx", "bunx", "pnpx"), _NPX),
+    **dict.fromkeys(("pipx", "poetry", "hatch", "pdm"), replace(_PROGRAM, subcommands=_words("run"))),
+    **dict.fromkeys(("xargs", "find", "time", "timeout", "nice", "nohup", "env", "sudo", "doas", "setsid"), _OTHER),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "ssh", "wsl", "nix", "direnv", "mise", "asdf"), _OTHER),
+    **dict.fromkeys(("cmd", "make", "awk", "gawk", "sed", "busybox", "java"), _OTHER),
+    "python": _Starter(
+        "script", _words("-u -B -E -I -O -OO -P -q -s -S -v -b -d -i -x"), _words("-W -X"), has_modules=True
+    ),
+    "pypy": _Starter("script", _words("-u -B -E -I -s -S"), has_modules=True),
+    "node": _Starter("script", _words("--no-warnings --no-deprecation --enable-source-maps --trace-warnings")),
+    "uvx": _UVX,
+    "uv": replace(_UVX, subcommands=_words("run")),
+    "npm": replace(_NPX, subcommands=_words("exec x")),
+    "pnpm": replace(_NPX, subcommands=_words("dlx exec")),
+    "yarn": replace(_NPX, subcommands=_words("dlx exec")),
+    "bun": replace(_PROGRAM, subcommands=_words("run x")),
+    "deno": replace(_SCRIPT, subcommands=_words("run")),
+}
+
+_VERSION: Final = re.compile(r"[-\d.]+$")
+_MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
+"""Python's option `-m`, alone or after flags, with or without the module's name in the same word."""
+
+_CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
+"""Options with which a runner takes program text."""
+
+_SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)", re.IGNORECASE)
+
+
+def program_name(command: str) -> str:
+    """Return the name of a program without folder, version and `.exe`; of a package without scope and version."""
+    name = re.split(r"[/\\]", command)[-1].lower()
+    name = re.sub(r"\.(exe|cmd|bat)$", "", name)
+    name = name.partition("@")[0] or name
+    return _VERSION.sub("", name) or name
+
+
+def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
+    """Read the words after a server's command.
+
+    Args:
+        command: the command as it is configured, or the file that it leads to.
+        words: its arguments.
+    """
+    position = 0
+    follows_program = True
+    starter = _starter(command)
+    while starter is not None:
+        end = _operand(starter, words, position)
+        if end is None:
+            return _unread(starter, words)
+        position = end + 1
+        if starter.operand == "program" and not _SCRIPT_FILE.fullmatch(words[end]):
+            follows_program = False
+            starter = _starter(words[end])
+        else:
+            follows_program = not _is_module(starter, words, end)
+            starter = None
+    executed = _executed(words[:position], is_inline=False)
+    return [*executed, *_options(words[position:], follows_program=follows_program)]
+
+
+def _starter(program: str) -> _Starter | None:
+    name = program_name(program)
+    # Only the start of the server knows what a variable stands for.
+    return _UNKNOWN if "$" in name else _STARTERS.get(name)
+
+
+def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
+    """Read the words of a program whose operand is not known. An interpreter may take any of them as program text."""
+    if starter.operand == "program":
+        return _executed(words, is_inline=not _CALLS.isdisjoint(words))
+    if starter.operand == "script" or starter is _UNKNOWN:
+        return _executed(words, is_inline=True)
+    # In `docker run IMAGE sh -c TEXT` the text belongs to an interpreter.
+    scripts = (place for place, word in enumerate(words) if _starts_scripts(word))
+    inner = next(scripts, len(words) - 1)
+    before = _executed(words[: inner + 1], is_inline=False)
+    behind = read_arguments(words[inner], words[inner + 1 :]) if inner + 1 < len(words) else []
+    return [*before, *(replace(argument, is_code=True, follows_program=False) for argument in behind)]
+
+
+def _starts_scripts(word: str) -> bool:
+    starter = _starter(word)
+    return starter is not None and starter.operand == "script"
+
+
+def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | None:
+    """Return the place of the operand; None behind an option whose meaning is not known, or if there is none."""
+    if starter.operand == "other":
+        return None
+    subcommands = starter.subcommands
+    while position < len(words):
+        word = words[position]
+        module = _MODULE.fullmatch(word) if starter.has_modules else None
+        if module is not None:
+            return position if module.group(1) or position + 1 == len(words) else position + 1
+        if word in starter.valued:
+            position += 2
+        elif word in starter.flags or (starter.operand == "program" and word.startswith("--") and "=" in word):
+            position += 1
+        elif word.startswith("-") or (subcommands and word not in subcommands):
+            return None
+        elif subcommands:
+            subcommands = frozenset[str]()
+            position += 1
+        else:
+            return position
+    return None
+
+
+def _is_module(starter: _Starter, words: Sequence[str], end: int) -> bool:
+    """Return whether the operand is the name of a module, as in `python -m MODULE`."""
+    if not starter.has_modules:
+        return False
+    return any(_MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1])
+
+
+def _executed(words: Sequence[str], *, is_inline: bool) -> list[Argument]:
+    arguments = _options(words, follows_program=False)
+    return [replace(argument, is_code=True, is_inline=is_inline) for argument in arguments]
+
+
+def _options(words: Sequence[str], *, follows_program: bool) -> list[Argument]:
+    """Read the arguments of a program: an option has a value after `=`, or in the next word."""
+    arguments: list[Argument] = []
+    before = ""
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word.startswith("-"):
+            option = name if equals else ""
+            before = "" if equals else word
+        else:
+            option = before
+            before = ""
+        arguments.append(Argument(word, option, follows_program=follows_program))
+    return arguments
