@@ -45,6 +45,15 @@ def told(capsys: pytest.CaptureFixture[str]) -> Answer:
     return answer
 
 
+def own_file(home: Path) -> Path:
+    """The user's own configuration."""
+    return home / ".config" / "ideabridge" / "ideabridge.json"
+
+
+def servers_in(file: Path) -> Answer:
+    return json.loads(file.read_text(encoding="utf-8"))["mcpServers"]
+
+
 def verdicts(answer: Answer) -> dict[str, str]:
     return {one["name"]: one["verdict"] for one in answer["servers"]}
 
@@ -191,7 +200,6 @@ def test_variables_of_editors() -> None:
     assert found.problem is None
     assert found.notes == [
         "the host asks for 'api-key' (Your key): set the variable API_KEY instead",
-        "'env' holds values in the open (N); in a file you share, write ${VAR} instead",
     ]
 
 
@@ -249,16 +257,19 @@ def test_import_shows_and_writes_nothing(home: Path, project: Path, capsys: pyte
 def test_import_writes_once_and_keeps_the_rest(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claude(home, project)
     ours = put(project / "ideabridge.json", {"order": "all", "mcpServers": {"web": {"command": "mine"}}, "expose": []})
+    theirs = put(own_file(home), {"order": "none", "mcpServers": {"old": {"command": "old"}}})
     assert main(["modules", "import", "claude-code", "--write", "--json"]) == 0
     answer = told(capsys)
     assert verdicts(answer)["web"] == "taken"
-    written = json.loads(ours.read_text(encoding="utf-8"))
-    assert list(written) == ["order", "mcpServers", "expose"]
-    assert written["mcpServers"] == {
-        "web": {"command": "mine"},
-        "git": {"type": "stdio", "command": "local-git", "args": [], "env": {}},
-    }
-    assert json.loads(Path(answer["backup"]).read_text(encoding="utf-8"))["mcpServers"] == {"web": {"command": "mine"}}
+    assert [one["file"] for one in answer["configurations"]] == [str(theirs)]
+    written = json.loads(theirs.read_text(encoding="utf-8"))
+    assert list(written) == ["order", "mcpServers"]
+    # The host starts it in this project.
+    git: Answer = {"type": "stdio", "command": "local-git", "args": [], "env": {}, "cwd": str(project)}
+    assert written["mcpServers"] == {"old": {"command": "old"}, "git": git}
+    backup = Path(answer["configurations"][0]["backup"])
+    assert json.loads(backup.read_text(encoding="utf-8"))["mcpServers"] == {"old": {"command": "old"}}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (theirs, backup)} == {0o600}
     before = ours.read_bytes()
     assert main(["modules", "import", "claude-code", "--write", "--json"]) == 1
     again = told(capsys)
@@ -267,7 +278,9 @@ def test_import_writes_once_and_keeps_the_rest(home: Path, project: Path, capsys
     assert ours.read_bytes() == before
     assert main(["modules", "import", "claude-code", "web", "--replace", "--write", "--json"]) == 0
     assert verdicts(told(capsys)) == {"web": "replaced"}
-    assert json.loads(ours.read_text(encoding="utf-8"))["mcpServers"]["web"]["url"] == "https://example.org/mcp"
+    replaced = json.loads(ours.read_text(encoding="utf-8"))
+    assert list(replaced) == ["order", "mcpServers", "expose"]
+    assert replaced["mcpServers"]["web"]["url"] == "https://example.org/mcp"
 
 
 def test_what_was_imported_can_be_read(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,8 +319,8 @@ def test_import_of_cursor_prefers_the_project(home: Path, project: Path, capsys:
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "project"}}})
     assert main(["modules", "import", "cursor", "--write", "--json"]) == 0
     capsys.readouterr()
-    written = json.loads((project / "ideabridge.json").read_text(encoding="utf-8"))["mcpServers"]
-    assert written == {"a": {"command": "project"}, "b": {"command": "user"}}
+    assert servers_in(project / "ideabridge.json") == {"a": {"command": "project"}}
+    assert servers_in(own_file(home)) == {"b": {"command": "user"}}
 
 
 def test_secrets_never_reach_the_terminal(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +332,6 @@ def test_secrets_never_reach_the_terminal(home: Path, project: Path, capsys: pyt
     main(["modules", "import", "cursor", "--json"])
     both = capsys.readouterr()
     assert "s3cret-value" not in both.out + both.err
-    assert "in the open (KEY)" in both.err
 
 
 def test_nothing_to_import(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,7 +360,8 @@ def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsy
     assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
     answer = told(capsys)
     assert [(one["name"], one["scope"]) for one in answer["moved"]] == [("git", "local"), ("web", "project")]
-    assert sorted(json.loads((project / "ideabridge.json").read_text(encoding="utf-8"))["mcpServers"]) == ["git", "web"]
+    assert list(servers_in(project / "ideabridge.json")) == ["web"]
+    assert list(servers_in(own_file(home))) == ["git"]
     after = json.loads(own.read_text(encoding="utf-8"))
     assert after["projects"] == {
         str(project): {"mcpServers": {}},
@@ -357,7 +370,8 @@ def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsy
     assert after["numStartups"] == 3
     assert list(after["mcpServers"]) == ["git", "me"]
     assert json.loads(shared.read_text(encoding="utf-8")) == {"mcpServers": {}}
-    assert any("git: the host has another of this name" in line for line in answer["stays"])
+    assert f"git: stays in {own} (user): an earlier file of the host has this name" in answer["stays"]
+    assert f"git: the host starts the one of {own} (user) from now on" in answer["stays"]
     # Installing makes a backup of its own, and the one of moving still undoes it.
     assert main(["install", "claude-code", "--write"]) == 0
     for one in answer["moved_backups"]:
@@ -365,15 +379,132 @@ def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsy
     assert (own.read_bytes(), shared.read_bytes()) == before
 
 
-def test_what_every_project_has_is_moved_only_by_name(
+def test_what_every_project_has_is_moved_into_one_project_only_by_name(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
-    assert main(["modules", "import", "cursor", "--move", "--yes"]) == 0
-    assert f"a: stays in {path}" in capsys.readouterr().err
-    assert list(json.loads(path.read_text(encoding="utf-8"))["mcpServers"]) == ["a", "b"]
-    assert main(["modules", "import", "cursor", "b", "--move", "--yes"]) == 0
-    assert list(json.loads(path.read_text(encoding="utf-8"))["mcpServers"]) == ["a"]
+    words = ["modules", "import", "cursor", "--move", "--yes", "--config", str(project / "ideabridge.json")]
+    assert main(words) == 0
+    assert f"a: stays in {path} (user), where every project has it" in capsys.readouterr().err
+    assert list(servers_in(path)) == ["a", "b"]
+    assert main([*words, "b"]) == 0
+    assert list(servers_in(path)) == ["a"]
+    assert list(servers_in(project / "ideabridge.json")) == ["a", "b"]
+
+
+SIX: dict[str, Any] = {
+    "user": {
+        "token": {"type": "http", "url": "https://e.org/mcp", "headers": {"Authorization": "Bearer s3cret-value"}},
+        "plain": {"command": "user-plain"},
+    },
+    "local": {"local": {"command": "local-server", "env": {"API_KEY": "s3cret-value"}}},
+    "project": {
+        "shared": {"command": "shared-server", "env": {"API_KEY": "${API_KEY}"}},
+        "leaky": {"command": "leaky-server", "args": ["--token", "s3cret-value"]},
+        "broken": {"args": ["no command"]},
+    },
+}
+
+
+def six_servers(home: Path, project: Path) -> tuple[Path, Path]:
+    own = put(
+        home / ".claude.json",
+        {"mcpServers": SIX["user"], "projects": {str(project): {"mcpServers": SIX["local"]}}},
+    )
+    return own, put(project / ".mcp.json", {"mcpServers": SIX["project"]})
+
+
+def files_with(text: str, folder: Path) -> list[str]:
+    """The files of a folder that contain a text."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return [
+        str(file.relative_to(folder)) for file in files if text in file.read_text(encoding="utf-8", errors="ignore")
+    ]
+
+
+def test_move_takes_every_server_to_the_file_of_its_owner(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, shared = six_servers(home, project)
+    (project / "ideabridge.json").write_text("{}", encoding="utf-8")
+    before = files_with("s3cret-value", project)
+    assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
+    answer = told(capsys)
+    mine, theirs = own_file(home), project / "ideabridge.json"
+    assert {(one["name"], one["from"], one["to"]) for one in answer["moved"]} == {
+        ("token", str(own), str(mine)),
+        ("plain", str(own), str(mine)),
+        ("local", str(own), str(mine)),
+        ("shared", str(shared), str(theirs)),
+    }
+    assert servers_in(mine)["token"] == SIX["user"]["token"]
+    assert set(servers_in(mine)) == {"token", "plain", "local"}
+    assert servers_in(theirs) == {"shared": SIX["project"]["shared"]}
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o600
+    # What moved is gone from each file of the host, and the rest is there.
+    after = json.loads(own.read_text(encoding="utf-8"))
+    assert after == {"mcpServers": {}, "projects": {str(project): {"mcpServers": {}}}}
+    assert set(servers_in(shared)) == {"leaky", "broken"}
+    # No secret has come into another file of the project.
+    assert files_with("s3cret-value", project) == before == [".mcp.json"]
+    assert len(answer["stays"]) == 2
+    stays = next(line for line in answer["stays"] if line.startswith("leaky"))
+    assert f"leaky: stays in {shared} (project): args.1 holds what looks like a secret" in stays
+    assert "Write ${VAR} in its place" in stays
+
+
+def test_a_server_with_a_secret_stays_out_of_a_project_and_its_neighbours_do_not(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    six_servers(home, project)
+    target = project / "ideabridge.json"
+    assert main(["modules", "import", "claude-code", "--write", "--json", "--config", str(target)]) == 0
+    answer = told(capsys)
+    assert {name for name, verdict in verdicts(answer).items() if verdict == "new"} == {"plain", "shared"}
+    assert set(servers_in(target)) == {"plain", "shared"}
+    whys = {one["name"]: one["why"] for one in answer["servers"] if "why" in one}
+    for name, place in (("token", "headers.Authorization"), ("local", "env.API_KEY"), ("leaky", "args.1")):
+        assert whys[name].startswith(f"{place} holds what looks like a secret, and a repository may hold {target}")
+    assert "s3cret-value" not in target.read_text(encoding="utf-8")
+
+
+def test_the_users_file_in_a_repository_gets_no_secret(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    six_servers(home, project)
+    dotfiles = home / "dotfiles"
+    (dotfiles / ".git").mkdir(parents=True)
+    real = put(dotfiles / "ideabridge.json", {})
+    own_file(home).parent.mkdir(parents=True)
+    own_file(home).symlink_to(real)
+    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert set(servers_in(real)) == {"plain"}
+    assert files_with("s3cret-value", dotfiles) == []
+
+
+def test_nothing_is_written_where_one_of_the_configurations_has_comments(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, shared = six_servers(home, project)
+    before = own.read_bytes(), shared.read_bytes()
+    put(project / "ideabridge.json", '{"mcpServers": {}} // ours')
+    assert main(["modules", "import", "claude-code", "--move", "--yes"]) == 2
+    assert "has comments" in capsys.readouterr().err
+    assert (own.read_bytes(), shared.read_bytes()) == before
+    assert not own_file(home).exists()
+
+
+def test_servers_of_a_project_enter_the_users_file_only_by_name(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(project / ".cursor" / "mcp.json", {"mcpServers": {"theirs": {"command": "x"}}})
+    own = put(own_file(home), {"mcpServers": {}})
+    words = ["modules", "import", "cursor", "--write", "--config", str(own)]
+    assert main(words) == 1
+    assert "name it to have it in your own configuration" in capsys.readouterr().err
+    assert servers_in(own) == {}
+    assert main([*words, "theirs"]) == 0
+    assert list(servers_in(own)) == ["theirs"]
 
 
 def test_move_changes_nothing_where_the_file_has_comments(
@@ -393,7 +524,8 @@ def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: P
     path = put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     terminal = Terminal(project, ["modules", "import", "cursor", "--move"])
     terminal.read_until("? [y/N]:")
-    assert "Move a from" in terminal.seen
+    shown = " ".join(terminal.seen.split())
+    assert f"a: from {path} (project) to {project / 'ideabridge.json'}" in shown
     terminal.type(typed)
     code, _ = terminal.end()
     assert code == (0 if moved else 1)
@@ -401,6 +533,25 @@ def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: P
     assert (project / "ideabridge.json").exists() is moved
     if moved:
         assert "cp " in terminal.seen
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_question_names_every_server_with_both_places(columns: int, home: Path, project: Path) -> None:
+    own, shared = six_servers(home, project)
+    terminal = Terminal(project, ["modules", "import", "claude-code", "--move"], columns=columns)
+    terminal.read_until("? [y/N]:")
+    shown = "".join(terminal.seen.split())
+    for name, scope in (("token", "user"), ("plain", "user"), ("local", "local")):
+        assert f"{name}:from{own}({scope})to{own_file(home)}" in shown
+    assert f"shared:from{shared}(project)to{project / 'ideabridge.json'}" in shown
+    assert f"leaky:staysin{shared}(project):args.1holdswhatlookslikeasecret" in shown
+    assert f"broken:staysin{shared}(project):" in shown
+    assert "Movethese4?" in shown
+    assert "s3cret-value" not in terminal.seen
+    terminal.type("n")
+    assert terminal.end()[0] == 1
+    assert not own_file(home).exists()
 
 
 # -- install ---------------------------------------------------------------------------------------------------------

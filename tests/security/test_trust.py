@@ -770,10 +770,11 @@ def test_importing_servers_keeps_trust_of_what_was_trusted(
 ) -> None:
     (home / ".claude.json").write_text(json.dumps({"mcpServers": {"own": {"command": "own"}}}), encoding="utf-8")
     path = clone / "ideabridge.json"
-    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    words = ["modules", "import", "claude-code", "--write", "--config", str(path)]
+    assert main(words) == 0
     assert is_trusted(path)
     write(clone, {"order": "all"})
-    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert main(words) == 0
     assert not is_trusted(path)
     assert "is not trusted; to look at it and trust it: ideabridge trust" in capsys.readouterr().err
 
@@ -782,15 +783,11 @@ def test_servers_of_a_cloned_folder_are_not_trusted_by_being_imported(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host_file(clone)
+    own = write_own({"mcpServers": {}})
     assert main(["modules", "import", "claude-code", "--write"]) == 0
     assert not is_trusted(clone / "ideabridge.json")
-    (clone / "ideabridge.json").unlink()
-    own = write_own({"mcpServers": {}})
-    assert main(["modules", "import", "claude-code", "--write"]) == 1
-    assert "name it to have it in your own configuration" in capsys.readouterr().err
+    assert "is not trusted; to look at it and trust it: ideabridge trust" in capsys.readouterr().err
     assert json.loads(own.read_text()) == {"mcpServers": {}}
-    assert main(["modules", "import", "claude-code", "evil", "--write"]) == 0
-    assert "evil" in json.loads(own.read_text())["mcpServers"]
 
 
 def test_completion_reads_nothing_of_a_cloned_folder(

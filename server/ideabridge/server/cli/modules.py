@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import sys
 from collections.abc import AsyncGenerator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import AuthorizationSettings, ModuleStatus
     from ideabridge.bridge.modules.sign_ins import ModuleUser
     from ideabridge.bridge.runs.pins import ChangedTool
-    from ideabridge.server.hosts.adopt import Adoption
+    from ideabridge.server.hosts.adopt import Adoption, Destinations
 
 
 _CONNECT_SECONDS: Final = 60.0
@@ -394,59 +395,74 @@ def import_modules(
 ) -> int:
     """Show the MCP servers of a host, or copy or move them into ideabridge.json.
 
-    Without --write or --move, nothing is changed. Without --replace, modules of the same name stay. ideabridge itself
-    is never imported.
+    Your own servers go into your own configuration, and those of the project into the project's. A server with a secret
+    stays out of files that a repository may hold. Without --write or --move, nothing is changed. Without --replace,
+    modules of the same name stay. ideabridge itself is never imported.
     """
-    from ideabridge.bridge.configuration import is_user_file
-    from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command, trust_file
+    from ideabridge.bridge.trust import may_be_trusted, trust_command, trust_file
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
-    from ideabridge.server.hosts.host import HostEnvironment, find_host, read_document
+    from ideabridge.server.hosts.host import HostEnvironment, find_host
 
     chosen = find_host(host)
-    target = _target(options, FILE_NAME)
-    document = read_document(target)
-    servers = document.content.get("mcpServers")
+    targets = _targets(options)
     places = HostEnvironment(project=options.folder())
-    configured = servers if isinstance(servers, dict) else {}
-    found, files = find_servers(chosen, places, configured, replace=replace, only=names or ())
-    for_project = not is_user_file(target)
-    if not for_project:
-        found = [one if one.scope != "project" or one.name in (names or ()) else _theirs(one) for one in found]
-    adopted = [one for one in found if one.adopted]
+    listed, files = find_servers(chosen, places, targets, replaces=replace, only=names or ())
+    found = [_theirs(adoption) if adoption.name not in (names or ()) else adoption for adoption in listed]
+    receiving = [target for target in targets.all if any(one.adopted and one.target is target for one in found)]
     # Copying does not make servers trusted that came with a cloned repository.
-    keeps_trust = for_project and may_be_trusted(target) and all(one.scope != "project" for one in adopted)
-    moving, staying = movable(found, names or (), for_project=for_project) if move else ([], [])
-    # Errors in the host's files are found before anything is written.
+    trusted = [
+        target.file
+        for target in receiving
+        if not target.is_own
+        and may_be_trusted(target.file)
+        and not any(one.adopted and one.target is target and one.scope == "project" for one in found)
+    ]
+    moving, staying = movable(found, names or ()) if move else ([], [])
+    # Errors in the files are found before anything is written.
     changes = removals(chosen, places, moving)
-    host_files = " and ".join(str(one.path) for one, _ in changes)
+    if write or move:
+        for target in receiving:
+            target.document.check_strict()
     if moving and not yes:
         if options.json or not at_terminal():
-            raise UsageError(f"--move changes {host_files}: add --yes")
-        _print_found(found)
-        if not typer.confirm(f"Move {', '.join(one.name for one in moving)} from {host_files} to {target}?", err=True):
+            raise UsageError(f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes")
+        _print_found(found, reasons=False)
+        if not _confirmed(moving, staying):
             say("nothing was changed", "yellow")
             return ExitCode.FAILED
-    written = (write or move) and bool(adopted)
-    backup: Path | None = None
-    if written:
-        backup = document.write(merge(document.content, found))
-        if keeps_trust:
-            trust_file(target)
-    kept = [(one.path, one.write(content, keep=True)) for one, content in changes]
-    unusable = any(one.verdict in ("unusable", "taken") for one in found)
+    backups: dict[Path, Path | None] = {}
+    if write or move:
+        for target in receiving:
+            backups[target.file] = target.document.write(
+                merge(target, found), private=target.is_own, shared=target.is_shared
+            )
+        for file in trusted:
+            trust_file(file)
+    of_project = {adoption.file for adoption in moving if adoption.scope == "project"}
+    removed = [
+        (document.path, document.write(content, keep=True, shared=document.path in of_project))
+        for document, content in changes
+    ]
+    adopted = [adoption for adoption in found if adoption.adopted]
+    unusable = any(adoption.verdict in ("unusable", "taken") for adoption in found)
     code = ExitCode.FAILED if unusable and not adopted else ExitCode.DONE
     if options.json:
         result: JSONObject = {
             "host": chosen.name,
             "files": [str(file) for file in files],
-            "configuration": str(target),
-            "servers": [_adoption_json(one) for one in found],
-            "written": written,
-            "backup": str(backup) if backup else None,
+            "servers": [_adoption_json(adoption) for adoption in found],
+            "written": bool(backups),
+            "configurations": [
+                {"file": str(file), "backup": None if backup is None else str(backup)}
+                for file, backup in backups.items()
+            ],
         }
         if move:
-            result["moved"] = [{"name": one.name, "from": str(one.file), "scope": one.scope} for one in moving]
-            result["moved_backups"] = [{"file": str(path), "backup": str(copy)} for path, copy in kept]
+            result["moved"] = [
+                {"name": one.name, "from": str(one.file), "scope": one.scope, "to": str(one.target.file)}
+                for one in moving
+            ]
+            result["moved_backups"] = [{"file": str(path), "backup": str(copy)} for path, copy in removed]
             result["stays"] = list[JSON](staying)
         print_json(result)
         return code
@@ -456,49 +472,75 @@ def import_modules(
     elif not found:
         say(f"{chosen.title} has no servers in {', '.join(map(str, files))}")
     elif not moving or yes:
-        _print_found(found)
-    if written:
+        _print_found(found, reasons=not move)
+    counts = {target.file: sum(one.adopted and one.target is target for one in found) for target in receiving}
+    if receiving and not backups:
+        copied = " and ".join(f"{count} to {file}" for file, count in counts.items())
+        say(f"Nothing is changed yet. --write copies {copied};")
+        say("--move also removes what it copies from the host's file.")
+    for target in receiving if backups else ():
+        count = counts[target.file]
+        backup = backups[target.file]
         copied = f"; backup: {backup}" if backup else ""
-        say(f"{len(adopted)} written to {target}{copied}. `ideabridge modules list` connects to them", "green")
-        if for_project and not keeps_trust:
-            say(f"{target} is not trusted; to look at it and trust it: {trust_command(target)}", "yellow")
-    elif adopted:
-        these = "it" if len(adopted) == 1 else f"these {len(adopted)}"
-        say(f"Nothing is changed yet. --write copies {these} to {target};")
-        say(f"--move also removes {these} from the host's file.")
-    for line in staying:
-        say(line, "yellow")
-    for path, copy in kept:
+        say(f"{count} written to {target.file}{copied}. `ideabridge modules list` connects to them", "green")
+        if not target.is_own and target.file not in trusted:
+            say(f"{target.file} is not trusted; to look at it and trust it: {trust_command(target.file)}", "yellow")
+    if yes or not moving:
+        for line in staying:
+            say(line, "yellow")
+    for path, copy in removed:
         gone_from = [one.name for one in moving if one.file == path]
         say(f"{', '.join(gone_from)} removed from {path}", "green")
         say(f"  to undo that: {shlex.join(['cp', str(copy), str(path)])}", "dim")
-    if kept:
+    if removed:
         say(f"`ideabridge install {chosen.name} --write` puts ideabridge in their place", "dim")
     return code
 
 
-def _target(options: Options, file_name: str) -> Path:
-    """The configuration that receives the servers: the project's if it exists, else the user's, else a new one of the
-    project.
-    """
-    if options.config is not None:
-        return options.config.expanduser().absolute()
-    from ideabridge.bridge.configuration import user_file
+def _confirmed(moving: list[Adoption], staying: list[str]) -> bool:
+    """Ask the person whether to move these servers, each with its old and new place."""
+    for line in staying:
+        say(line, "yellow")
+    say("These are moved:")
+    for adoption in moving:
+        say(f"  {adoption.name}: from {adoption.file} ({adoption.scope}) to {adoption.target.file}")
+    return typer.confirm(f"Move {'it' if len(moving) == 1 else f'these {len(moving)}'}?", err=True)
 
-    own, project = user_file(), options.folder() / file_name
-    return own if own.is_file() and not project.is_file() else project
+
+def _targets(options: Options) -> Destinations:
+    """The configurations that receive servers: that of --config, or the user's and the project's."""
+    from ideabridge.bridge.configuration import is_user_file, user_file
+    from ideabridge.bridge.trust import FILE_NAME, repository_of
+    from ideabridge.server.hosts.adopt import Destination, Destinations
+    from ideabridge.server.hosts.host import read_document
+
+    def target(file: Path, *, is_own: bool, is_shared: bool) -> Destination:
+        in_repository = repository_of(Path(os.path.realpath(file)).parent) is not None
+        return Destination(read_document(file), is_own, is_shared or in_repository)
+
+    if options.config is not None:
+        file = options.config.expanduser().absolute()
+        named = target(file, is_own=is_user_file(file), is_shared=options.project_file() is not None)
+        return Destinations(named, named)
+    own = target(user_file(), is_own=True, is_shared=False)
+    project = options.folder() / FILE_NAME
+    if is_user_file(project):
+        return Destinations(own, own)
+    return Destinations(own, target(project, is_own=False, is_shared=True))
 
 
 def _theirs(one: Adoption) -> Adoption:
     """A server from the project's file, which enters the user's configuration only by name."""
     why = "it is the project's; name it to have it in your own configuration"
-    return dataclasses.replace(one, verdict="unusable", why=why) if one.adopted else one
+    enters = one.adopted and one.target.is_own and one.scope == "project"
+    return dataclasses.replace(one, verdict="unusable", why=why) if enters else one
 
 
 def _adoption_json(one: Adoption) -> JSONObject:
     from ideabridge.bridge.masking import shown_definition
 
     entry: JSONObject = {"name": one.name, "verdict": one.verdict, "from": str(one.file), "scope": one.scope}
+    entry["to"] = str(one.target.file)
     if one.why:
         entry["why"] = one.why
     return {**entry, "entry": shown_definition(one.entry), "notes": list[JSON](one.notes)}
@@ -512,7 +554,8 @@ def _near(file: Path) -> str:
     return str(file)
 
 
-def _print_found(found: list[Adoption]) -> None:
+def _print_found(found: list[Adoption], *, reasons: bool) -> None:
+    """Print what happens to each server; with `reasons`, also why one is not imported."""
     from ideabridge.bridge.masking import shown_definition
 
     rows: list[tuple[str, ...]] = []
@@ -520,10 +563,12 @@ def _print_found(found: list[Adoption]) -> None:
         shown = shown_definition(one.entry)
         arguments = shown.get("args")
         words = [shown.get("command") or shown.get("url") or "", *(arguments if isinstance(arguments, list) else [])]
-        rows.append((one.name, one.verdict, f"{_near(one.file)} ({one.scope})", " ".join(str(word) for word in words)))
-    print_table(("server", "verdict", "from", "what it starts"), rows)
+        to = _near(one.target.file) if one.adopted or one.verdict == "same" else ""
+        started = " ".join(str(word) for word in words)
+        rows.append((one.name, one.verdict, f"{_near(one.file)} ({one.scope})", to, started))
+    print_table(("server", "verdict", "from", "to", "what it starts"), rows)
     for one in found:
-        if one.why:
+        if one.why and reasons:
             say(f"{one.name}: not imported: {one.why}", "yellow")
         for note in one.notes if one.adopted else ():
             say(f"{one.name}: {note}", "dim")

@@ -308,7 +308,7 @@ def install(
     refused: str | None = None
     if write and before != entry:
         try:
-            backup = document.write(content)
+            backup = document.write(content, shared=scope == "project")
             result["written"] = True
             result["backup"] = str(backup) if backup else None
         except CommentedHostFileError as error:

@@ -1,13 +1,18 @@
-"""Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host."""
+"""Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host.
+
+The user's servers go into the user's file, and the project's into the project's. A repository may hold the project's
+file, so no server with a secret goes there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
+from ideabridge.bridge.masking import hidden_in
 from ideabridge.bridge.modules.settings import adapt
 from ideabridge.server.hosts.host import (
     Host,
@@ -27,6 +32,49 @@ module. shadowed: an earlier file of the host has the name. ourselves: it starts
 
 
 @dataclass(frozen=True, slots=True)
+class Destination:
+    """A configuration that receives servers.
+
+    Attributes:
+        document: its present content.
+        is_own: whether it is the user's own configuration, which holds in every project.
+        is_shared: whether a repository may hold it, so that no secret goes there.
+    """
+
+    document: HostDocument
+    is_own: bool
+    is_shared: bool
+
+    @property
+    def file(self) -> Path:
+        """The path of the configuration."""
+        return self.document.path
+
+    @property
+    def servers(self) -> JSONObject:
+        """Its `mcpServers`."""
+        servers = self.document.content.get("mcpServers")
+        return servers if isinstance(servers, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """Where servers go: the user's configuration and the project's, or twice the one that the user has named."""
+
+    user: Destination
+    project: Destination
+
+    def of(self, scope: Scope) -> Destination:
+        """Return the configuration for the servers of a host's file."""
+        return self.project if scope == "project" else self.user
+
+    @property
+    def all(self) -> list[Destination]:
+        """Each configuration once."""
+        return [self.user] if self.user.file == self.project.file else [self.user, self.project]
+
+
+@dataclass(frozen=True, slots=True)
 class Adoption:
     """What happens to one server of a host.
 
@@ -35,6 +83,7 @@ class Adoption:
         entry: its entry in `ideabridge.json`.
         file: the host's file that has it.
         scope: who uses the servers of that file.
+        target: the configuration that receives it.
         verdict: see `AdoptionVerdict`.
         why: the reason if it is not adopted.
         notes: hints for the user.
@@ -44,6 +93,7 @@ class Adoption:
     entry: JSONObject
     file: Path
     scope: Scope
+    target: Destination
     verdict: AdoptionVerdict
     why: str = ""
     notes: tuple[str, ...] = ()
@@ -55,15 +105,15 @@ class Adoption:
 
 
 def find_servers(
-    host: Host, environment: HostEnvironment, configured: JSONObject, *, replace: bool = False, only: Iterable[str] = ()
+    host: Host, environment: HostEnvironment, targets: Destinations, *, replaces: bool = False, only: Iterable[str] = ()
 ) -> tuple[list[Adoption], list[Path]]:
     """Every server of the host, in the order of its files, and the files that exist.
 
     Args:
         host: the host.
         environment: where its files are.
-        configured: `mcpServers` of `ideabridge.json`.
-        replace: whether to replace modules of the same name.
+        targets: the configurations that receive servers.
+        replaces: whether to replace modules of the same name.
         only: the names to adopt; empty for all.
 
     Raises:
@@ -78,7 +128,19 @@ def find_servers(
         inputs = _inputs(content)
         taken = {one.name for one in found}
         for name, raw in file.servers(content).items():
-            found.append(_judge(name, raw, file, environment, inputs, taken, configured, replace=replace))
+            translation = _translated(raw, file, environment, inputs)
+            adoption = Adoption(
+                name,
+                translation.entry,
+                file.path,
+                file.scope,
+                targets.of(file.scope),
+                "new",
+                "",
+                tuple(translation.notes),
+            )
+            problem = translation.problem or _problem(name, translation.entry, environment)
+            found.append(_judged(adoption, problem, is_taken=name in taken, replaces=replaces))
     wanted = list(only)
     missing = [name for name in wanted if name not in {one.name for one in found}]
     if missing:
@@ -89,40 +151,44 @@ def find_servers(
     return found, [path for path, document in read.items() if document.text is not None]
 
 
-def _judge(
-    name: str,
-    raw: JSON,
-    file: HostFile,
-    environment: HostEnvironment,
-    inputs: dict[str, str],
-    taken: set[str],
-    configured: JSONObject,
-    *,
-    replace: bool,
-) -> Adoption:
-    translation = (
-        translate(raw, environment, inputs) if isinstance(raw, dict) else Translation({}, problem="is not an object")
-    )
-    entry = translation.entry
+def _translated(raw: JSON, file: HostFile, environment: HostEnvironment, inputs: dict[str, str]) -> Translation:
+    if not isinstance(raw, dict):
+        return Translation({}, problem="is not an object")
+    translation = translate(raw, environment, inputs)
+    if file.scope == "local":
+        # The host starts it in this project only, and its words may name files there.
+        if isinstance(translation.entry.get("command"), str):
+            translation.entry.setdefault("cwd", str(environment.project))
+        translation.notes.append("the host has it in this project only; in your own configuration every project has it")
+    return translation
 
-    def say(verdict: AdoptionVerdict, why: str = "") -> Adoption:
-        return Adoption(name, entry, file.path, file.scope, verdict, why, tuple(translation.notes))
 
+def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces: bool) -> Adoption:
+    """Return the adoption with its verdict."""
+    entry, target = adoption.entry, adoption.target
     if is_ourselves(entry):
-        return say("ourselves", "it is ideabridge itself")
-    if name in taken:
-        return say("shadowed", "an earlier file of the host has this name")
-    problem = translation.problem or _problem(name, entry, environment)
-    if problem:
-        return say("unusable", problem)
-    if name not in configured:
-        return say("new")
-    there = configured[name]
+        return replace(adoption, verdict="ourselves", why="it is ideabridge itself")
+    if is_taken:
+        return replace(adoption, verdict="shadowed", why="an earlier file of the host has this name")
+    if problem is not None:
+        return replace(adoption, verdict="unusable", why=problem)
+    there = target.servers.get(adoption.name)
     if isinstance(there, dict) and adapt(there) == adapt(entry):
-        return say("same")
-    if replace:
-        return say("replaced")
-    return say("taken", "another module has this name; --replace takes this one instead")
+        return replace(adoption, verdict="same")
+    if target.is_shared and (places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))):
+        return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
+    if there is None:
+        return adoption
+    if replaces:
+        return replace(adoption, verdict="replaced")
+    return replace(adoption, verdict="taken", why="another module has this name; --replace takes this one instead")
+
+
+def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
+    """Say why a server with a secret stays where it is, and what to do."""
+    holds = f"{', '.join(places)} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
+    why = f"{holds}, and a repository may hold {adoption.target.file}"
+    return f"{why}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
 
 
 def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str | None:
@@ -139,31 +205,33 @@ def _inputs(content: JSONObject) -> dict[str, str]:
     return {str(one["id"]): str(one.get("description") or "") for one in inputs if isinstance(one.get("id"), str)}
 
 
-def movable(found: Iterable[Adoption], named: Iterable[str], *, for_project: bool) -> tuple[list[Adoption], list[str]]:
+def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adoption], list[str]]:
     """Return the servers to remove from the host after `ideabridge.json` has them, and a line for each that stays.
+
+    A server that the host starts in every project stays if the target belongs to one project, unless the user named it.
 
     Args:
         found: every server of the host.
         named: the names that the user gave.
-        for_project: whether `ideabridge.json` belongs to one project. Then a server that the host starts in every
-            project stays, unless the user named it.
     """
-    listed = list(found)
-    having = [one for one in listed if one.adopted or one.verdict == "same"]
     wanted = set(named)
-    stays = [one for one in having if for_project and one.scope == "user" and one.name not in wanted]
-    why = [
-        f"{one.name}: stays in {one.file}, where every project has it; `--move {one.name}` moves it all the same"
-        for one in stays
+    moving: list[Adoption] = []
+    staying: list[str] = []
+    for adoption in found:
+        where = f"{adoption.name}: stays in {adoption.file} ({adoption.scope})"
+        if not (adoption.adopted or adoption.verdict == "same"):
+            staying.append(f"{where}: {adoption.why}")
+        elif adoption.scope == "user" and not adoption.target.is_own and adoption.name not in wanted:
+            staying.append(f"{where}, where every project has it; `--move {adoption.name}` moves it all the same")
+        else:
+            moving.append(adoption)
+    names = {adoption.name for adoption in moving}
+    staying += [
+        f"{adoption.name}: the host starts the one of {adoption.file} ({adoption.scope}) from now on"
+        for adoption in found
+        if adoption.verdict == "shadowed" and adoption.name in names
     ]
-    moving = [one for one in having if one not in stays]
-    names = {one.name for one in moving}
-    why += [
-        f"{one.name}: the host has another of this name in {one.file} ({one.scope}), and starts that one from now on"
-        for one in listed
-        if one.verdict == "shadowed" and one.name in names
-    ]
-    return moving, why
+    return moving, staying
 
 
 def removals(
@@ -193,11 +261,10 @@ def removals(
     return list(found.values())
 
 
-def merge(content: JSONObject, adoptions: Iterable[Adoption]) -> JSONObject:
-    """The content of `ideabridge.json` with the adopted servers; everything else keeps its place."""
-    servers = content.get("mcpServers")
-    merged: JSONObject = dict(servers) if isinstance(servers, dict) else {}
-    for one in adoptions:
-        if one.adopted:
-            merged[one.name] = one.entry
-    return {**content, "mcpServers": merged}
+def merge(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
+    """The content of a configuration with the servers that it receives; everything else keeps its place."""
+    merged: JSONObject = dict(target.servers)
+    for adoption in adoptions:
+        if adoption.adopted and adoption.target is target:
+            merged[adoption.name] = adoption.entry
+    return {**target.document.content, "mcpServers": merged}

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+import platformdirs
+
 from ideabridge.bridge.trust import write_own
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -208,15 +210,20 @@ class HostDocument:
         if not self.strict:
             raise CommentedHostFileError(f"{self.path}: has comments or trailing commas, which writing would lose")
 
-    def write(self, content: JSONObject, *, keep: bool = False) -> Path | None:
+    def write(
+        self, content: JSONObject, *, keep: bool = False, private: bool = False, shared: bool = False
+    ) -> Path | None:
         """Replace the content in one step and return the path of the backup, or None if there was no file.
 
-        The backup is `NAME.bak`. Indentation, permissions and a symbolic link are preserved. Only its owner can read
-        a new file, because such files contain tokens.
+        The backup is `NAME.bak` beside the file. Indentation, permissions and a symbolic link are preserved. Only its
+        owner can read a new file, because such files contain tokens.
 
         Args:
             content: the new content.
             keep: use a free name for the backup (`NAME.1.bak`), so that no later backup replaces it.
+            private: only its owner can read the file and the backup from now on.
+            shared: a repository may hold a file beside this one, so the backup is in the user's own folder, and has a
+                free name.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
@@ -227,10 +234,11 @@ class HostDocument:
         backup: Path | None = None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            mode = stat.S_IMODE(target.stat().st_mode) if self.text is not None else 0o600
+            mode = 0o600 if private or self.text is None else stat.S_IMODE(target.stat().st_mode)
             if self.text is not None:
-                backup = _free(target) if keep else target.with_name(target.name + ".bak")
-                write_own(backup, self.text, mode)
+                backup = _free(_backups() / target.name) if shared else _backup_beside(target, keep=keep)
+                backup.parent.mkdir(parents=True, exist_ok=True)
+                write_own(backup, self.text, 0o600 if shared else mode)
             now = target.read_text(encoding="utf-8-sig") if target.exists() else None
             if now != self.text:
                 raise HostFileError(f"{self.path}: was changed by another program just now; run the command again")
@@ -238,6 +246,14 @@ class HostDocument:
         except OSError as error:
             raise HostFileError(f"{self.path}: cannot be written: {error.strerror or error}") from None
         return backup
+
+
+def _backups() -> Path:
+    return platformdirs.user_data_path("ideabridge") / "backups"
+
+
+def _backup_beside(target: Path, *, keep: bool) -> Path:
+    return _free(target) if keep else target.with_name(target.name + ".bak")
 
 
 def _free(target: Path) -> Path:

@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from ideabridge.bridge.secrets import is_secret_name
 from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
-_SECRET_PLACES: Final = ("env", "headers")
-_AUTH: Final = ("auth", "oauth")
 _VSCODE_ONLY: Final = ("sandboxEnabled", "sandbox", "dev", "gallery")
 
 
@@ -25,7 +22,7 @@ class Translation:
 
     Attributes:
         entry: the entry of `ideabridge.json`.
-        notes: hints for the user: variables to set, unprotected secrets, omitted keys.
+        notes: hints for the user: variables to set, omitted keys.
         problem: why it cannot be adopted, or None.
     """
 
@@ -60,7 +57,6 @@ def translate(raw: JSONObject, environment: HostEnvironment, inputs: dict[str, s
     if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
         # The host resolves it against the project, ideabridge against the configuration file.
         result.entry["cwd"] = str(environment.project / folder)
-    _note_secrets(result)
     return result
 
 
@@ -104,22 +100,6 @@ def _variable(match: re.Match[str], environment: HostEnvironment, inputs: dict[s
     }
     # Any other variable stays as it is; the check of ideabridge.json reports an unknown one.
     return known.get(inside, match.group())
-
-
-def _note_secrets(result: Translation) -> None:
-    for place in (*_SECRET_PLACES, *_AUTH):
-        values = result.entry.get(place)
-        if not isinstance(values, dict):
-            continue
-        bare = [
-            name
-            for name, text in values.items()
-            if isinstance(text, str) and text and "${" not in text and (place not in _AUTH or is_secret_name(name))
-        ]
-        if bare:
-            result.notes.append(
-                f"'{place}' holds values in the open ({', '.join(bare)}); in a file you share, write ${{VAR}} instead"
-            )
 
 
 def is_ourselves(entry: JSONObject) -> bool:
