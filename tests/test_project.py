@@ -104,8 +104,9 @@ def test_the_namespace_stays_open() -> None:
 # -- the rooms of the house --------------------------------------------------------------------------------------
 
 LAYERS = (
-    ("command_line", "errors", "trust", "secrets"),
-    ("masking",),
+    ("command_line", "errors", "secrets"),
+    ("data_files", "masking"),
+    ("trust",),
     ("context",),
     ("store",),
     ("modules", "minds"),

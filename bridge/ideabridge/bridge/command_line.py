@@ -87,7 +87,10 @@ _STARTERS: Final[dict[str, _Starter]] = {
         "script", _words("-u -B -E -I -O -OO -P -q -s -S -v -b -d -i -x"), _words("-W -X"), has_modules=True
     ),
     "pypy": _Starter("script", _words("-u -B -E -I -s -S"), has_modules=True),
-    "node": _Starter("script", _words("--no-warnings --no-deprecation --enable-source-maps --trace-warnings")),
+    **dict.fromkeys(
+        ("node", "nodejs"),
+        _Starter("script", _words("--no-warnings --no-deprecation --enable-source-maps --trace-warnings")),
+    ),
     "uvx": _UVX,
     "uv": replace(_UVX, subcommands=_words("run")),
     "npm": replace(_NPX, subcommands=_words("exec x")),

@@ -2,10 +2,11 @@
 
 A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it is used only after a
 person has trusted exactly this content. `trust.json` in the user's configuration folder stores what is trusted: for
-each project file the SHA-256 of the file and of every file that it names, and the environment variables it may name.
+each project file the SHA-256 of the file and of every file that it names, the files that the person confirmed as data
+(`data_files`), and the environment variables it may name.
 
 The completion of the shell reads trust at each key, so this module imports only the standard library, platformdirs, and
-two small modules.
+small modules.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import platformdirs
 
+from ideabridge.bridge.command_line import program_name
+from ideabridge.bridge.data_files import data_variables, data_words, may_be_data
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
@@ -61,6 +64,9 @@ _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
 _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 """Python's option `-m`, alone or after other letters, with or without the module's name in the same word."""
 
+_MOST_PROGRAM_NAMES: Final = 20
+"""The most names of a server's command, after links, for which its arguments are read."""
+
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
 """The files that Python and Node start in a folder."""
 
@@ -69,6 +75,7 @@ _KEPT: Final = (".git", ".hg", ".jj", ".svn")
 
 _GONE: Final = "gone"
 _UNREADABLE: Final = "unreadable"
+_NOT_DATA: Final = "not data"
 
 
 class TrustError(IdeabridgeError):
@@ -153,24 +160,60 @@ def _unsafe(about: os.stat_result, path: Path) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file that a person may confirm as data.
+
+    Attributes:
+        path: the absolute path. The file need not exist.
+        named_by: the places that name it, for example `the variable DB_PATH of shop`.
+    """
+
+    path: Path
+    named_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectFile:
     """The present content of a project file, and the digests of the files that it names.
 
     Attributes:
         file: the absolute path.
         data: the bytes, from which everything is parsed.
-        digests: the SHA-256, in hex, of the file and of every file that it names, by path: relative with `/` for files
-            in its folder, absolute for others (only tool files).
+        digests: the SHA-256, in hex, of the file and of every file that it names, except for those in `data_files`, by
+            path: relative with `/` for files in its folder, absolute for others (only tool files).
+        data_files: the files that a person may confirm as data, by path.
     """
 
     file: Path
     data: bytes
     digests: Mapping[str, str]
+    data_files: Mapping[str, DataFile] = field(default_factory=dict[str, DataFile])
+    _read: dict[str, tuple[str, int] | None] = field(
+        default_factory=dict[str, "tuple[str, int] | None"], compare=False, repr=False
+    )
 
-    @property
-    def hash(self) -> str:
-        """The SHA-256 over all digests, in hex. A person trusts this."""
-        return hashlib.sha256(json.dumps(sorted(self.digests.items())).encode()).hexdigest()
+    def covered(self, confirmed: Collection[str] = ()) -> dict[str, str]:
+        """Return the digests of all files that trust covers.
+
+        Args:
+            confirmed: the paths of data files that it does not cover, because a person confirmed them as data.
+        """
+        digests = dict(self.digests)
+        for path, data_file in self.data_files.items():
+            if path not in confirmed:
+                # What a person is shown and what is stored is the same digest.
+                if path not in self._read:
+                    self._read[path] = _digest(data_file.path, MAX_NAMED_BYTES)
+                content = self._read[path]
+                if content is not None:
+                    digests[path] = content[0]
+        return digests
+
+    def hash(self, confirmed: Collection[str] = ()) -> str:
+        """Return the SHA-256, in hex, over all that a person trusts: the covered files, and which files are data."""
+        covered = sorted(self.covered(confirmed).items())
+        trusted = {"files": covered, "data": sorted(confirmed)} if confirmed else covered
+        return hashlib.sha256(json.dumps(trusted).encode()).hexdigest()
 
     def digest_of(self, path: str) -> str:
         """Return the digest of a tool file; "" if the file did not exist when the project file was read."""
@@ -200,56 +243,141 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     folder = file.parent
     digests = {file.name: hashlib.sha256(data).hexdigest()}
     left = MAX_NAMED_BYTES
-    seen: set[Path] = set()
-    for number, (path, anywhere) in enumerate(_named(content, folder)):
+    named: dict[Path, bool] = {}
+    data_names: dict[Path, list[str]] = {}
+    code = {file}
+    for number, mention in enumerate(_named(content, folder)):
         if number > MAX_NAMES:
             raise TrustError(f"{file}: has more than {MAX_NAMES:,} words that may name files; nobody can look at these")
+        path = mention.path
+        if mention.data_of is None:
+            code.add(path)
+        else:
+            data_names.setdefault(path, []).append(mention.data_of)
+        if path not in named:
+            named[path] = mention.anywhere
+        elif mention.anywhere:
+            named[path] = True
+    data_files = _data_files(data_names, code, folder)
+    for path, anywhere in named.items():
         # Most words are not files, so the cheapest test comes first.
-        if path in seen or not os.path.lexists(path) or not (anywhere or _is_inside(path, folder)):
+        if path in data_files or not os.path.lexists(path) or not (anywhere or _is_inside(path, folder)):
             continue
-        seen.add(path)
         found = _digest(path, left)
         if found is None:
             continue
         digests[_shown(path, folder)], size = found
         left -= size
-        if left < 0 or len(digests) > MAX_NAMED_FILES:
+        if left < 0 or len(digests) + len(data_files) > MAX_NAMED_FILES:
             raise TrustError(
                 f"{file}: names more files than can be trusted: at most {MAX_NAMED_FILES:,} of"
                 f" {MAX_NAMED_BYTES // 1024**2} MiB together"
             )
-    return ProjectFile(file, data, digests)
+    by_name = {_shown(path, folder): data_file for path, data_file in data_files.items()}
+    return ProjectFile(file, data, digests, by_name)
 
 
-def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield every path that the content may name, and whether it also counts outside the folder."""
+def _data_files(named: Mapping[Path, list[str]], code: Collection[Path], folder: Path) -> dict[Path, DataFile]:
+    """Return the files that may be data: those that nothing names in another way, under any of their paths."""
+    if not named:
+        return {}
+    # Some file systems do not distinguish case.
+    real_code = {os.path.realpath(path).casefold() for path in code}
+    return {
+        path: DataFile(path, tuple(dict.fromkeys(places)))
+        for path, places in named.items()
+        if os.path.realpath(path).casefold() not in real_code and may_be_data(path, folder)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """A path that a project file may name.
+
+    Attributes:
+        path: the path.
+        anywhere: whether it also counts outside the folder.
+        data_of: who names it as data; None: it may be code.
+    """
+
+    path: Path
+    anywhere: bool = False
+    data_of: str | None = None
+
+
+def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
+    """Yield every path that the content may name."""
     members: JSONObject = content if isinstance(content, dict) else {}
     for text in _texts(members.get("tools")):
-        yield folder / os.path.expanduser(text), True  # noqa: PTH111 - Path.expanduser raises where there is no home
+        path = folder / os.path.expanduser(text)  # noqa: PTH111 - Path.expanduser raises where there is no home
+        yield _Mention(path, anywhere=True)
     servers = members.get("mcpServers")
-    entries = list(servers.values()) if isinstance(servers, dict) else []
-    for entry in entries:
-        if not isinstance(entry, dict):
-            continue
-        given = entry.get("env")
-        environment: JSONObject = given if isinstance(given, dict) else {}
-        commands, arguments = _texts([entry.get("command")]), _texts(entry.get("args"))
-        found = [*commands, *(f"{at}/{command}" for at in _listed(environment, "PATH") for command in commands)]
-        for number, word in enumerate(arguments):
-            option = _MODULE.fullmatch(word)
-            for name in (option.group(1), *arguments[number + 1 : number + 2]) if option is not None else ():
-                inner = name.replace(".", "/")
-                for at in (".", *_listed(environment, "PYTHONPATH")):
-                    found += [f"{at}/{inner}.py", f"{at}/{inner}/__main__.py", f"{at}/{inner}/__init__.py"]
-        for word in (*commands, *arguments):
-            # `-r./FILE`, and other names by which Python and Node find files.
-            found += [word, word[2:], f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
-        for word in (*commands, *arguments, *_texts(list(environment.values()))):
-            found += [word, word.partition("=")[2], *_BETWEEN.split(word)]
-        bases = dict.fromkeys([folder, *(folder / _filled(text) for text in _texts([entry.get("cwd")]))])
-        for text in dict.fromkeys(found):
-            for base in bases if text else ():
-                yield base / _filled(text), False
+    for name, entry in servers.items() if isinstance(servers, dict) else ():
+        if isinstance(entry, dict):
+            yield from _named_by(visible(name), entry, folder)
+
+
+def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention]:
+    """Yield every path that a server's entry may name."""
+    configured = entry.get("env")
+    environment: JSONObject = configured if isinstance(configured, dict) else {}
+    commands = _texts([entry.get("command")])
+    arguments = _texts(entry.get("args"))
+    programs = [*commands, *(f"{at}/{command}" for at in _listed(environment, "PATH") for command in commands)]
+    code = [*programs, *_modules(arguments, environment)]
+    for word in (*commands, *arguments):
+        # Names by which Python and Node find files.
+        code += [f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
+        if not word.startswith("./"):
+            code.append(word[2:])  # `-r./FILE`
+    variables = {name: text for name, value in environment.items() for text in _texts([value])}
+    data_of_words = _data_arguments(programs, arguments, server, folder)
+    data_of_variables = {name: (path, place) for name, path, place in data_variables(variables, server)}
+    values: list[tuple[str, tuple[str, str] | None]] = [(word, None) for word in commands]
+    values += [(word, data_of_words.get(number)) for number, word in enumerate(arguments)]
+    values += [(text, data_of_variables.get(name)) for name, text in variables.items()]
+    data: list[tuple[str, str]] = []
+    for value, as_data in values:
+        for text in (value, value.partition("=")[2], *_BETWEEN.split(value)):
+            if as_data is not None and text == as_data[0]:
+                data.append(as_data)
+            else:
+                code.append(text)
+    own = [folder / _filled(text) for text in _texts([entry.get("cwd")])]
+    for text in dict.fromkeys(code):
+        for base in dict.fromkeys([folder, *own]) if text else ():
+            yield _Mention(base / _filled(text))
+    for text, place in dict.fromkeys(data):
+        # The server runs in its own folder.
+        for base in own or [folder]:
+            yield _Mention(base / _filled(text), data_of=place)
+        if own and os.path.lexists(folder / _filled(text)):
+            yield _Mention(folder / _filled(text), data_of=place)
+
+
+def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
+    """Yield the files that Python may execute for `-m MODULE`."""
+    for number, word in enumerate(arguments):
+        option = _MODULE.fullmatch(word)
+        for name in (option.group(1), *arguments[number + 1 : number + 2]) if option is not None else ():
+            inner = name.replace(".", "/")
+            for at in (".", *_listed(environment, "PYTHONPATH")):
+                yield from (f"{at}/{inner}.py", f"{at}/{inner}/__main__.py", f"{at}/{inner}/__init__.py")
+
+
+def _data_arguments(programs: list[str], arguments: list[str], server: str, folder: Path) -> dict[int, tuple[str, str]]:
+    """Return (path, who names it) of each argument that may name data, by its number."""
+    # A link may have another name than the interpreter that it leads to. An argument is data with each of the names.
+    paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
+    names = dict.fromkeys(map(program_name, paths))
+    if len(names) > _MOST_PROGRAM_NAMES:
+        return {}
+    readings = [list(data_words(name, arguments, server)) for name in names]
+    return {
+        number: (path, place)
+        for number, path, place in (readings[0] if readings else ())
+        if all((number, path, place) in reading for reading in readings)
+    }
 
 
 def _listed(environment: JSONObject, name: str) -> list[str]:
@@ -316,13 +444,15 @@ class Trusted:
     """What a person has trusted of one project file.
 
     Attributes:
-        digests: as in `ProjectFile`; empty: the person allowed only variables.
+        digests: of all covered files, see `ProjectFile.covered`; empty: the person allowed only variables.
+        data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file may name.
         at: the time, in seconds since 1970.
     """
 
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
     variables: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()
     at: float = 0.0
 
 
@@ -353,7 +483,9 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
 
 def _from_json(value: Any) -> Trusted:
     digests = {str(path): str(digest) for path, digest in value["digests"].items()}
-    return Trusted(digests, frozenset(map(str, value["variables"])), float(value["at"]))
+    # Entries of earlier versions have no data files: everything that is named is covered.
+    data = frozenset(map(str, value.get("data", ())))
+    return Trusted(digests, frozenset(map(str, value["variables"])), data, float(value["at"]))
 
 
 def _key(file: Path) -> str:
@@ -395,7 +527,18 @@ class ProjectTrust:
     @property
     def is_trusted(self) -> bool:
         """True if a person has trusted exactly this content."""
-        return self.before is not None and dict(self.before.digests) == dict(self.found.digests)
+        if self.before is None or not self.before.data <= self.found.data_files.keys():
+            return False
+        return dict(self.before.digests) == self._covered
+
+    @property
+    def data(self) -> frozenset[str]:
+        """The paths of the files that the person confirmed as data, and that can still be data."""
+        return frozenset() if self.before is None else self.before.data & self.found.data_files.keys()
+
+    @property
+    def _covered(self) -> dict[str, str]:
+        return self.found.covered(self.data)
 
     @property
     def variables(self) -> Variables:
@@ -404,17 +547,31 @@ class ProjectTrust:
 
     @property
     def changed(self) -> list[tuple[str, str]]:
-        """Each file that differs from what was trusted, as (path, `changed`, `new` or `gone`)."""
-        before = dict(self.before.digests) if self.before is not None else dict[str, str]()
-        if not before:
+        """Each file that differs from what was trusted, as (path, `changed`, `new`, `gone` or `not data`).
+
+        `not data`: it was confirmed as data, and may be code by now.
+        """
+        if self.before is None or not self.before.digests:
             return []
-        now = self.found.digests
+        before = dict(self.before.digests)
+        now = self._covered
+        for path in self.before.data - self.data:
+            before[path] = _NOT_DATA
+            now[path] = ""
         paths = sorted(before.keys() | now.keys(), key=lambda path: (path != self.found.file.name, path))
         found: list[tuple[str, str]] = []
         for path in paths:
             if before.get(path) != now.get(path):
-                found.append((path, "new" if path not in before else _GONE if path not in now else "changed"))
+                found.append((path, _change_of(before.get(path), now.get(path))))
         return found
+
+
+def _change_of(before: str | None, now: str | None) -> str:
+    if before is None:
+        return "new"
+    if now is None:
+        return _GONE
+    return _NOT_DATA if before == _NOT_DATA else "changed"
 
 
 def project_trust(found: ProjectFile) -> ProjectTrust:
@@ -461,13 +618,29 @@ def look_at(file: Path) -> ProjectFile:
     return project_file(file.absolute(), data, content)
 
 
-def keep_trusted(found: ProjectFile) -> None:
+def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
     """Store that a person trusts exactly this content. The variables that the file may name stay the same.
 
+    Args:
+        found: the content.
+        confirmed: the paths of the data files that the person confirmed as data.
+
     Raises:
-        TrustError: it cannot be stored.
+        TrustError: one of these cannot be data, another file is too large, or trust cannot be stored.
     """
-    _change(found.file, lambda one: Trusted(found.digests, one.variables if one else frozenset(), time.time()))
+    data = frozenset(confirmed)
+    for path in sorted(data - found.data_files.keys()):
+        raise TrustError(f"{path} cannot be trusted as data: {_why_not_data(found)}")
+    covered = found.covered(data)
+    for path in sorted(found.data_files.keys() & covered.keys()):
+        if covered[path] == _UNREADABLE:
+            raise TrustError(f"{path} cannot be read or is too large, so trust covers it only if it is data")
+    _change(found.file, lambda one: Trusted(covered, one.variables if one else frozenset(), data, time.time()))
+
+
+def _why_not_data(found: ProjectFile) -> str:
+    possible = ", ".join(found.data_files) or "none"
+    return f"it may be code or a configuration, or no server names it as data. Files that can be data: {possible}"
 
 
 def trust_file(file: Path) -> None:
@@ -477,7 +650,8 @@ def trust_file(file: Path) -> None:
         TrustError: it is not JSON, others may write it, or trust cannot be stored.
         OSError: it cannot be read.
     """
-    keep_trusted(look_at(file.absolute()))
+    standing = project_trust(look_at(file.absolute()))
+    keep_trusted(standing.found, standing.data)
 
 
 def allow_variables(file: Path, names: frozenset[str]) -> None:
@@ -489,8 +663,12 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
     for name in sorted(names):
         if not _NAME.fullmatch(name):
             raise TrustError(f"{name[:80]!r} is not the name of an environment variable")
-    before = Trusted()
-    _change(file, lambda one: Trusted((one or before).digests, (one or before).variables | names, time.time()))
+
+    def change(before: Trusted | None) -> Trusted:
+        trusted = before or Trusted()
+        return replace(trusted, variables=trusted.variables | names, at=time.time())
+
+    _change(file, change)
 
 
 def forget(file: Path) -> bool:
@@ -523,7 +701,12 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
 
 def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
     files = {
-        key: {"digests": dict(one.digests), "variables": sorted(one.variables), "at": one.at}
+        key: {
+            "digests": dict(one.digests),
+            "data": sorted(one.data),
+            "variables": sorted(one.variables),
+            "at": one.at,
+        }
         for key, one in sorted(trusted.items())
     }
     write_own(path, json.dumps({"version": 1, "files": files}, indent=1))

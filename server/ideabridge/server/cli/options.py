@@ -477,22 +477,27 @@ _INDENT: Final = 10
 _SHOWN_FILES: Final = 20
 
 
-def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> bool:
-    """Ask the person at the terminal whether to trust a project file, and store a yes."""
+def ask(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str] = frozenset()
+) -> bool:
+    """Ask the person at the terminal whether to trust a project file and which files are data, and store a yes.
+
+    Args:
+        standing: whether the file is trusted.
+        parsed: its configuration.
+        user: the user's configuration.
+        confirmed: the files that the person has named as data already.
+    """
     from ideabridge.bridge.masking import shown_configuration
     from ideabridge.bridge.trust import keep_trusted
 
-    _print(standing, parsed, user, say, err().width)
+    _print(standing, parsed, user, confirmed, say, err().width)
     while True:
-        sys.stderr.write("Trust it? y(es), n(o), s(how the file): ")
-        sys.stderr.flush()
-        with interruptible():
-            word = sys.stdin.readline()
-        if not word:
-            sys.stderr.write("\n")
-        match word.strip().lower():
+        match _typed("Trust it? y(es), n(o), s(how the file): "):
             case "y" | "yes":
-                keep_trusted(standing.found)
+                asked = [path for path in standing.found.data_files if path not in confirmed]
+                data = {path for path in asked if _is_only_data(standing, path)}
+                keep_trusted(standing.found, confirmed | data)
                 return True
             case "s" | "show":
                 content = cast("JSON", json.loads(standing.found.data.decode("utf-8-sig")))
@@ -503,40 +508,94 @@ def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> b
                 say("y trusts exactly this content, n does not use it, s shows the file itself, without its secrets")
 
 
-def show_standing(standing: ProjectTrust, parsed: Configuration, user: Configuration, *, as_json: bool) -> None:
-    """Print the effects of a project file, and its hash."""
+def _is_only_data(standing: ProjectTrust, path: str) -> bool:
+    """Ask whether a file is data. Anything but a yes means that trust covers it."""
+    places = ", ".join(standing.found.data_files[path].named_by)
+    text = f"{path}: {places} names it. If it is data, trust does not end when it changes."
+    _put(text, say, err().width, first="data?".ljust(_INDENT), further=" " * _INDENT)
+    return _typed("Is it only data, and never code? y(es), n(o): ") in ("y", "yes")
+
+
+def _typed(question: str) -> str:
+    """Ask, and return the line that the person types, in lower case; "" at the end of the input."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    with interruptible():
+        line = sys.stdin.readline()
+    if not line:
+        sys.stderr.write("\n")
+    return line.strip().lower()
+
+
+def show_standing(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str], *, as_json: bool
+) -> None:
+    """Print the effects of a project file, and the hash of what would be trusted if `confirmed` is data."""
+    from ideabridge.bridge.trust import trust_command
+
     if as_json:
-        print_json(standing_json(standing, parsed, user))
+        print_json(standing_json(standing, parsed, user, confirmed))
         return
-    _print(standing, parsed, user, show, out().width if sys.stdout.isatty() else None)
-    show(f"hash      {standing.found.hash}")
+    _print(standing, parsed, user, confirmed, show, out().width if sys.stdout.isatty() else None)
+    unconfirmed = [path for path in standing.found.data_files if path not in confirmed]
+    if unconfirmed:
+        words = [word for path in (*sorted(confirmed), *unconfirmed) for word in ("--data", path)]
+        command = trust_command(standing.found.file, "--show", *words)
+        show(f"          If each is only data of its server: {command}")
+    show(f"hash      {standing.found.hash(confirmed)}")
 
 
 def _print(
-    standing: ProjectTrust, parsed: Configuration, user: Configuration, put: Callable[[str], None], width: int | None
+    standing: ProjectTrust,
+    parsed: Configuration,
+    user: Configuration,
+    confirmed: frozenset[str],
+    put: Callable[[str], None],
+    width: int | None,
 ) -> None:
     """Print the effects of a project file, wrapped to `width` columns; None: each effect is one line."""
     found = standing.found
-    if standing.is_trusted and standing.before is not None:
+    if standing.is_trusted and confirmed != standing.data:
+        head = f"{found.file} is trusted, but not with these data files. It would do this:"
+    elif standing.is_trusted and standing.before is not None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
         head = f"{found.file} is trusted since {when}. It does this:"
     elif standing.changed:
         head = f"{found.file} has changed since it was trusted. It would do this:"
     else:
         head = f"{found.file} is not trusted. It would do this:"
-    files = list(found.digests)
+    files = list(found.covered(confirmed))
     more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
     lines = [
         ("", head),
         *((what, path) for path, what in standing.changed),
         *_effects(standing, parsed, user),
         ("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."),
+        *_data_lines(standing, confirmed),
     ]
     for number, (what, text) in enumerate(lines):
-        plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
-        first, further = ("", "") if number == 0 else (what.ljust(_INDENT), " " * _INDENT)
-        for line in [first + plain] if width is None else wrapped(plain, width, first=first, further=further):
-            put(line)
+        indent = 0 if number == 0 else _INDENT
+        _put(text, put, width, first=what.ljust(indent), further=" " * indent)
+
+
+def _put(text: str, put: Callable[[str], None], width: int | None, *, first: str, further: str) -> None:
+    """Print a text that may contain words of the file; no line of it begins where the lines of ideabridge begin."""
+    plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    for line in [first + plain] if width is None else wrapped(plain, width, first=first, further=further):
+        put(line)
+
+
+def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple[str, str]]:
+    """(`data` or `data?`, file and who names it) of each file that can be data."""
+    lines: list[tuple[str, str]] = []
+    for path, data_file in standing.found.data_files.items():
+        absent = "" if data_file.path.exists() else " (does not exist yet)"
+        places = ", ".join(data_file.named_by)
+        if path in confirmed:
+            lines.append(("data", f"{path}{absent}: {places} names it. Trust does not cover its content."))
+        else:
+            lines.append(("data?", f"{path}{absent}: {places} names it. Trust ends when it changes."))
+    return lines
 
 
 def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
@@ -610,17 +669,27 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
     return found
 
 
-def standing_json(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> JSONObject:
-    """The effects of a project file as JSON."""
+def standing_json(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
+) -> JSONObject:
+    """The effects of a project file as JSON, and the hash of what would be trusted if `confirmed` is data."""
     found = standing.found
-    state = "trusted" if standing.is_trusted else "changed" if standing.changed else "untrusted"
+    state = "untrusted"
+    if standing.is_trusted and confirmed == standing.data:
+        state = "trusted"
+    elif standing.changed:
+        state = "changed"
     effects: list[JSON] = [{"what": what, "text": text} for what, text in _effects(standing, parsed, user)]
     changed: list[JSON] = [{"file": path, "what": what} for path, what in standing.changed]
     return {
         "file": str(found.file),
         "state": state,
-        "hash": found.hash,
-        "files": dict(found.digests),
+        "hash": found.hash(confirmed),
+        "files": dict(found.covered(confirmed)),
+        "data_files": [
+            {"file": path, "named_by": list[JSON](data_file.named_by), "confirmed": path in confirmed}
+            for path, data_file in found.data_files.items()
+        ],
         "changed": changed,
         "variables": list[JSON](sorted(standing.variables.names)),
         "effects": effects,

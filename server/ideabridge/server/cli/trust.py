@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say
 from ideabridge.server.cli.options import Options, ask, command, show_standing, standing_json, variables_named
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.trust import ProjectTrust
 
 
 @command("config", "project", "json")
@@ -28,12 +31,18 @@ def trust(
         list[str] | None,
         typer.Option("--env", metavar="NAME", help="Let it use this environment variable; may be repeated."),
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", metavar="FILE", help="This file is only data, whose content may change; may be repeated."
+        ),
+    ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Withdraw the trust and the variables.")] = False,
 ) -> int:
     """Show what a project's ideabridge.json would do, ask, and trust exactly this content.
 
     Trust covers the file and the files that it names as tools, commands and arguments, but not what those load. It ends
-    when one of them changes.
+    when one of them changes, unless you confirm that it is only data of a server.
     """
     from ideabridge.bridge.configuration import is_user_file, read_project_file, user_configuration
     from ideabridge.bridge.trust import FILE_NAME, allow_variables, forget, keep_trusted, project_trust
@@ -42,6 +51,8 @@ def trust(
         raise UsageError("give a folder or --config, not both")
     if sum((shows, remove, bool(env or given))) > 1:
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
+    if data and remove:
+        raise UsageError("--remove withdraws everything; --data goes with --show, --hash or a terminal")
     place = folder.expanduser().absolute() if folder is not None else options.folder()
     file = options.config.absolute() if options.config is not None else place / FILE_NAME
     if remove:
@@ -58,10 +69,12 @@ def trust(
     if standing.problem is not None:
         report(standing.problem)
     user = user_configuration(place)
+    confirmed = _confirmed(standing, data)
+    is_trusted = standing.is_trusted and confirmed == standing.data
     if shows:
-        show_standing(standing, parsed, user, as_json=options.json)
-        return ExitCode.DONE if standing.is_trusted else ExitCode.FAILED
-    if not standing.is_trusted:
+        show_standing(standing, parsed, user, confirmed, as_json=options.json)
+        return ExitCode.DONE if is_trusted else ExitCode.FAILED
+    if not is_trusted:
         if given is None and not at_terminal():
             # A script that trusts the present content would also trust the next change, which nobody has seen.
             raise UsageError(
@@ -69,17 +82,20 @@ def trust(
                 " `ideabridge trust --hash HASH` trusts exactly that"
             )
         if given is not None:
-            if given.strip().lower() != found.hash:
-                raise UsageError(f"--hash: {file} is not what was shown; look at it again with --show")
-            keep_trusted(found)
-        elif not ask(standing, parsed, user):
+            if given.strip().lower() != found.hash(confirmed):
+                raise UsageError(
+                    f"--hash: {file} is not what was shown; look at it again with --show, and the same --data"
+                )
+            keep_trusted(found, confirmed)
+        elif not ask(standing, parsed, user, confirmed):
             say("nothing was trusted", "yellow")
             return ExitCode.FAILED
     names = frozenset(env or ())
     if names:
         allow_variables(file, names)
     if options.json:
-        print_json(standing_json(project_trust(found), parsed, user))
+        now = project_trust(found)
+        print_json(standing_json(now, parsed, user, now.data))
     else:
         say(f"{file} is trusted as it is now", "green")
         if names:
@@ -89,3 +105,25 @@ def trust(
             if name not in allowed:
                 say(allowed.refusal(name), "yellow")
     return ExitCode.DONE
+
+
+def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
+    """Return the paths of `--data`, as `--show` prints them; without the option, those that are trusted as data now.
+
+    Raises:
+        UsageError: a file cannot be data.
+    """
+    if not named:
+        return standing.data if standing.is_trusted else frozenset()
+    possible = {data_file.path: path for path, data_file in standing.found.data_files.items()}
+    confirmed: set[str] = set()
+    for text in named:
+        path = text if text in standing.found.data_files else possible.get(Path(text).expanduser().absolute())
+        if path is None:
+            names = ", ".join(standing.found.data_files) or "none"
+            raise UsageError(
+                f"--data: {text} is not a file that can be data: no server names it in a place for data, or it may be"
+                f" code or a configuration. Files that can be data here: {names}"
+            )
+        confirmed.add(path)
+    return frozenset(confirmed)

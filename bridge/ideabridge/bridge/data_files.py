@@ -1,0 +1,132 @@
+"""Data files: the files named by a server's definition that a person may confirm as data of the server.
+
+Trust covers every file that a definition names. A server's own data changes with each use, so a person can say that a
+file is only data. The author of a project may want to pass off code as data. So a file can be confirmed only if every
+word that names it is in a place for data, its name has an extension that is not one of code or of a configuration, and
+it is, at each start, either absent or an ordinary file that cannot be executed. Everything else stays covered.
+
+Only the standard library is imported, as in `trust`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.command_line import read_arguments
+
+_DATA_NAME: Final = re.compile(
+    r"(.*[-_])?(db|database|data|datasets?|sqlite3?|duckdb|memory|memories|graph|store|storage|state|cache|logs?|history"
+    r"|journal|notes?|records?|output|out|results?|index)([-_](file|path|filename|name|location|uri|url|db))*",
+    re.IGNORECASE,
+)
+"""The name of an option or a variable whose value is data."""
+
+_NOT_DATA_NAME: Final = re.compile(
+    r"(^|[-_])(no|experimental|enable|disable|use|with|without|allow|skip|clear|force|config|conf|settings?|scripts?"
+    r"|preload|require|import|loader|hooks?|plugins?|exec|commands?|cmd|bin|init|startup|rc|options?|opts?|lib|library"
+    r"|modules?|python|node|perl|ruby|bash|sh|shell|git|ssh|java|ld|dyld|env|templates?|npm|uv|pip)($|[-_])",
+    re.IGNORECASE,
+)
+"""A part of a name that means code, a configuration, or a switch."""
+
+_DATA_SUFFIXES: Final = frozenset(
+    {".db", ".db3", ".sqlite", ".sqlite3", ".duckdb", ".jsonl", ".ndjson", ".csv", ".tsv", ".log", ".parquet"}
+)
+"""Extensions of data: such a file may also be an argument without the name of an option."""
+
+_CODE_SUFFIXES: Final = frozenset(
+    {
+        *(".py", ".pyc", ".pyw", ".pyd", ".pyz", ".pth", ".ipynb", ".whl", ".egg", ".zip", ".js", ".mjs", ".cjs"),
+        *(".jsx", ".ts", ".mts", ".cts", ".tsx", ".node", ".wasm", ".sh", ".bash", ".zsh", ".fish", ".ksh", ".csh"),
+        *(".ps1", ".psm1", ".bat", ".cmd", ".com", ".exe", ".msi", ".vbs", ".rb", ".pl", ".pm", ".php", ".lua"),
+        *(".tcl", ".r", ".jl", ".so", ".dylib", ".dll", ".a", ".o", ".jar", ".war", ".class", ".groovy", ".kts"),
+        *(".scala", ".go", ".rs", ".c", ".cc", ".cpp", ".h", ".el", ".awk", ".sed", ".mk", ".gradle", ".sql"),
+        *(".toml", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".config", ".properties", ".env", ".lock", ".rc"),
+        *(".service", ".desktop", ".plist", ".xml", ".html", ".htm", ".svg", ".j2", ".jinja", ".jinja2", ".tmpl"),
+        *(".template", ".tf", ".nix", ".pem", ".key", ".crt"),
+    }
+)
+_SETTINGS: Final = re.compile(
+    r"(ideabridge|mcp|package|package-lock|tsconfig|jsconfig|composer|deno|launch|tasks|manifest)\.jsonc?"
+    r"|.*(config|conf|settings|options|prefs|preferences)\.jsonc?",
+    re.IGNORECASE,
+)
+"""Files of settings that end in `.json`, as data can."""
+
+_ADDRESS: Final = re.compile(r"(?:sqlite3?|duckdb|file)(?:\+\w+)?:(.+)", re.IGNORECASE | re.DOTALL)
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_EXECUTABLE: Final = (b"#!", b"\x7fELF", b"MZ", b"PK\x03\x04", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""What an executable file or an archive begins with."""
+
+
+def data_words(command: str, words: Sequence[str], server: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (number of the word, path, who names it) for each word after a command that may name a data file."""
+    for number, argument in enumerate(read_arguments(command, words)):
+        value = _path(argument.value)
+        if argument.is_code or value is None:
+            continue
+        if argument.option.startswith("--") and _names_data(argument.option):
+            yield number, value, f"the option {argument.option} of {server}"
+        elif argument.follows_program and Path(value).suffix.lower() in _DATA_SUFFIXES:
+            yield number, value, f"an argument of {server}"
+
+
+def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (variable, path, who names it) for each variable of a server that may name a data file."""
+    for name, text in environment.items():
+        value = _path(text)
+        if value is not None and _names_data(name):
+            yield name, value, f"the variable {name} of {server}"
+
+
+def _names_data(name: str) -> bool:
+    plain = _CAMEL.sub("-", name.lstrip("-"))
+    return _DATA_NAME.fullmatch(plain) is not None and _NOT_DATA_NAME.search(plain) is None
+
+
+def _path(value: str) -> str | None:
+    """Return the path in a value: the whole of it, or what follows `sqlite:` and the like."""
+    match = _ADDRESS.fullmatch(value)
+    path = match.group(1) if match is not None else value
+    return path if _is_data_path(Path(path)) else None
+
+
+def _is_data_path(path: Path) -> bool:
+    """Return whether the extension of a file is not that of code or of a configuration."""
+    suffix = path.suffix.lower()
+    return suffix not in ("", ".") and suffix not in _CODE_SUFFIXES and not _SETTINGS.fullmatch(path.name)
+
+
+def may_be_data(path: Path, folder: Path) -> bool:
+    """Return whether a file inside a folder is absent, or an ordinary file without a way to execute it.
+
+    False for a file in a hidden folder, behind a link, with another name for the same content, with the permission to
+    execute it, or with the first bytes of a program.
+    """
+    real_folder = Path(os.path.realpath(folder))
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(real_folder):
+        return False
+    inner = real.relative_to(real_folder)
+    if not _is_data_path(inner) or any(part.startswith(".") for part in inner.parts):
+        return False
+    if Path(os.path.normpath(path)) not in (folder / inner, real):
+        return False
+    try:
+        about = os.lstat(path)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+            return False
+        if sys.platform != "win32" and about.st_mode & 0o111:
+            return False
+        with path.open("rb") as file:
+            return not file.read(4).startswith(_EXECUTABLE)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,423 @@
+"""Data files: a server's own data does not end trust where a person confirmed it, and nothing else can be confirmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from ideabridge.bridge.trust import is_trusted, trust_path
+from ideabridge.server.main import main
+from tests import preloaded
+from tests.cli.terminal import Terminal
+from tests.server.serving import all_tools
+from tests.trusting import write_trusted
+
+EXECUTABLE = Path(sys.executable).parent / "ideabridge"
+
+SERVER = '''
+import sys
+from pathlib import Path
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("notes")
+
+
+@server.tool()
+def note(text: str) -> str:
+    """Write a note."""
+    with Path(sys.argv[sys.argv.index("--db-path") + 1]).open("a", encoding="utf-8") as file:
+        file.write(text)
+    return "written"
+
+
+server.run()
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder, which is the current one, in a home of nobody's."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "IDEABRIDGE_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    return project
+
+
+def write(folder: Path, servers: dict[str, Any], **settings: Any) -> Path:
+    path = folder / "ideabridge.json"
+    path.write_text(json.dumps({"mcpServers": servers, **settings}), encoding="utf-8")
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """The answer of `ideabridge trust --show`."""
+    capsys.readouterr()
+    main(["trust", "--show", "--json", *words])
+    return json.loads(capsys.readouterr().out)
+
+
+def possible(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The files that can be data."""
+    return [one["file"] for one in shown(capsys)["data_files"]]
+
+
+def trust(capsys: pytest.CaptureFixture[str], *data: str) -> None:
+    """Trust what is shown, without a terminal."""
+    words = [word for file in data for word in ("--data", file)]
+    assert main(["trust", "--hash", shown(capsys, *words)["hash"], *words]) == 0
+
+
+MEMORY: dict[str, Any] = {"command": "npx", "args": ["-y", "@x/memory"], "env": {"MEMORY_FILE_PATH": "memory.jsonl"}}
+SHOP: dict[str, Any] = {"command": "uvx", "args": ["mcp-server-sqlite", "--db-path", "shop.db"]}
+
+
+# -- the server's own data --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_server_writes_its_data_and_the_next_session_has_its_tools(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "server.py").write_text(SERVER, encoding="utf-8")
+    server = preloaded.module("server.py", "--db-path", "notes.jsonl")
+    path = write(folder, {"notes": server}, expose=["modules"], store="s.sqlite")
+    trust(capsys, "notes.jsonl")
+
+    program, *arguments = preloaded.python(EXECUTABLE, "serve")
+    parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
+
+    async def session() -> list[str]:
+        async with Client(parameters, read_timeout_seconds=20) as client:
+            await client.call_tool("search_tools", {"words": "", "module": "notes"})
+            names = [name for name in await all_tools(client) if name.endswith("note")]
+            for name in names:
+                await client.call_tool(name, {"text": "milk"})
+            return names
+
+    assert await session() != []
+    assert (folder / "notes.jsonl").read_text(encoding="utf-8") == "milk"
+    assert is_trusted(path)
+    assert await session() != []
+    assert (folder / "notes.jsonl").read_text(encoding="utf-8") == "milkmilk"
+    (folder / "server.py").write_text(SERVER + "#", encoding="utf-8")
+    assert not is_trusted(path)
+    assert await session() == []
+    assert shown(capsys)["changed"] == [{"file": "server.py", "what": "changed"}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "file"),
+    [
+        (MEMORY, "memory.jsonl"),
+        (SHOP, "shop.db"),
+        ({"command": "x", "args": ["--db-path=shop.db"]}, "shop.db"),
+        ({"command": "x", "args": ["--dbPath", "./data/shop.sqlite3"]}, "data/shop.sqlite3"),
+        ({"command": "mcp-sqlite", "args": ["shop.db"]}, "shop.db"),
+        ({"command": "mcp-sqlite", "args": ["-d", "shop.db"]}, "shop.db"),
+        ({"command": "python3.12", "args": ["-u", "server.py", "shop.db"]}, "shop.db"),
+        ({"command": "python", "args": ["-m", "shop", "--log-file", "run.log"]}, "run.log"),
+        ({"command": "uv", "args": ["run", "--with", "mcp", "server.py", "--db", "shop.db"]}, "shop.db"),
+        ({"command": "uv", "args": ["--directory", ".", "run", "shop", "--db", "shop.db"]}, "shop.db"),
+        ({"command": "npx", "args": ["-y", "tsx", "server.ts", "--state-file", "s.json"]}, "s.json"),
+        ({"command": "x", "args": ["--db-path", "shop.db"], "cwd": "data"}, "data/shop.db"),
+        ({"command": "x", "env": {"DATABASE_URL": "sqlite:///{folder}/shop.db"}}, "shop.db"),
+        ({"command": "x", "env": {"MEMORY_FILE_PATH": "{folder}/memory.json"}}, "memory.json"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_confirmed_data_may_change_appear_and_disappear(
+    folder: Path, entry: dict[str, Any], file: str, exists: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = json.loads(json.dumps(entry).replace("{folder}", str(folder)))
+    (folder / "data").mkdir()
+    if exists:
+        (folder / file).write_text("one", encoding="utf-8")
+    path = write(folder, {"x": filled})
+    assert file in possible(capsys)
+    trust(capsys, file)
+    assert is_trusted(path)
+    (folder / file).write_text("two", encoding="utf-8")
+    assert is_trusted(path)
+    (folder / file).unlink()
+    assert is_trusted(path)
+    assert main(["trust", "--show"]) == 0
+
+
+def test_what_nobody_confirmed_stays_covered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, {"memory": MEMORY, "shop": SHOP})
+    trust(capsys, "shop.db")
+    (folder / "shop.db").write_text("one", encoding="utf-8")
+    assert is_trusted(path)
+    (folder / "memory.jsonl").write_text("one", encoding="utf-8")
+    assert not is_trusted(path)
+    assert shown(capsys)["changed"] == [{"file": "memory.jsonl", "what": "new"}]
+
+
+def test_data_may_be_larger_than_what_trust_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, {"shop": SHOP})
+    with (folder / "shop.db").open("wb") as file:
+        file.truncate(300 * 1024 * 1024)
+    found = shown(capsys)["hash"]
+    assert main(["trust", "--hash", found]) == 2
+    assert "shop.db cannot be read or is too large" in capsys.readouterr().err
+    trust(capsys, "shop.db")
+    assert is_trusted(path)
+
+
+# -- what is trusted is what was shown --------------------------------------------------------------------------------
+
+
+def test_the_hash_covers_which_files_are_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, {"memory": MEMORY, "shop": SHOP})
+    (folder / "shop.db").write_text("one", encoding="utf-8")
+    hashes = {
+        words: shown(capsys, *words)["hash"]
+        for words in (
+            (),
+            ("--data", "shop.db"),
+            ("--data", "memory.jsonl"),
+            ("--data", "shop.db", "--data", "memory.jsonl"),
+        )
+    }
+    assert len(set(hashes.values())) == 4
+    for words in hashes:
+        for other, found in hashes.items():
+            if other != words:
+                assert main(["trust", "--hash", found, *words]) == 2
+    assert not is_trusted(path)
+    # The content of data may change between looking and trusting, and that of other files may not.
+    (folder / "shop.db").write_text("two", encoding="utf-8")
+    assert main(["trust", "--hash", hashes[()]]) == 2
+    assert main(["trust", "--hash", hashes["--data", "shop.db"], "--data", "shop.db"]) == 0
+    assert is_trusted(path)
+
+
+@pytest.mark.parametrize("words", [["--data", "shop.db"], ["--data", "nothing.db"], ["--data", "../x.db"]], ids=str)
+def test_only_a_file_that_was_shown_can_be_named(
+    folder: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"memory": MEMORY})
+    assert main(["trust", "--show", *words]) == 2
+    assert "Files that can be data here: memory.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(("typed", "confirmed"), [("y", True), ("n", False), ("", False), ("maybe", False)])
+def test_a_terminal_asks_about_each_file(folder: Path, columns: int, typed: str, confirmed: bool) -> None:
+    path = write(folder, {"memory": MEMORY})
+    terminal = Terminal(folder, ["tools", "list"], columns=columns)
+    terminal.read_until("s(how the file): ")
+    table = " ".join(terminal.seen.split())
+    assert "data? memory.jsonl (does not exist yet): the variable MEMORY_FILE_PATH of memory names it." in table
+    terminal.type("y")
+    terminal.read_until("Is it only data, and never code? y(es), n(o): ")
+    lines = terminal.seen.replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= columns
+    terminal.type(typed)
+    terminal.end()
+    assert is_trusted(path)
+    (folder / "memory.jsonl").write_text("one", encoding="utf-8")
+    assert is_trusted(path) is confirmed
+
+
+def test_entries_of_earlier_versions_keep_their_meaning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_trusted(folder, {"mcpServers": {"shop": SHOP}})
+    held = json.loads(trust_path().read_text(encoding="utf-8"))
+    for entry in held["files"].values():
+        del entry["data"]
+    trust_path().write_text(json.dumps(held), encoding="utf-8")
+    assert is_trusted(path)
+    # What was covered is covered, so the first change asks once more.
+    (folder / "shop.db").write_text("one", encoding="utf-8")
+    assert not is_trusted(path)
+    trust(capsys, "shop.db")
+    (folder / "shop.db").write_text("two", encoding="utf-8")
+    assert is_trusted(path)
+
+
+def test_variables_that_are_allowed_later_keep_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, {"shop": SHOP})
+    trust(capsys, "shop.db")
+    assert main(["trust", "--env", "SHOP_TOKEN"]) == 0
+    (folder / "shop.db").write_text("one", encoding="utf-8")
+    assert is_trusted(path)
+
+
+# -- code that looks like data ----------------------------------------------------------------------------------------
+
+DB = "evil.db"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "sh", "args": ["-c", 'exec "$2"', "x", "--db-path", DB]},
+        {"command": "sh", "args": ["-c", f"exec ./{DB}"]},
+        {"command": "bash", "args": [DB]},
+        {"command": "bash", "args": ["--rcfile", DB, "-i"]},
+        {"command": f"./{DB}"},
+        {"command": "python", "args": [DB]},
+        {"command": "python3.11", "args": ["-u", DB]},
+        {"command": "python", "args": ["-m", "runpy", DB]},
+        {"command": "python", "args": ["-c", "exec(open(sys.argv[2]).read())", "--db-path", DB]},
+        {"command": "python", "args": ["-X", "importtime", DB]},
+        {"command": "node", "args": ["--experimental-sqlite", DB]},
+        {"command": "node", "args": ["--import", "x.js", "--experimental-sqlite", DB]},
+        {"command": "node", "args": ["--require", DB, "x.js"]},
+        {"command": "node", "args": ["-r", DB, "x.js"]},
+        {"command": "node", "args": [f"--data-file={DB}", "x.js"]},
+        {"command": "perl", "args": [DB]},
+        {"command": "uv", "args": ["run", "--no-cache", DB]},
+        {"command": "uv", "args": ["run", "python", DB]},
+        {"command": "uvx", "args": [DB]},
+        {"command": "uvx", "args": ["xonsh", DB]},
+        {"command": "npx", "args": ["-y", "tsx", DB]},
+        {"command": "npx", "args": ["-c", "--db-path", DB]},
+        {"command": "npx", "args": ["--unknown", "--db-path", DB]},
+        {"command": "env", "args": ["--db-path", DB]},
+        {"command": "env", "args": ["sh", DB]},
+        {"command": "docker", "args": ["run", "--volume", f"{DB}:/x"]},
+        {"command": "${SHELL}", "args": [DB]},
+        {"command": "other-link", "args": [DB], "env": {"PATH": "bin:${PATH}"}},
+        {"command": "nodejs", "args": [DB]},
+        {"command": "./shell-link", "args": [DB]},
+        {"command": "x", "args": ["--config", DB[:-3] + ".json"]},
+        {"command": "x", "args": ["--db-path", "config.json"]},
+        {"command": "x", "args": ["--db-path", "evil.yaml"]},
+        {"command": "x", "args": ["--db-path", "evil.sh"]},
+        {"command": "x", "args": ["--db-path", "evil"]},
+        {"command": "x", "args": ["--db-path", ".git/hooks.db"]},
+        {"command": "x", "args": ["--db-path", "${NOWHERE_SET:-evil.py}"]},
+        {"command": "x", "args": ["--db-path", "ideabridge.json"]},
+        {"command": "x", "args": ["--db-path", "sub/../ideabridge.json"]},
+        {"command": "x", "env": {"BASH_ENV": DB}},
+        {"command": "x", "env": {"PERL5OPT": DB}},
+        {"command": "x", "env": {"PERL5DB": DB}},
+        {"command": "x", "env": {"PYTHONSTARTUP": DB}},
+        {"command": "x", "env": {"PYTHONPATH": DB}},
+        {"command": "x", "env": {"NODE_OPTIONS": f"--require ./{DB}"}},
+        {"command": "x", "env": {"NODE_COMPILE_CACHE": DB}},
+        {"command": "x", "env": {"GIT_SSH": DB}},
+        {"command": "x", "env": {"GIT_INDEX_FILE": DB}},
+        {"command": "x", "env": {"LD_PRELOAD": DB}},
+        {"command": "x", "env": {"EDITOR": DB}},
+        {"command": "x", "env": {"CONFIG_DB": DB}},
+        {"command": "x", "env": {"ANYTHING": DB}},
+    ],
+    ids=str,
+)
+def test_what_may_be_executed_cannot_be_confirmed(
+    folder: Path, entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "shell-link").symlink_to("/bin/sh")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "other-link").symlink_to("/bin/sh")
+    (folder / "sub").mkdir()
+    for exists in (False, True):
+        write(folder, {"x": entry})
+        assert possible(capsys) == []
+        assert main(["trust", "--show", "--data", DB]) == 2
+        for name in (DB, "evil.sh", "evil.yaml", "config.json", "evil.json", "evil", "evil.py"):
+            (folder / name).write_text("one", encoding="utf-8")
+        assert exists or not is_trusted(folder / "ideabridge.json")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"command": "python", "args": ["shop.db"]},
+        {"command": "sh", "args": ["-c", "exec ./shop.db"]},
+        {"command": "x", "env": {"BASH_ENV": "sub/../shop.db"}},
+        {"command": "x", "args": ["linked"]},
+    ],
+    ids=str,
+)
+def test_a_file_that_another_server_executes_is_no_data(
+    folder: Path, other: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "shop.db").write_text("one", encoding="utf-8")
+    (folder / "linked").symlink_to("shop.db")
+    write(folder, {"shop": SHOP})
+    assert possible(capsys) == ["shop.db"]
+    write(folder, {"shop": SHOP, "other": other})
+    assert possible(capsys) == []
+
+
+def test_a_part_of_a_value_is_no_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder, {"x": {"command": "x", "args": ["--db-path", "one.db two.db"], "env": {"DB_PATH": "a.db:three.db"}}})
+    assert possible(capsys) == ["one.db two.db", "a.db:three.db"]
+    trust(capsys, "one.db two.db", "a.db:three.db")
+    for name in ("one.db", "two.db", "three.db"):
+        (folder / name).write_text("one", encoding="utf-8")
+        assert not is_trusted(folder / "ideabridge.json")
+        (folder / name).unlink()
+    assert is_trusted(folder / "ideabridge.json")
+
+
+def test_a_tool_file_is_no_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "shop.db").write_text("one", encoding="utf-8")
+    write(folder, {"shop": SHOP}, tools=["shop.db"])
+    assert possible(capsys) == []
+
+
+@pytest.mark.parametrize("how", ["executable", "script", "program", "link", "dangling", "inner link", "hard link"])
+def test_a_data_file_that_becomes_something_else_ends_trust(
+    folder: Path, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"command": "x", "args": ["--db-path", "data/shop.db"]}
+    file = folder / "data" / "shop.db"
+    file.parent.mkdir()
+    file.write_text("one", encoding="utf-8")
+    path = write(folder, {"shop": entry})
+    trust(capsys, "data/shop.db")
+    assert is_trusted(path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "shop.db").write_text("one", encoding="utf-8")
+    match how:
+        case "executable":
+            file.chmod(0o755)
+        case "script":
+            file.write_text("#!/bin/sh\nevil\n", encoding="utf-8")
+        case "program":
+            file.write_bytes(b"\x7fELF....")
+        case "inner link":
+            file.unlink()
+            file.parent.rmdir()
+            file.parent.symlink_to(elsewhere)
+        case "hard link":
+            file.unlink()
+            file.hardlink_to(elsewhere / "shop.db")
+        case _:
+            file.unlink()
+            file.symlink_to(elsewhere / ("shop.db" if how == "link" else "nothing"))
+    assert not is_trusted(path)
+    found = shown(capsys)
+    assert found["changed"] == [{"file": "data/shop.db", "what": "not data"}]
+    assert found["data_files"] == []
+
+
+def test_a_name_of_an_option_begins_no_line_of_its_own(folder: Path) -> None:
+    option = "--" + "界" * 40 + "covers-everything-was-checked-db"
+    write(folder, {"x": {"command": "x", "args": [option, "shop.db"]}})
+    terminal = Terminal(folder, ["tools", "list"], columns=80)
+    terminal.read_until("s(how the file): ")
+    terminal.type("y")
+    terminal.read_until("never code? y(es), n(o): ")
+    lines = terminal.seen.replace("\r", "").splitlines()
+    assert not any(line.startswith("covers") for line in lines)
+    terminal.type("n")
+    terminal.end()
