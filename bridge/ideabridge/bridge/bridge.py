@@ -40,7 +40,6 @@ from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, r
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.loop.event import APPROVER, Decider
-from ideabridge.bridge.loop.policy import allows_by_name
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindName, choose
@@ -147,8 +146,7 @@ class Bridge:
         self._teaching: Teaching | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
-        by_name = allows_by_name(self.configuration.approval_setting)
-        self.offer = Offer(self.toolbox, self.modules, self._idea_tool, by_name=by_name)
+        self.offer = Offer(self.toolbox, self.modules, self._idea_tool, self.configuration)
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
         return idea_tool(self.store, module, caller, self.offer.catalogue)

@@ -630,13 +630,17 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         return user
     if ask is None and not was_trusted(file):
         # In a folder that nobody has ever trusted, only this file is read.
-        _parsed(_read(file.absolute())[1], project, file.absolute())
-        return user.model_copy(update={"untrusted": Untrusted(file.absolute(), problem=read_trusted()[1])})
+        parsed = _parsed(_read(file.absolute())[1], project, file.absolute())
+        _, problem = read_trusted()
+        untrusted = Untrusted(file.absolute(), problem=problem, servers=frozenset(parsed.modules))
+        return user.model_copy(update={"untrusted": untrusted})
     found, parsed = read_project_file(file, project)
     standing = project_trust(found)
     if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):
         changed = tuple(path for path, _ in standing.changed)
-        return user.model_copy(update={"untrusted": Untrusted(file.absolute(), changed, standing.problem)})
+        servers = frozenset(parsed.modules)
+        untrusted = Untrusted(file.absolute(), changed, standing.problem, servers)
+        return user.model_copy(update={"untrusted": untrusted})
     return lay_over(user, parsed, standing)
 
 

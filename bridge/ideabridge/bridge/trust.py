@@ -795,11 +795,13 @@ class Untrusted:
         file: the project file.
         changed: the paths of the files that differ from what was trusted; empty: nothing was trusted.
         problem: the problem of `trust.json`, or None.
+        servers: the names of the servers in the file.
     """
 
     file: Path
     changed: tuple[str, ...] = ()
     problem: str | None = None
+    servers: frozenset[str] = frozenset()
 
     def told(self, *, anywhere: bool = True) -> str:
         """Tell a person at the command line why the file is not used, and which command trusts it.
@@ -817,11 +819,20 @@ class Untrusted:
         return f"{problem}{visible(str(self.file))} is not used: {why}. To look at it and trust it: {command}"
 
     def told_to_hosts(self) -> str:
-        """Tell a model what is missing, and what the user can do. The text contains nothing from the file."""
+        """Tell a model what is missing, and what the user can do. The text contains nothing from the file but the
+        number of its servers: nobody has looked at the names yet, and a name can be a sentence.
+        """
         command = trust_command(self.file, anywhere=True)
         # A truncated command would name another folder.
         shown = f"`{command}` in a terminal" if len(command) <= 400 else "`ideabridge trust`, in the project's folder"
+        why = "is not trusted and not used"
+        if self.changed:
+            why = "has changed since the user trusted it, or a file that it names has, and is not used"
+        if self.problem:
+            why = "is not used, because the file that says what the user trusts cannot be used"
+        count = len(self.servers)
+        servers = f"its {count} server{'' if count == 1 else 's'} and " if count else ""
         return (
-            "The project's ideabridge.json is not trusted and not used, so its servers and tools are missing. Only the"
-            f" user decides about that: with {shown}. Then this server must be restarted."
+            f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the user decides about that:"
+            f" with {shown}. Then this server must be restarted: it reads the file at its start."
         )

@@ -302,7 +302,7 @@ class ToolCatalogue:
         """Return an explanation of how to call a tool that is not exposed."""
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
-        return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"
+        return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.missing()}"
 
     def _names(self, caller: str) -> list[str]:
         page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)

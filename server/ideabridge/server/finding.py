@@ -64,6 +64,7 @@ class Finding:
             known = f" Known: {', '.join(modules.names)[:300]}." if modules.names else " None is configured."
             raise UnknownFilterError(
                 f"module: unknown module {module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
+                f"{self._bridge.offer.missing()}"
             )
         asked = cast("str | list[str]", arguments["words"])
         questions = [asked] if isinstance(asked, str) else asked[:_QUESTIONS] or [""]

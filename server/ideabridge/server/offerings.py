@@ -232,7 +232,7 @@ class Offerings:
             return await self._ideas.read(context, params)
         module = await self.module_of(uri, caller_of(context))
         if module is None:
-            why = f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name (idea://NAME)"
+            why = f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name (idea://NAME).{self._bridge.offer.missing()}"
             raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 

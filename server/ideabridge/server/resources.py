@@ -119,7 +119,9 @@ class IdeaResources:
         uri = str(params.uri)
         match = _URI.match(uri)
         if match is None:
-            raise _refusal(f"unknown resource {uri[:120]!r}: expected idea://NAME or idea://NAME/VERSION")
+            raise _refusal(
+                f"unknown resource {uri[:120]!r}: expected idea://NAME or idea://NAME/VERSION.{self._bridge.offer.missing()}"
+            )
         name, version = match[1], match[2]
         try:
             number = int(version) if version else None
@@ -205,7 +207,8 @@ class IdeaPrompts:
         try:
             publication = self._bridge.store.publications.get(params.name, caller=caller_of(context))
         except UnknownPublicationError as error:
-            raise _refusal(f"unknown prompt {params.name[:64]!r}: {error}") from None
+            why = f"{error}.{self._bridge.offer.missing()}"
+            raise _refusal(f"unknown prompt {params.name[:64]!r}: {why}") from None
         words = self._words(publication)
         if not words:
             raise _refusal(f"unknown prompt {params.name[:64]!r}: prompts/list lists them")

@@ -177,6 +177,7 @@ class Setting:
             ProgramError if there is no such call.
         now: the time, in seconds since 1970, which does not pass.
         seed: of the module `random`.
+        missing: why modules may be missing, for the error of an import.
     """
 
     modules: Mapping[str, ImportedModule]
@@ -185,6 +186,7 @@ class Setting:
     call: Callable[[str, str, JSONObject], JSONObject]
     now: float
     seed: str
+    missing: str = ""
 
 
 # The interpreter has this exception, and its checker does not know it.
@@ -297,7 +299,7 @@ class Sandbox:
         # Only what it imports can change the result, and the names that are told where an import fails.
         text = prepared(program, setting.servers)
         stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text)
-        key = (text, stubs, (*setting.modules, *setting.servers))
+        key = (text, stubs, (*setting.modules, *setting.servers, setting.missing))
         with self._lock:
             found = self._checked.get(key)
         if found is None:
@@ -496,7 +498,8 @@ def _importable(message: str, setting: Setting) -> str:
     names = sorted(setting.servers if is_server else setting.modules)
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     what = "the servers are" if is_server else "the modules with tools are"
-    return f"{what} {', '.join(names[:_NAMED]) or 'none'}{more}"
+    why = f".{setting.missing}" if setting.missing else ""
+    return f"{what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:

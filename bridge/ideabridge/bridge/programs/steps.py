@@ -82,15 +82,26 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     return found
 
 
-async def expect_sound(sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str) -> None:
-    """Check a program before it runs; `given` is its input, and `what` names it.
+async def expect_sound(
+    sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str, missing: str
+) -> None:
+    """Check a program before it runs.
+
+    Args:
+        sandbox: checks it.
+        program: the text.
+        names: what it may import.
+        given: its input.
+        what: names it in errors.
+        missing: see `Offer.missing`.
 
     Raises:
         PlanError: it is malformed.
         ProgramError: there is no interpreter.
     """
     values: JSONObject = {"input": given, "state": {}}
-    problem = await sandbox.check(program, setting_of(names, values, time.time(), ""))
+    setting = setting_of(names, values, time.time(), "")
+    problem = await sandbox.check(program, dataclasses.replace(setting, missing=missing))
     if problem is not None:
         raise PlanError(f"{what}: {problem}")
 

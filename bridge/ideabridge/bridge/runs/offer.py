@@ -18,7 +18,7 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
-from ideabridge.bridge.loop.policy import effective_hints
+from ideabridge.bridge.loop.policy import allows_by_name, effective_hints
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan
@@ -77,7 +77,8 @@ class Offer:
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
-        by_name: rules allow tools by their names alone; see `names_settled`.
+        configuration: says whether rules allow tools by their names alone (see `names_settled`), and whether a project
+            file is not used.
     """
 
     def __init__(
@@ -85,13 +86,13 @@ class Offer:
         toolbox: Toolbox,
         modules: Modules,
         idea: Callable[[str, str], Tool | None],
-        *,
-        by_name: bool = False,
+        configuration: Configuration,
     ) -> None:
         self._toolbox = toolbox
         self._modules = modules
         self._idea = idea
-        self._by_name = by_name
+        self._by_name = allows_by_name(configuration.approval_setting)
+        self._untrusted = configuration.untrusted
         self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
         self._all: Catalogue | None = None
@@ -203,7 +204,7 @@ class Offer:
         if known:
             more = [*_for_rooms(catalogue, calls), *await self._for_programs(plan, catalogue, caller)]
             return catalogue.used_by(plan.calls, more)
-        return Catalogue(catalogue.tools, catalogue.latent, self.away())
+        return Catalogue(catalogue.tools, catalogue.latent, self.missing())
 
     async def _for_programs(self, plan: Plan, catalogue: Catalogue, caller: str) -> list[Tool]:
         """The tools that the programs among the calls of a plan may call, and `run_program` with their effects."""
@@ -263,8 +264,15 @@ class Offer:
                 return f"module {module!r} {state}, and no other tool takes the place of its own"
         return None
 
+    def missing(self) -> str:
+        """Why tools may be missing, as sentences for errors about unknown tools, each after a space: the project file
+        is not used, or modules are not up. Empty: there is no such reason.
+        """
+        untrusted = "" if self._untrusted is None else f" {self._untrusted.told_to_hosts()}"
+        return f"{untrusted}{self.away()}"
+
     def away(self) -> str:
-        """The modules that are not up, as a sentence for errors about unknown tools; empty if all are up."""
+        """The modules that are not up, as a sentence; empty if all are up."""
         away = [f"{one.name} ({one.why})" for one in self._modules.away()]
         return f" Modules that are not up: {', '.join(away)[:_AWAY]}." if away else ""
 
@@ -348,7 +356,9 @@ class Offer:
         if patterns and not catalogue.tools:
             there = [tool.name for tool in self.known]
             first = next(iter(patterns))
-            raise PlanError(f"tools: nothing matches {', '.join(patterns)}.{did_you_mean(first, there)}")
+            raise PlanError(
+                f"tools: nothing matches {', '.join(patterns)}.{did_you_mean(first, there)}{self.missing()}"
+            )
         return catalogue
 
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:

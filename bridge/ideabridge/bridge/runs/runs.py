@@ -584,7 +584,8 @@ class Runs:
             raise PlanError(NO_PROGRAMS)
         names = await self.offer.of_program("\n".join(programs), caller) if programs else ProgramNames(())
         for program, place in programs.items():
-            await expect_sound(self.sandbox, program, names, {}, f"calls[{place}].program")
+            what = f"calls[{place}].program"
+            await expect_sound(self.sandbox, program, names, {}, what, self.offer.missing())
         return catalogue
 
     async def start_program(self, plan: Plan, settings: Settings, choice: Choice | None, caller: str) -> Start:
@@ -633,7 +634,8 @@ class Runs:
             names = await self.offer.of_program(program, caller)
         else:
             names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
-        await expect_sound(self.sandbox, program, names, plan.input or {}, "the program")
+        given = plan.input or {}
+        await expect_sound(self.sandbox, program, names, given, "the program", self.offer.missing())
         return names
 
     def release(self) -> None:
