@@ -243,7 +243,7 @@ async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not
     async with here() as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
-        with pytest.raises(PublicationError, match=r"calls.0: look is not here now"):
+        with pytest.raises(PublicationError, match="needs the tool 'look', which no file of tools has"):
             await bridge.call_idea("found", {"name": "a"})
 
 

@@ -225,7 +225,7 @@ async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
     async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
         await bridge.publish(await solved(bridge), "see", answer="solve")
     async with Bridge(toolbox=Toolbox(send), mind=Mind(literally), store=store) as bridge:
-        with pytest.raises(PublicationError, match=r"see cannot be called: calls.0: look is not here now"):
+        with pytest.raises(PublicationError, match="see cannot be called here: it needs the tool 'look'"):
             await bridge.call_idea("see", {"at": "cog"})
         [verdict] = await bridge.verify(["see"])
         assert verdict.faults == ["calls.0: look is not here now: unknown tool 'look'."]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import anyio
 
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS
+from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.direct_calls import DirectCalls
@@ -36,6 +37,9 @@ the connection."""
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
 """Published ideas whose names are compared with an unknown name."""
+
+_PASSED_OVER: Final = 1000
+"""The most ideas that are passed over, because they cannot be called here, to list the most used of the others."""
 
 _COUNTED: Final = 32
 """Calls of published ideas that are counted in memory before they are stored; a crash loses them."""
@@ -376,20 +380,41 @@ class ToolCatalogue:
             kind, number = "used", 0
         if kind == "used":
             self._note_uses()
-            used = publications.most_used(self._most, caller=caller)
+            used = self._most_used(caller)
             for at in range(number or 0, len(used)):
-                if self._is_served(used[at]):
-                    yield f"used:{at}", self._definition(used[at])
+                yield f"used:{at}", self._definition(used[at])
             return
         following: str | None = place
         while following is not None:
             # One more than a page, because the next page begins with the definition after the last one shown.
             page = publications.page(PAGE + 1, following or None, caller=caller)
             for one in page.items:
-                if self._is_served(one):
+                if self._is_listed(one, caller):
                     yield f"ideas:{following}", self._definition(one)
                 following = one.name
             following = page.next
+
+    def lists_ideas(self, caller: str) -> bool:
+        """Return whether a caller's list has published ideas."""
+        return next(self._from("ideas:", caller, []), None) is not None
+
+    def _most_used(self, caller: str) -> list[Publication]:
+        """The most used ideas that are listed, by name."""
+        listed: list[Publication] = []
+        for limit in (self._most, self._most + _PASSED_OVER):
+            ranked = self.bridge.store.publications.most_used(limit, caller=caller)
+            listed = [one for one in ranked if self._is_listed(one, caller)][: self._most]
+            if len(listed) == self._most:
+                break
+        return sorted(listed, key=lambda one: one.name)
+
+    def _is_listed(self, publication: Publication, caller: str) -> bool:
+        """Return whether a published idea is in the list of tools of a caller: one that cannot be called here is not;
+        `search_tools` finds it, with the reason.
+        """
+        if not self._is_served(publication):
+            return False
+        return why_not_here(self.bridge.store, publication, caller, self.bridge.offer.lacking) is None
 
     def _is_served(self, publication: Publication) -> bool:
         """Return whether no own tool and no module's tool has the name of a published idea."""

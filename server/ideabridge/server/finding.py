@@ -9,6 +9,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line
+from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
@@ -149,6 +150,11 @@ class Finding:
             entry["looks_like"] = looks_like
         told = f"[looks_like: {looks_like}] " if looks_like is not None else ""
         text = f"{line}\n  {told}{entry['description']}".rstrip()
+        if isinstance(found, Publication):
+            lack = self._why_not_here(found, caller)
+            if lack is not None:
+                entry["cannot_be_called"] = lack
+                text += f"\n  cannot be called here: it {lack}"
         if is_named:
             schemas: JSONObject = {"parameters": tool.parameters}
             if tool.output is not None:
@@ -158,6 +164,9 @@ class Finding:
             entry |= schemas
             text += f"\n  {encode_text(schemas)}"
         return entry, text
+
+    def _why_not_here(self, publication: Publication, caller: str) -> str | None:
+        return why_not_here(self._bridge.store, publication, caller, self._bridge.offer.lacking)
 
     def _away(self, module: str | None) -> list[JSONObject]:
         """The servers (or the one that is searched) that have failed, or whose tools are unknown, and why."""
@@ -196,9 +205,12 @@ class Finding:
         run, meta = self._origin(hit.id, hit.meta, caller)
         entry: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
         # Other users may have saved the same idea, and published it to themselves.
-        names = [name for name in hit.names if self._is_published_to(name, caller)]
-        if names:
-            entry["published_as"] = list[JSON](names)
+        published = [one for name in hit.names if (one := self._published(name, caller)) is not None]
+        if published:
+            entry["published_as"] = [one.name for one in published]
+        lacks = {one.name: lack for one in published if (lack := self._why_not_here(one, caller)) is not None}
+        if lacks:
+            entry["cannot_be_called"] = dict[str, JSON](lacks)
         if meta.description:
             entry["description"] = meta.description[:500]
         if meta.tools:
@@ -222,12 +234,11 @@ class Finding:
                 return run, next(one.meta for one in store.ideas.of_run(run) if one.id == idea)
         return None, meta
 
-    def _is_published_to(self, ref: str, caller: str) -> bool:
+    def _published(self, ref: str, caller: str) -> Publication | None:
         try:
-            self._bridge.store.publications.named(ref, caller=caller)
+            return self._bridge.store.publications.named(ref, caller=caller)
         except UnknownPublicationError:
-            return False
-        return True
+            return None
 
     def expect_visible(self, ref: str, caller: str) -> StoredIdea:
         """The idea with this id or name, if the caller may see it.
@@ -237,7 +248,7 @@ class Finding:
             AmbiguousIdeaError: several ids begin with `ref`.
         """
         stored = self._bridge.store.ideas.get(ref, caller=caller)
-        if self._bridge.store.ideas.may_see(stored.id, caller) or self._is_published_to(ref, caller):
+        if self._bridge.store.ideas.may_see(stored.id, caller) or self._published(ref, caller) is not None:
             return stored
         raise self._bridge.store.ideas.unknown(ref, caller)
 

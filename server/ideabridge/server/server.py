@@ -38,6 +38,7 @@ from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
 from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import visible
@@ -45,9 +46,9 @@ from ideabridge.tools.names import visible
 logger: Final = logging.getLogger(__name__)
 
 NAME: Final = "ideabridge"
-INSTRUCTIONS: Final = (
-    "All MCP servers and tools of the user are behind this one. For more than one call use run_plan: calls run"
-    " concurrently by data flow, and large results stay out of your context."
+_USE: Final = (
+    "For more than one call use run_plan: calls run concurrently by data flow, and large results stay out of your"
+    " context."
 )
 _FRESH_MS: Final = 1000
 _HELLO: Final = ("initialize", "server/discover")
@@ -109,7 +110,6 @@ class Front:
             NAME,
             version=version,
             title="ideabridge",
-            instructions=self._instructions(),
             cache_hints={
                 "tools/list": hint,
                 "resources/list": hint,
@@ -145,10 +145,10 @@ class Front:
         server.middleware.append(self.running.boundary(NAME))
         return server
 
-    def _instructions(self) -> str:
-        """Ours, and those of the modules whose tools hosts see."""
+    def _instructions(self, caller: str) -> str:
+        """Ours, and those of the modules whose tools hosts see, as far as the modules are known by now."""
         configuration = self._bridge.configuration
-        parts = [INSTRUCTIONS]
+        parts = [f"{self._behind(caller)} {_USE}"]
         if configuration.untrusted is not None:
             parts[0] += f" {configuration.untrusted.told_to_hosts()}"
         room = MOST_INSTRUCTIONS
@@ -161,15 +161,27 @@ class Front:
                 break
         return "\n\n".join(parts)
 
+    def _behind(self, caller: str) -> str:
+        """What is behind this server for a caller."""
+        has_servers = any(not module.disabled for module in self._bridge.configuration.modules.values())
+        built_in = builtin_toolbox()
+        has_tools = any(tool.name not in built_in for tool in self._bridge.toolbox)
+        if has_servers and has_tools:
+            return "The MCP servers and own tools of the user are behind this one."
+        if has_servers:
+            return "The MCP servers of the user are behind this one."
+        if has_tools:
+            return "The user's own tools are behind this one; no MCP server is configured here."
+        if self.catalogue.lists_ideas(caller):
+            return "Behind this one are tools that were published from runs; no MCP server is configured here."
+        return "No MCP server and no tool of the user is configured here, so there are only the built-in tools."
+
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware for all requests: it counts them, records the reasons of cancellations, explains arguments that
         are not an object, and keeps internals out of error messages.
         """
         if ctx.method == CANCELLED:
             self.running.cancellations.note(ctx)
-        if ctx.method in _HELLO:
-            # As far as the modules are known by now.
-            self.server.instructions = self._instructions()
         if ctx.method == "tools/call" and ctx.params is not None:
             arguments = ctx.params.get("arguments")
             if arguments is not None and not isinstance(arguments, dict):
@@ -179,7 +191,11 @@ class Front:
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
-                return await call_next(ctx)
+                result = await call_next(ctx)
+            if ctx.method in _HELLO and isinstance(result, dict):
+                # For this caller and now: the SDK has the same text for everybody, over stdio that of the start.
+                result["instructions"] = self._instructions(caller_of(ctx))
+            return result
         except (MCPError, ValidationError):
             raise
         except QuotaError as error:

@@ -33,7 +33,13 @@ from anyio import to_thread
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
-from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, ProgramRefusedError, PublicationError
+from ideabridge.bridge.errors import (
+    MeantToolError,
+    ModulesAwayError,
+    NameInUseError,
+    ProgramRefusedError,
+    PublicationError,
+)
 from ideabridge.bridge.lifting.draft import Choices, PlanDraft, folds_well, make_draft, read_choices
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lift import explain, lift_function
@@ -208,7 +214,9 @@ class Publisher:
                 raise PublicationError(f"publication.plan: {cycle}")
             if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
                 try:
-                    await self.bridge.dry_run(plan, caller=caller)
+                    # What an idea that it calls lacks may come later, as its own tools may.
+                    with suppress(MeantToolError):
+                        await self.bridge.dry_run(plan, caller=caller)
                 except IdeabridgeError as error:
                     raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
         annotations = honest_annotations(plan, here, offered)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Final
 
 from ideabridge.bridge.configuration import Configuration, module_fingerprint
@@ -91,8 +91,8 @@ class Offer:
         self._toolbox = toolbox
         self._modules = modules
         self._idea = idea
+        self._configuration = configuration
         self._by_name = allows_by_name(configuration.approval_setting)
-        self._untrusted = configuration.untrusted
         self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
         self._all: Catalogue | None = None
@@ -268,8 +268,16 @@ class Offer:
         """Why tools may be missing, as sentences for errors about unknown tools, each after a space: the project file
         is not used, or modules are not up. Empty: there is no such reason.
         """
-        untrusted = "" if self._untrusted is None else f" {self._untrusted.told_to_hosts()}"
-        return f"{untrusted}{self.away()}"
+        return f"{self.unused_file()}{self.away()}"
+
+    def unused_file(self) -> str:
+        """Say after a space that the project file is not used; empty if it is, or there is none."""
+        untrusted = self._configuration.untrusted
+        return "" if untrusted is None else f" {untrusted.told_to_hosts()}"
+
+    def lacking(self, key: ToolKey) -> str | None:
+        """Return what a call of a tool lacks here, whatever is up; see `lacking`."""
+        return lacking(self._configuration, key, self._toolbox)
 
     def away(self) -> str:
         """The modules that are not up, as a sentence; empty if all are up."""
@@ -466,6 +474,30 @@ def offered_tools(
             taken.add(name)
             remote[place] = dataclasses.replace(tool, name=name, remote_name=tool.remote_name or tool.name)
     return [*offered, *remote]
+
+
+def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
+    """Return what a call of a tool lacks under a configuration, as in "the server 'git', which is not configured here";
+    None if the tool may be here once its module is up.
+
+    Args:
+        configuration: has the modules.
+        key: the module and the name of the tool.
+        own: the names of the tools of the process; None: they are not known.
+    """
+    module, name = key
+    if module is None:
+        if own is None or name in own:
+            return None
+        return f"the tool {shown_name(name)[:64]!r}, which no file of tools has here"
+    entry = configuration.modules.get(module)
+    server = f"the server {shown_name(module)[:64]!r}"
+    untrusted = configuration.untrusted
+    if entry is None and untrusted is not None and module in untrusted.servers:
+        return f"{server}, which is only in the project's ideabridge.json, and nobody has trusted that as it is now"
+    if entry is None:
+        return f"{server}, which is not configured here (mcpServers)"
+    return f"{server}, which is disabled here" if entry.disabled else None
 
 
 def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from ideabridge.bridge.context.messages import read_context, read_message
 from ideabridge.bridge.context.references import format_reference
@@ -39,7 +39,7 @@ from ideabridge.bridge.store.shapes import need_of, tools_in
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,81 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
     filled = arguments if publication.answer == "recorded" else with_defaults(arguments, schema)
     if filled is not arguments:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
+
+
+# -- what an idea needs ---------------------------------------------------------------------------------------------
+
+
+def why_not_here(
+    store: Store, publication: Publication, caller: str, lacking: Callable[[ToolKey], str | None]
+) -> str | None:
+    """Return why a published idea cannot be called here, whatever modules are up, as in "needs the server 'git', which
+    is not configured here"; None if it can, perhaps once its modules are up.
+
+    Args:
+        store: holds the publications.
+        publication: the idea.
+        caller: who would call it.
+        lacking: see `Offer.lacking`.
+    """
+    found = _lacks(store, publication, caller, lacking, set())
+    if not found:
+        return None
+    more = f" and {len(found) - _LACKS} more" if len(found) > _LACKS else ""
+    return f"needs {', '.join(found[:_LACKS])}{more}"
+
+
+_LACKS: Final = 3
+
+
+def _lacks(
+    store: Store,
+    publication: Publication,
+    caller: str,
+    lacking: Callable[[ToolKey], str | None],
+    seen: set[tuple[str, int]],
+) -> list[str]:
+    seen.add((publication.name, publication.version))
+    lacks: dict[str, None] = {}
+    for module, name in _needs(store, publication):
+        if module is None or not module.startswith(IDEA):
+            lack = None if module == ANONYMOUS else lacking((module, name))
+            lacks |= {} if lack is None else {lack: None}
+            continue
+        try:
+            inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
+        except UnknownPublicationError:
+            lacks[f"the idea {module.removeprefix(IDEA)[:64]!r}, which is not published here"] = None
+            continue
+        if (inner.name, inner.version) not in seen:
+            lacks |= dict.fromkeys(_lacks(store, inner, caller, lacking, seen))
+    return list(lacks)
+
+
+def _needs(store: Store, publication: Publication) -> list[ToolKey]:
+    """The tools that every call of a published idea needs, as far as they are known before its modules are up."""
+    if publication.answer == "recorded":
+        return []
+    held = publication.plan or publication.guide or {}
+    pins = read_pins(held)
+    if pins is not None:
+        return [pin.key for pin in pins]
+    calls = calls_in(held if publication.plan is not None else held.get("plan"))
+    needs: list[ToolKey] = []
+    listed: dict[str, str] | None = None
+    for call in calls:
+        if not isinstance(call, dict) or "_output" in call:
+            continue
+        name, module = str(call.get("_tool")), call.get("_module")
+        if isinstance(module, str):
+            needs.append((module, name))
+        elif name not in defined_in(held):
+            # As `Ways.pinned`: if the call does not say whose tool it means, the schema of its Request may.
+            if listed is None:
+                listed = tools_in(store.ideas.get(publication.idea_id).idea.schema)
+            if listed.get(name):
+                needs.append((listed[name], name))
+    return needs
 
 
 # -- ideas that a plan calls ----------------------------------------------------------------------------------------
@@ -292,6 +367,7 @@ class Ways:
             PlanError, SchemaError: the plan cannot run.
             MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
         """
+        self._expect_here(publication, caller)
         check_arguments(publication, arguments)
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
@@ -344,6 +420,29 @@ class Ways:
         schema = guide.get("output_schema")
         wanted = schema if isinstance(schema, dict) else None
         return start_solve(context, catalogue, settings, wanted, choice, idea=publication.idea_id)
+
+    def why_not_here(self, publication: Publication, caller: str) -> str | None:
+        """Return why a published idea cannot be called here; see the function of this name."""
+        return why_not_here(self._store, publication, caller, self._offer.lacking)
+
+    def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
+        """Refuse a plan, before anything of it runs, for an idea that cannot be called here.
+
+        Raises:
+            MeantToolError: an idea among the modules lacks something; see `why_not_here`.
+        """
+        for module in dict.fromkeys(one for one in modules if isinstance(one, str) and one.startswith(IDEA)):
+            try:
+                publication = self._store.publications.named(module.removeprefix(IDEA), caller=caller)
+            except UnknownPublicationError:
+                # The check of the call itself reports it.
+                continue
+            self._expect_here(publication, caller)
+
+    def _expect_here(self, publication: Publication, caller: str) -> None:
+        lack = self.why_not_here(publication, caller)
+        if lack is not None:
+            raise MeantToolError(f"{publication.name} cannot be called here: it {lack}.{self._offer.unused_file()}")
 
     # -- which tools are meant ---------------------------------------------------------------------------------
 

@@ -577,7 +577,11 @@ class Runs:
         return True
 
     async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
-        """`Offer.catalogue_of`, after a check of the programs among the calls. Raises PlanError, ProgramError, too."""
+        """`Offer.catalogue_of`, after a check of the ideas and programs among the calls.
+
+        Raises PlanError, ProgramError and MeantToolError, too.
+        """
+        self.ways.expect_here((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
         catalogue = await self.offer.catalogue_of(plan, caller)
         programs = programs_in(plan.calls, catalogue)
         if programs and not settings.programs:
@@ -604,6 +608,7 @@ class Runs:
         names = await self._checked_program(plan, caller)
         used = names.used_by(plan.program or "")
         tools = ProgramNames.of(used, names.listed)
+        self.ways.expect_here((tool.module for tool in tools.listed), caller)
         catalogue = self.offer.tools_of(tools, asks=ASK in (plan.program or ""))
         return start_program(plan, catalogue, settings, used, choice=choice)
 

@@ -50,6 +50,7 @@ _LIVE: Final = (
 )
 """The versions to which names refer now."""
 
+_BY_USE: Final = "coalesce(tool_uses.count, 0) DESC, names.number DESC"
 
 RESERVED: Final = frozenset(
     {
@@ -527,12 +528,14 @@ class Publications:
             return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """The `limit` most used publications (`note_uses`) that are published to a caller, by name."""
+        """The `limit` most used publications (`note_uses`) that are published to a caller, the most used first."""
         with self._database.guard:
             rows = self._database.execute(
-                f"{_LIVE} WHERE names.number IN (SELECT names.number FROM names "  # noqa: S608
-                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
-                "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
+                # The inner query sorts without the plans, which may be large.
+                f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
+                "WHERE names.number IN (SELECT names.number FROM names "
+                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} ORDER BY {_BY_USE} LIMIT ?2) "
+                f"ORDER BY {_BY_USE}",
                 (caller, limit),
             ).fetchall()
             return [_read(row) for row in rows]

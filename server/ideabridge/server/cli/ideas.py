@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.portable import Document
     from ideabridge.bridge.store.pruning import Prunable
     from ideabridge.bridge.store.store import Store
+    from ideabridge.tools.tool import ToolKey
 
 app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
 
@@ -89,10 +90,19 @@ def list_ideas(
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
     items: list[JSON]
+    lacks: dict[str, str | None] = {}
     with open_store(options) as store:
         if published:
             page = store.publications.page(limit, after)
-            items = [{**publication_json(one), "to": list[JSON](_shared(store, one))} for one in page.items]
+            lacks = _lacks(options, store, page.items)
+            items = [
+                {
+                    **publication_json(one),
+                    "to": list[JSON](_shared(store, one)),
+                    "cannot_be_called": lacks[one.name],
+                }
+                for one in page.items
+            ]
             titles = ("name", "version", "answers by", "for", "idea", "description")
             rows = [
                 (
@@ -116,6 +126,28 @@ def list_ideas(
     else:
         empty = "nothing is published" if published else "no ideas are saved yet; every run saves one"
     options.print_rows({"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next)
+    if not options.json:
+        for name, lack in lacks.items():
+            if lack is not None:
+                say(f"{name} cannot be called here: it {lack}", "yellow")
+
+
+def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
+    """Return why each published tool cannot be called here; see `why_not_here`. Files of tools are not loaded, so
+    their tools are not looked for.
+    """
+    from ideabridge.bridge.runs.offer import lacking
+    from ideabridge.bridge.runs.replay import why_not_here
+    from ideabridge.bridge.store.users import LOCAL
+    from ideabridge.tools.builtins import builtin_toolbox
+
+    configuration = options.configuration()
+    own = None if configuration.tools else builtin_toolbox()
+
+    def look(key: ToolKey) -> str | None:
+        return lacking(configuration, key, own)
+
+    return {one.name: why_not_here(store, one, LOCAL, look) for one in published}
 
 
 _IDEA_TITLES: Final = ("idea", "published as", "outcome", "saved", "title")

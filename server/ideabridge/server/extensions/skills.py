@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.callers import Context, caller_of
@@ -58,7 +59,10 @@ class IdeaSkills:
             )
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
-        result: dict[str, Any] = {"skills": [self._entry(one) for one in page.items], **_complete()}
+        # A skill tells to call its tool.
+        store, lacking, caller = self._bridge.store, self._bridge.offer.lacking, caller_of(context)
+        callable_here = [one for one in page.items if why_not_here(store, one, caller, lacking) is None]
+        result: dict[str, Any] = {"skills": [self._entry(one) for one in callable_here], **_complete()}
         return {**result, "nextCursor": page.next} if page.next is not None else result
 
     async def entry(self, context: Context, params: GetSkillParams) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import read_record
 from ideabridge.bridge.lifting.report import report_of
+from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
@@ -101,11 +102,16 @@ class IdeaPages:
                 values["ideas"], following = page.items, page.next
         else:
             tools = store.publications.page(PAGE, after, caller=visitor.scope)
-            values["tools"] = [(one, self._audience(one)) for one in tools.items]
+            lacks = [self._lacks(one, visitor) for one in tools.items]
+            values["tools"] = [(one, self._audience(one), lack) for one, lack in zip(tools.items, lacks, strict=True)]
             following = tools.next
         if following:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
+
+    def _lacks(self, one: Publication, visitor: Visitor) -> str | None:
+        """Why a call of the visitor cannot run here; see `why_not_here`."""
+        return why_not_here(self._bridge.store, one, visitor.caller, self._bridge.offer.lacking)
 
     def _audience(self, one: Publication) -> str:
         if one.owner is None:
@@ -167,6 +173,7 @@ class IdeaPages:
             run=store.ideas.get(publication.idea_id).meta.run,
             may_change=visitor.manages or publication.owner == visitor.caller,
             hints=self._bridge.hints(publication, caller=visitor.caller),
+            lack=self._lacks(publication, visitor),
             plan=_runs(publication),
         )
 
