@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
+import httpx2
 import pytest
 from mcp import Client, types
+from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.store.store import Store
 from tests import preloaded
@@ -239,6 +242,46 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
     assert (tmp_path / "one").read_text() == "hello"
     # Nobody typed it at a prompt: an assistant with a shell could have.
     assert journaled(tmp_path, told["run"]) == [{"kind": "person", "via": "command", "user": "local"}]
+
+
+async def test_over_http_the_answer_names_the_page_and_the_command(era: str, tmp_path: Path) -> None:
+    configuration = configured(tmp_path, approval={"by": "person"})
+    start = ["serve", "--http", "127.0.0.1:0", "--config", str(configuration)]
+    for page in (True, False):
+        program = preloaded.python(BIN / "ideabridge", *start, *(["--ui"] if page else []))
+        with listening(program) as url:
+            async with Client(url, mode=era, read_timeout_seconds=20) as client:
+                run = await client.call_tool("run_plan", {"calls": [note(tmp_path / "one")]})
+                told: Any = run.structured_content
+                where = f"on the page {url.removesuffix('/mcp')}/ui/approvals, or " if page else ""
+                terminal = f"at a terminal: ideabridge approvals decide --config {configuration}"
+                for said in (told["decides"], text(run)):
+                    assert f"only the person decides (approval.by in the configuration), {where}{terminal}" in said
+                said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
+                assert f"{where}{terminal}" in said
+                assert "key=" not in text(run)
+            if page:
+                async with httpx.AsyncClient(follow_redirects=True) as web:
+                    inbox = await web.get(f"{url.removesuffix('/mcp')}/ui/approvals")
+                assert told["run"] in inbox.text
+
+
+async def test_a_named_user_is_told_no_folder_of_the_server(era: str, tmp_path: Path) -> None:
+    configuration = configured(tmp_path, approval={"by": "person"})
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ann")
+        _, token = store.users.add_token("ann")
+    program = preloaded.python(
+        BIN / "ideabridge", "serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)
+    )
+    with listening(program) as url, anyio.fail_after(20):
+        async with (
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}) as web,
+            Client(streamable_http_client(url, http_client=web), mode=era) as client,
+        ):
+            told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+            assert f"on the page {url.removesuffix('/mcp')}/ui/approvals, or at a terminal" in told["decides"]
+            assert str(tmp_path) not in told["decides"]
 
 
 # -- a client that declines by itself ------------------------------------------------------------------------------

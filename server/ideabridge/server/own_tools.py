@@ -707,20 +707,17 @@ class OwnHandlers:
         deciding = self._running.deciding
         if deciding.offers(request):
             return by_tool(request)
-        at_terminal = f"at a terminal: {deciding.commands.publish} {ref} {name}"
+        commands = deciding.commands_of(request)
+        places = commands.places_to_publish(ref, name)
         if not deciding.shows_forms(request):
-            raise PublicationError(
-                f"choices: only the person makes them (approval.by in the configuration), {at_terminal}"
-            )
-        text, form = publication_form(ref, name, choices, deciding.commands)
+            raise PublicationError(f"choices: only the person makes them (approval.by in the configuration), {places}")
+        text, form = publication_form(ref, name, choices, commands)
         result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
         if result is None:
-            raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {at_terminal}")
+            raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}")
         decision = (result.content or {}).get("decision")
         if result.action != "accept" or decision not in form["properties"]["decision"]["enum"]:
-            raise PublicationError(
-                f"choices: the person has not accepted them, and nothing was published; {at_terminal}"
-            )
+            raise PublicationError(f"choices: the person has not accepted them, and nothing was published; {places}")
         if decision != "approve":
             raise PublicationError("choices: the person refused them; nothing was published")
         return in_form(request)

@@ -301,7 +301,7 @@ class Running:
         last = request.round or Round(run.id)
         await _with_progress(run, request, seconds, lambda: self._wait_until_due(run, request, last))
         approvals = open_forms(run, last) if self.deciding.shows_forms(request, run) else []
-        forms = forms_of(approvals, last, self.deciding)
+        forms = forms_of(approvals, last, request, self.deciding)
         questions, samples = await self.sampler.questions(self.sampler.due(run, request, last.number), request)
         if forms or questions:
             asked = tuple(one.approval for one in approvals)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -252,6 +252,7 @@ async def serve_http(
     ui: bool = False,
     metrics: bool = False,
     workers: bool = False,
+    commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
@@ -272,6 +273,7 @@ async def serve_http(
         ui: also serve the page for people, at /ui.
         metrics: also serve metrics for Prometheus, at /metrics.
         workers: leave the calls of runs to workers (`work`).
+        commands: see `serve_stdio`.
         log_level: see `serve_stdio`; `debug` also a line for each request to /healthz, /readyz and /metrics.
 
     Raises:
@@ -279,7 +281,7 @@ async def serve_http(
             for metrics is not installed.
         StoreError: the store cannot be opened.
     """
-    from ideabridge.server.transports.http import PATH, application, bind, http_server, security, url_of
+    from ideabridge.server.transports.http import PATH, application, bind, http_server, reachable, security, url_of
 
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     with ExitStack() as stack:
@@ -297,7 +299,9 @@ async def serve_http(
         observers = stack.enter_context(request_log(log_level))
         told = (configuration, toolbox, store, on_status)
         role: Role = "front" if workers else "alone"
-        async with _front(*told, log_level=log_level, role=role) as front:
+        if ui:
+            commands = replace(commands, page=f"{reachable(url, hosts).removesuffix(PATH)}/ui")
+        async with _front(*told, commands, log_level, role) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(

@@ -1,8 +1,8 @@
 """Elicitation: who decides about a run, and the forms that the person at the client sees.
 
-A person decides in a form or at a terminal, or the assistant decides with `decide_approval`. If the client shows forms,
-a person decides and the assistant does not. Some clients declare forms but decline every form at once without showing
-it. Such a client counts as one without forms, and nothing is denied.
+A person decides in a form, on the page or at a terminal, or the assistant decides with `decide_approval`. If the client
+shows forms, a person decides and the assistant does not. Some clients declare forms but decline every form at once
+without showing it. Such a client counts as one without forms, and nothing is denied.
 
 Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28 the request is
 answered with the forms, and the client sends it again with the person's answers (`forms_of`, `answered`). A form
@@ -37,7 +37,7 @@ from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.users import person_of
+from ideabridge.bridge.store.users import person_of, user_of
 from ideabridge.server.asking.forms import Commands, assumed_of, choices_of, clipped, form_of, message
 from ideabridge.server.asking.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -55,13 +55,11 @@ TOOL: Final = "decide_approval"
 
 BY_ASSISTANT: Final = (
     "you may decide with decide_approval; ask the person first. The journal then names the assistant as the one who"
-    " decided. A person decides at a terminal: {}"
+    " decided. A person decides {}"
 )
-IN_THE_FORM: Final = "only the person decides: in the form, which check_run shows again, or at a terminal: {}"
-ELSEWHERE: Final = (
-    "only the person decides: this run belongs to a client that shows forms. The form there decides, or a terminal: {}"
-)
-AT_A_TERMINAL: Final = "only the person decides (approval.by in the configuration), at a terminal: {}"
+IN_THE_FORM: Final = "only the person decides: in the form, which check_run shows again, or {}"
+ELSEWHERE: Final = "only the person decides: in the form, because this run belongs to a client that shows forms, or {}"
+BY_CONFIGURATION: Final = "only the person decides (approval.by in the configuration), {}"
 NOBODY_ASKED: Final = (
     "nobody was asked: the client declined the form at once, without showing it to a person. Nothing is denied, and the"
     " question still waits for an answer"
@@ -194,14 +192,24 @@ class Deciding:
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
         """Return how the person decides, if the assistant may not decide; None if it may."""
         if self.shows_forms(request, run):
-            return IN_THE_FORM.format(self.commands.decide)
+            return IN_THE_FORM.format(self.commands_of(request).places)
         if self._only_persons or only_persons(run.machine.settings.approval):
-            return AT_A_TERMINAL.format(self.commands.decide)
-        return ELSEWHERE.format(self.commands.decide) if self._store.settings.get(_setting(run.root.id)) else None
+            return BY_CONFIGURATION.format(self.commands_of(request).places)
+        return (
+            ELSEWHERE.format(self.commands_of(request).places)
+            if self._store.settings.get(_setting(run.root.id))
+            else None
+        )
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
         """Return who decides and how, for the text of an answer."""
-        return self.by_person(run, request) or BY_ASSISTANT.format(self.commands.decide)
+        return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
+
+    def commands_of(self, request: ToolRequest) -> Commands:
+        """The commands as a caller is told them. A named user of a server elsewhere is not told its folders."""
+        if user_of(request.caller) is None:
+            return self.commands
+        return Commands(page=self.commands.page)
 
     def _key(self, request: ToolRequest) -> str:
         """An id of the client: its session, or without one its request."""
@@ -352,8 +360,8 @@ def _note_refused(approval: str, fault: str, request: ToolRequest, deciding: Dec
     request.notes.append(deciding.bridge.secrets.mask(note))
 
 
-def _text_of(approval: ApprovalRequest, fault: str | None, deciding: Deciding) -> str:
-    return deciding.bridge.secrets.mask(message(approval, fault, deciding.commands))
+def _text_of(approval: ApprovalRequest, fault: str | None, request: ToolRequest, deciding: Deciding) -> str:
+    return deciding.bridge.secrets.mask(message(approval, fault, deciding.commands_of(request)))
 
 
 # -- on the back-channel -----------------------------------------------------------------------------------------
@@ -394,7 +402,9 @@ class Forms:
                 sent = anyio.current_time()
                 try:
                     result = await context.session.elicit_form(
-                        _text_of(approval, fault, deciding), form_of(approval), related_request_id=context.request_id
+                        _text_of(approval, fault, request, deciding),
+                        form_of(approval),
+                        related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
                     # The client failed, or its answer is invalid: the call goes on waiting.
@@ -510,12 +520,12 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     return [one for one in run.pending() if one.approval not in last.left][:_AT_ONCE]
 
 
-def forms_of(approvals: list[ApprovalRequest], last: Round, deciding: Deciding) -> JSONObject:
+def forms_of(approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding) -> JSONObject:
     """The forms of the next round, by approval; `last` contains the answers that were not accepted."""
     forms: JSONObject = {}
     for one in approvals:
         fault = last.faults.get(one.approval, (0, None))[1]
-        forms[one.approval] = _elicitation(_text_of(one, fault, deciding), form_of(one))
+        forms[one.approval] = _elicitation(_text_of(one, fault, request, deciding), form_of(one))
     return forms
 
 

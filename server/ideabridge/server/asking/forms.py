@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
+from urllib.parse import urlencode
 
 import mcp_types as types
 
@@ -55,11 +56,30 @@ _MARK: Final = "  | "
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands for a terminal, with the options that select the store of this server."""
+    """The commands for a terminal, with the options that select the store of this server.
+
+    Attributes:
+        page: the address of the page for people, if this server has one. It signs nobody in.
+    """
 
     show: str = "ideabridge approvals list"
     decide: str = "ideabridge approvals decide"
     publish: str = "ideabridge ideas publish"
+    page: str | None = None
+
+    @property
+    def places(self) -> str:
+        """Where a person decides without a form."""
+        terminal = f"at a terminal: {self.decide}"
+        return terminal if self.page is None else f"on the page {self.page}/approvals, or {terminal}"
+
+    def places_to_publish(self, ref: str, name: str) -> str:
+        """Where a person publishes a run or an idea under a name."""
+        terminal = f"at a terminal: {self.publish} {ref} {name}"
+        if self.page is None:
+            return terminal
+        query = urlencode({"ref": ref, "name": name})
+        return f"on the page {self.page}/ideas/publish?{query}, or {terminal}"
 
 
 COMMANDS: Final = Commands()

@@ -6,13 +6,11 @@ import json
 import os
 import shlex
 import shutil
-import socket
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
@@ -100,6 +98,7 @@ async def serve(
             ui=ui,
             metrics=metrics,
             workers=workers,
+            commands=_commands(options),
             log_level=log_level,
         )
 
@@ -155,7 +154,15 @@ async def show_ui(
 
     told = _print_status if at_terminal() else None
     ready = partial(_open_page, opens=not no_browser and at_terminal())
-    await serve_http(configuration, host=place[0], port=place[1], on_status=told, ready=ready, ui=True)
+    await serve_http(
+        configuration,
+        host=place[0],
+        port=place[1],
+        on_status=told,
+        ready=ready,
+        ui=True,
+        commands=_commands(options),
+    )
 
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
@@ -204,13 +211,9 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
 def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready) -> None:
     """Explain how clients connect to the server over HTTP."""
     from ideabridge.bridge.bridge import TOKEN_VARIABLE
+    from ideabridge.server.transports.http import reachable
 
-    url = ready.url
-    parts = urlsplit(url)
-    everywhere = parts.hostname in ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-    if hosts or everywhere:
-        host = hosts[0] if hosts else socket.gethostname()
-        url = urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
+    url = reachable(ready.url, hosts)
     words = ["claude", "mcp", "add", "--transport", "http", "ideabridge", url]
     if ready.asks:
         say(f"Clients connect to {url} with the header")

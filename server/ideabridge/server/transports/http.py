@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import mcp_types as types
 import orjson
@@ -108,6 +108,17 @@ def url_of(listening: socket.socket) -> str:
     """The URL for clients."""
     host, port = cast("tuple[str, int]", listening.getsockname()[:2])
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+
+def reachable(url: str, names: tuple[str, ...]) -> str:
+    """A URL of this server as it is named to others: with the first name that was given to it, or for a server on every
+    address with the name of this machine.
+    """
+    parts = urlsplit(url)
+    if not names and parts.hostname not in _EVERYWHERE:
+        return url
+    host = names[0] if names else socket.gethostname()
+    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
 
 
 def security(host: str, allowed: tuple[str, ...]) -> TransportSecuritySettings:
