@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from mcp import Client, types
 
@@ -17,12 +20,15 @@ from ideabridge.bridge.store.journal import MAX_AGE_S, MAX_ROWS, DirectCall
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
+from tests import preloaded
 from tests.server.serving import (
+    BIN,
     ERAS,
     all_tools,
     call,
     configured,
     http_process,
+    listening,
     over_stdio,
     plain,
     refused,
@@ -237,3 +243,134 @@ def test_a_denied_tool_cannot_be_called_at_the_command_line_either(
     assert main(["modules", "test", "Git", "Delete_Repo", "-i", "x=all", *options]) == 2
     assert "nobody deletes here" in capsys.readouterr().err
     assert main(["modules", "test", "Git", "commit", "-i", "x=all", *options]) == 0
+
+
+# -- only persons decide -------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def asking(folder: Path, transport: str, era: str, **keys: Any) -> AsyncGenerator[Client]:
+    """A client of a server where only persons decide; over HTTP it has the page."""
+    configuration = guarded(folder, approval={"by": "person"})
+    if transport == "stdio":
+        async with over_stdio(configuration, era, **keys) as client:
+            yield client
+        return
+    start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
+    with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
+        async with Client(url, mode=era, read_timeout_seconds=20, **keys) as client:
+            yield client
+
+
+async def decide(folder: Path, decision: str, run: str, *more: str) -> None:
+    """A person at a terminal decides."""
+    options = ["--config", str(folder / "ideabridge.json"), *more]
+    command = [str(BIN / "ideabridge"), "approvals", "decide", decision, run, *options]
+    ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
+    assert ended.returncode in (0, 1), ended.stderr.decode()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_where_only_persons_decide_a_direct_call_waits_for_one(tmp_path: Path, era: str, transport: str) -> None:
+    given = {"path": str(tmp_path / "note"), "text": LITERAL}
+    async with asking(tmp_path, transport, era) as client:
+        # What only reads runs, as in a plan; what does not say so asks, whoever has it.
+        assert await call(client, "add", a=1, b=2) == {"result": 3}
+        told = structured(await client.call_tool("commit", {"x": "all"}))
+        assert told["status"] == "needs_approval"
+        first = await client.call_tool("write_note", given)
+        assert first.is_error
+        run = structured(first)["run"]
+        assert "only the person decides (approval.by in the configuration)" in text(first)
+        assert "ideabridge approvals decide" in text(first)
+        assert ("on the page http://" in text(first)) is (transport == "http")
+        assert "once it is decided, call write_note again with the same arguments for its result" in text(first)
+        # The same call again is the same run, also at the same time. Other arguments are another call.
+        again: list[str] = []
+
+        async def repeat() -> None:
+            again.append(structured(await client.call_tool("write_note", given))["run"])
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(repeat)
+            group.start_soon(repeat)
+        assert again == [run, run]
+        other = structured(await client.call_tool("write_note", {**given, "text": "other"}))["run"]
+        assert other != run
+        assert not (tmp_path / "note").exists()
+        await decide(tmp_path, "approve", run)
+        done = await client.call_tool("write_note", given)
+        assert (done.is_error, structured(done)) == (False, {"result": len(LITERAL)})
+        assert (tmp_path / "note").read_text() == LITERAL
+        # It was answered, so the same call is a new one.
+        anew = structured(await client.call_tool("write_note", given))
+        assert anew["status"] == "needs_approval"
+        assert anew["run"] not in (run, other)
+        await decide(tmp_path, "deny", anew["run"], "--reason", "once is enough")
+        assert "once is enough" in await refused(client, "write_note", **given)
+        assert structured(await client.call_tool("write_note", given))["run"] not in (run, other, anew["run"])
+
+
+async def test_the_same_call_at_once_asks_once(tmp_path: Path, era: str) -> None:
+    runs: list[str] = []
+    async with asking(tmp_path, "http", era) as client, anyio.create_task_group() as group:
+
+        async def write() -> None:
+            given = {"path": str(tmp_path / "note"), "text": "x"}
+            runs.append(structured(await client.call_tool("write_note", given))["run"])
+
+        for _ in range(5):
+            group.start_soon(write)
+    assert len(runs) == 5
+    assert len({*runs}) == 1
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_where_only_persons_decide_a_form_asks_about_a_direct_call(
+    tmp_path: Path, era: str, transport: str
+) -> None:
+    given = {"path": str(tmp_path / "note"), "text": LITERAL}
+    async with asking(tmp_path, transport, era, **person("accept", decision="approve")) as client:
+        assert await call(client, "write_note", **given) == {"result": len(LITERAL)}
+        assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
+
+
+async def test_rules_hold_where_only_persons_decide(tmp_path: Path, era: str) -> None:
+    allow = {"by": "person", "rules": [{"tool": "commit", "then": "allow"}, {"tool": "delete*", "then": "deny"}]}
+    async with over_stdio(guarded(tmp_path, approval=allow), era) as client:
+        assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
+        assert "denied by the configuration" in await refused(client, "delete_repo", x="all")
+        assert structured(await client.call_tool("status", {"x": "now"}))["status"] == "needs_approval"
+    async with over_stdio(guarded(tmp_path, approval={"by": "person", "default": "allow"}), era) as client:
+        assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
+
+
+async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
+    configuration = guarded(tmp_path, approval={"by": "person"})
+    start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
+    given = {"path": str(tmp_path / "note"), "text": LITERAL}
+    with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
+        async with Client(url, mode=era, read_timeout_seconds=20) as client:
+            await call(client, "add", a=1, b=2)
+            run = structured(await client.call_tool("write_note", given))["run"]
+            async with httpx.AsyncClient(base_url=url.removesuffix("/mcp"), follow_redirects=True) as web:
+                inbox = (await web.get("/ui/approvals")).text
+                assert "a direct call of write_note" in inbox
+                assert "a direct call of write_note" in (await web.get("/ui/runs")).text
+                secret = found_in(inbox, r'name="secret" value="([^"]+)"')
+                which = found_in(inbox, rf'name="which" value="({run}:[^"]+)"')
+                form = {"secret": secret, "which": which, "decision": "approve"}
+                headers = {"origin": url.removesuffix("/mcp")}
+                assert (await web.post("/ui/approvals/decide", data=form, headers=headers)).status_code == 200
+                assert await call(client, "write_note", **given) == {"result": len(LITERAL)}
+                # It answers when the direct calls before it are written.
+                await call(client, "search_ideas")
+                page = (await web.get("/ui/runs/direct")).text
+                assert f'href="/ui/runs/{run}"' in page
+                assert "add" in page
+
+
+def found_in(page: str, pattern: str) -> str:
+    match = re.search(pattern, page)
+    assert match is not None, page
+    return match[1]

@@ -89,6 +89,7 @@ def pages(run_id: str) -> list[str]:
     return [
         "runs",
         "runs?status=done&tool=refund",
+        "runs/direct",
         f"runs/{run_id}",
         f"runs/{run_id}?at=4",
         f"runs/{run_id}/calls/1",

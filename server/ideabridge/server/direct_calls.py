@@ -12,17 +12,19 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 import anyio
 from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.runs.direct import MOST_CALLS, PAUSE, RESULT_BYTES, SESSION_BYTES, SessionInfo
-from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.journal import DirectCall, DirectOutcome, SessionRow
 from ideabridge.server.answers import ToolAnswer, size_of
 from ideabridge.server.asking.rounds import ToolRequest
@@ -57,6 +59,9 @@ _SWEEP_SECONDS: Final = 60.0
 _CLIENT_CHARACTERS: Final = 120
 _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
+
+_WAITING: Final = "direct."
+"""The prefix of the settings that contain the runs of direct calls whose results were not given yet."""
 
 
 @dataclass(slots=True)
@@ -115,10 +120,60 @@ class _Session:
     waiting: list[str] = field(default_factory=list[str])
 
 
+class WaitingCalls:
+    """The direct calls that became runs and whose results were not given yet. They are settings of the store, so that a
+    call finds its run also in another process.
+
+    A call is the same as another one if the caller, the client, its session, the tool and the arguments are the same.
+    """
+
+    def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
+        self._bridge = bridge
+        self._record = record
+        self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+
+    def key(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
+        """The key of a call of a tool."""
+        client = self._record.client(request)
+        session = self._record.session(request)
+        call: list[JSON] = [request.caller, client, session, *tool.origin, arguments]
+        return f"{_WAITING}{hashlib.sha256(encode(call)).hexdigest()}"
+
+    async def run_of(self, key: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
+        """The run of a call whose result was not given yet, or else a new one, which `start` starts."""
+        lock = self._locks.setdefault(key, anyio.Lock())
+        async with lock:
+            run = await self._find(key, caller)
+            if run is None:
+                run = await start()
+                number = run.id.encode()
+                await self._bridge.patiently(lambda: self._bridge.store.settings.set(key, number))
+            return run
+
+    async def _find(self, key: str, caller: str) -> Run | None:
+        stored = self._bridge.store.settings.get(key)
+        if stored is None:
+            return None
+        try:
+            run = await self._bridge.run(stored.decode(), caller=caller)
+        except UnknownRunError:
+            # It has been deleted.
+            return None
+        # One that was cancelled, or that cannot go on, will have no result.
+        return None if run.status in ("cancelled", "interrupted") else run
+
+    async def give(self, key: str, run: Run) -> None:
+        """Note that the result of a call is given now: the same call is another one from then on."""
+        settings = self._bridge.store.settings
+        if settings.get(key) == run.id.encode():
+            await self._bridge.patiently(lambda: settings.delete(key))
+
+
 class DirectCalls:
     """The record of direct calls.
 
     Attributes:
+        waiting: those that became runs and whose results were not given yet.
         observers: called with each call that has ended.
         watchers: called with each call that begins, in its task; what they return is called there when it has ended.
     """
@@ -127,6 +182,7 @@ class DirectCalls:
         self.observers: list[Callable[[DirectCall], None]] = []
         self.watchers: list[Callable[[Entry], Callable[[], None]]] = []
         self._bridge = bridge
+        self.waiting = WaitingCalls(bridge, self)
         self._ended: list[DirectCall] = []
         self._sessions: dict[tuple[str, str, str], _Session] = {}
         self._touched: dict[str, _Session] = {}

@@ -2,7 +2,8 @@
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about direct calls of it,
 unless the configuration's `approval` has a rule for the tool: `deny` refuses the call, and `ask` makes it a run of one
-call, which waits for approval. Every direct call is recorded.
+call, which waits for approval. Where only persons decide (`by`), each call that may change something is such a run. The
+same call again is that run until its result was given. Every direct call is recorded.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ideabridge.server.answers import (
     text_answer,
     value_answer,
 )
+from ideabridge.server.asking.elicitation import ENDED
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.assumed import reporting_output, with_report
 from ideabridge.server.direct_calls import DirectCalls, Entry
@@ -93,6 +95,7 @@ class ExposedTool:
         self._bridge = running.bridge
         self._running = running
         self._record = record
+        self._waiting = record.waiting
         approval = self._bridge.configuration.approval_setting
         self._policy = direct_policy(approval, name)
         self._in_run = policy_named(approval)
@@ -138,7 +141,7 @@ class ExposedTool:
 
     async def _answered(self, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
         if request.resumed is not None:
-            return await self._of_run(request.resumed, request, entry)
+            return await self._of_run(request.resumed, request, entry, self._waiting.key(self.tool, arguments, request))
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.names_settled()
@@ -166,19 +169,31 @@ class ExposedTool:
             raise DirectCallError(f"{self.name} has no parameter {meta!r}")
         module: JSONObject = {} if tool.module is None else {"_module": tool.module}
         call: JSONObject = {"_tool": tool.name, **module, **cast("JSONObject", escaped(arguments))}
-        title = f"a direct call of {self.name}"
-        run = await self._bridge.run_plan({"calls": [call]}, caller=request.caller, title=title)
-        return await self._of_run(run, request, entry)
 
-    async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
+        async def start() -> Run:
+            title = f"a direct call of {self.name}"
+            return await self._bridge.run_plan({"calls": [call]}, caller=request.caller, title=title)
+
+        key = self._waiting.key(self.tool, arguments, request)
+        run = await self._waiting.run_of(key, request.caller, start)
+        return await self._of_run(run, request, entry, key)
+
+    async def _of_run(self, run: Run, request: ToolRequest, entry: Entry, key: str) -> ToolAnswer:
         """The result of a call that needs approval: the result of the tool, once it has run."""
         entry.run = run.id
         status = await self._running.wait_started(run, request)
+        if status in ENDED:
+            await self._waiting.give(key, run)
         made = run.calls()[0] if run.calls() else None
         if status != "done" or made is None:
             # Hosts validate structured content against the output schema, except in errors.
             entry.outcome = "asked" if status == "needs_approval" else "error"
-            return {**self._running.answer_of(run, request), "isError": True}
+            again = (
+                f"once it is decided, call {self.name} again with the same arguments for its result; it asks and runs"
+                " only once"
+            )
+            notes = [] if status in ENDED else [again]
+            return {**self._running.answer_of(run, request, notes=notes), "isError": True}
         if run.errors():
             entry.outcome = "denied" if (made.error or {}).get("kind") == "denied" else "error"
             return refusal("\n".join(error_line(error) for error in run.errors()))

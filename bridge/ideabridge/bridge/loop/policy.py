@@ -177,13 +177,15 @@ def policy_named(setting: ApprovalSetting) -> Policy:
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
     """The policy of an approval setting, for direct calls of an exposed tool: its rules, and its `default` if that is
-    `ask` or `deny`. All other calls run, because the host decides whether to ask its user.
+    `ask` or `deny`. All other calls run, because the host decides whether to ask its user; where only persons decide,
+    it does not, and a call asks as in a run.
 
     Args:
         setting: the configuration's `approval`.
         name: the name under which the tool is exposed.
     """
-    return _policy_of(setting, allow_all, "allow", also=name)
+    otherwise = "read_only" if only_persons(setting) else "allow"
+    return _policy_of(setting, allow_all, otherwise, also=name)
 
 
 def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: str = "") -> Policy:

@@ -69,6 +69,7 @@ class RunPages:
         changing = self._site.changing
         return [
             Route("/runs", self.list),
+            Route("/runs/direct", self.direct),
             Route("/runs/{run}", self.show),
             Route("/runs/{run}/picture.svg", self.picture),
             Route("/runs/{run}/calls/{call:int}", self.call),
@@ -103,6 +104,13 @@ class RunPages:
             newest=f"?{urlencode(kept)}" if after else "",
             older=f"?{urlencode({**kept, 'after': following})}" if following else "",
         )
+
+    async def direct(self, request: Request) -> Response:
+        """The direct calls of exposed tools, newest first."""
+        visitor, after = visitor_of(request), request.query_params.get("after") or None
+        page = self._bridge.store.direct_calls.page(PAGE, after, caller=visitor.scope)
+        older = f"?{urlencode({'after': page.next})}" if page.next else ""
+        return self._site.page(request, "direct.html", calls=page.items, older=older)
 
     # -- one run -----------------------------------------------------------------------------------------------
 
