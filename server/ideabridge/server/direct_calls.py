@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
@@ -24,7 +25,7 @@ from starlette.requests import Request
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.runs.direct import MOST_CALLS, PAUSE, RESULT_BYTES, SESSION_BYTES, SessionInfo
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.errors import StoreError, UnknownRunError
+from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.journal import DirectCall, DirectOutcome, SessionRow
 from ideabridge.server.answers import ToolAnswer, size_of
 from ideabridge.server.asking.rounds import ToolRequest
@@ -61,7 +62,10 @@ _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
 
 _WAITING: Final = "direct."
-"""The prefix of the settings that contain the runs of direct calls whose results were not given yet."""
+"""The prefix, before a run, of the settings for direct calls whose results were not given yet. They go with the run."""
+
+_RESULT_SECONDS: Final = 3600.0
+"""Seconds after the end of such a run in which the same call is answered with its result. A later one asks anew."""
 
 
 @dataclass(slots=True)
@@ -122,7 +126,7 @@ class _Session:
 
 class WaitingCalls:
     """The direct calls that became runs and whose results were not given yet. They are settings of the store, so that a
-    call finds its run also in another process.
+    call finds its run also in another process: `direct.RUN` is the digest of the call.
 
     A call is the same as another one if the caller, the client, its session, the tool and the arguments are the same.
     """
@@ -132,40 +136,50 @@ class WaitingCalls:
         self._record = record
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
-    def key(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
-        """The key of a call of a tool."""
+    def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
+        """What two calls that are the same have in common."""
         client = self._record.client(request)
         session = self._record.session(request)
         call: list[JSON] = [request.caller, client, session, *tool.origin, arguments]
-        return f"{_WAITING}{hashlib.sha256(encode(call)).hexdigest()}"
+        return hashlib.sha256(encode(call)).hexdigest()
 
-    async def run_of(self, key: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
+    async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
         """The run of a call whose result was not given yet, or else a new one, which `start` starts."""
-        lock = self._locks.setdefault(key, anyio.Lock())
+        lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:
-            run = await self._find(key, caller)
+            run = await self._find(digest, caller)
             if run is None:
                 run = await start()
-                number = run.id.encode()
-                await self._bridge.patiently(lambda: self._bridge.store.settings.set(key, number))
+                key = f"{_WAITING}{run.id}"
+                await self._bridge.patiently(lambda: self._bridge.store.settings.set(key, digest.encode()))
             return run
 
-    async def _find(self, key: str, caller: str) -> Run | None:
-        stored = self._bridge.store.settings.get(key)
-        if stored is None:
+    async def _find(self, digest: str, caller: str) -> Run | None:
+        for key, value in self._bridge.store.settings.under(_WAITING).items():
+            if value == digest.encode():
+                run = await self._waiting(key.removeprefix(_WAITING), caller)
+                if run is not None:
+                    return run
+        return None
+
+    async def _waiting(self, run_id: str, caller: str) -> Run | None:
+        """The run of a call that waits, or whose result can still be fetched."""
+        record = self._bridge.store.runs.get(run_id)
+        if record is None:
             return None
-        try:
-            run = await self._bridge.run(stored.decode(), caller=caller)
-        except UnknownRunError:
-            # It has been deleted.
+        run = await self._bridge.run(run_id, caller=caller)
+        age = datetime.now(UTC) - datetime.fromisoformat(record.updated)
+        if run.machine.ended and age.total_seconds() > _RESULT_SECONDS:
+            await self.give(run)
             return None
         # One that was cancelled, or that cannot go on, will have no result.
         return None if run.status in ("cancelled", "interrupted") else run
 
-    async def give(self, key: str, run: Run) -> None:
+    async def give(self, run: Run) -> None:
         """Note that the result of a call is given now: the same call is another one from then on."""
+        key = f"{_WAITING}{run.id}"
         settings = self._bridge.store.settings
-        if settings.get(key) == run.id.encode():
+        if settings.get(key) is not None:
             await self._bridge.patiently(lambda: settings.delete(key))
 
 

@@ -141,7 +141,7 @@ class ExposedTool:
 
     async def _answered(self, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
         if request.resumed is not None:
-            return await self._of_run(request.resumed, request, entry, self._waiting.key(self.tool, arguments, request))
+            return await self._of_run(request.resumed, request, entry)
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.names_settled()
@@ -174,16 +174,16 @@ class ExposedTool:
             title = f"a direct call of {self.name}"
             return await self._bridge.run_plan({"calls": [call]}, caller=request.caller, title=title)
 
-        key = self._waiting.key(self.tool, arguments, request)
-        run = await self._waiting.run_of(key, request.caller, start)
-        return await self._of_run(run, request, entry, key)
+        digest = self._waiting.digest(self.tool, arguments, request)
+        run = await self._waiting.run_of(digest, request.caller, start)
+        return await self._of_run(run, request, entry)
 
-    async def _of_run(self, run: Run, request: ToolRequest, entry: Entry, key: str) -> ToolAnswer:
+    async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
         """The result of a call that needs approval: the result of the tool, once it has run."""
         entry.run = run.id
         status = await self._running.wait_started(run, request)
         if status in ENDED:
-            await self._waiting.give(key, run)
+            await self._waiting.give(run)
         made = run.calls()[0] if run.calls() else None
         if status != "done" or made is None:
             # Hosts validate structured content against the output schema, except in errors.
