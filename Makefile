@@ -58,10 +58,10 @@ test-long: $(DEV_STAMP) ## the tests that `make test` leaves out because they ta
 	@$(BIN)/python -m pytest -n 4 -m long $(ARGS)
 
 test-model: $(DEV_STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
-	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
+	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s --timeout 3600 tests_model $(ARGS)
 
 test-hosts: $(DEV_STAMP) $(HOSTS_STAMP) ## sessions of hosts with a scripted model, and the logs that they write
-	@$(BIN)/python -m pytest tests_hosts $(ARGS)
+	@$(BIN)/python -m pytest --timeout 3600 tests_hosts $(ARGS)
 
 conformance: $(DEV_STAMP) $(NODE_STAMP) ## the official conformance suite: a reference server, the gateway, and the client of modules
 	@$(BIN)/python -m tests.conformance.suite $(ARGS)

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from types import FrameType
+from typing import Any, TypeVar, cast
 
 import httpcore2
 import pytest
@@ -18,9 +19,15 @@ import pytest
 import ideabridge.tools.schema as schemas
 from ideabridge.bridge.store.errors import StoreBusyError
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
-from tests import preloaded
+from tests import preloaded, processes
 
 T = TypeVar("T")
+
+LIMIT = pytest.StashKey[Any]()
+"""Of a test: the settings of its time limit."""
+
+LONG_LIMIT = 3600
+"""Seconds that a test with the marker `long` may take."""
 
 # The tests start hundreds of processes. Where Python is told to keep no bytecode, as containers often do, each of them
 # compiles all our sources again, and each worker all tests. It is kept in `__pycache__`, which git ignores.
@@ -54,14 +61,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Most of what is imported and collected stays: to look for garbage would take a tenth of the time.
     gc.disable()
+    # A shell starts a command in the background with Ctrl-C ignored, and the programs under test would inherit that.
+    # SIGHUP stays ignored under `nohup`, which the whole run is to survive.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         os.environ.pop(preloaded.ADDRESS, None)
     if config.getoption("numprocesses", None):
         # The workers share the process that forks scripts.
         os.environ.update(preloaded.environment())
-    # A shell starts a command in the background with Ctrl-C ignored, and the programs under test would inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_LIMIT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
+    """A test that exceeds its limit says which processes it waits for, and they end with it."""
+    result = yield
+    item.stash[LIMIT] = settings
+    fail = cast("Callable[[int, FrameType | None], None]", signal.getsignal(signal.SIGALRM))
+
+    def fail_and_end(number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True
+        try:
+            # In a debugger, nothing fails.
+            fail(number, frame)
+        except pytest.fail.Exception as limit:
+            commands = processes.end_all()
+            pytest.fail(f"{limit.msg} These processes were running, and were ended: {commands}")
+
+    signal.signal(signal.SIGALRM, fail_and_end)
+    return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    # The timer stops at the first failure. The end of a test that failed has the same limit, counted anew.
+    if LIMIT in item.stash and signal.getitimer(signal.ITIMER_REAL)[0] == 0:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
 
 
 def pytest_collection_finish() -> None:

@@ -1,0 +1,104 @@
+"""What happens to a test that hangs, and to tests where signals are ignored."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+HANGING = """
+import subprocess
+import anyio
+import pytest
+
+from tests import preloaded
+
+SLEEP = ["sh", "-c", "sleep 1000; true"]
+
+
+def test_process():
+    subprocess.run(SLEEP)
+
+
+@pytest.mark.anyio
+async def test_loop():
+    await anyio.run_process(SLEEP)
+
+
+def test_forked(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import time; time.sleep(1001)")
+    subprocess.run(preloaded.python(script))
+
+
+@pytest.fixture
+def slow_end():
+    yield
+    subprocess.run(SLEEP)
+
+
+def test_end_of_a_failed_test(slow_end):
+    assert slow_end
+
+
+def test_another():
+    pass
+"""
+
+INTERRUPTED = """
+import subprocess
+import sys
+
+from tests import preloaded
+
+
+def test_signals_have_their_defaults(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from signal import *;"
+        "print(getsignal(SIGINT) is default_int_handler, getsignal(SIGQUIT).name, getsignal(SIGTERM).name)"
+    )
+    for command in ([sys.executable, str(script)], preloaded.python(script)):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.stdout == "True SIG_DFL SIG_DFL\\n"
+"""
+
+
+def run(folder: Path, source: str, *options: str, before: str = "") -> str:
+    """What pytest says about tests that are run as ours are, after a command of the shell."""
+    (folder / "test_inner.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest", *options]
+    done = subprocess.run(
+        ["sh", "-c", f'{before}\nexec "$@"', "sh", *command, str(folder)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_test_that_hangs_ends_with_its_processes_and_names_them(tmp_path: Path, workers: str) -> None:
+    said = run(tmp_path, HANGING, "-n", workers, "--timeout", "1")
+    assert "crashed" not in said
+    assert re.search(r"^4 failed, 1 passed, 1 error in ", said, re.M), said
+    ended = " ".join(re.findall(r"^E .* were ended: (.*)", said, re.M))
+    assert len(re.findall(r"`sh -c 'sleep 1000; true'` \(\d+\), `sleep 1000` \(\d+\)", ended)) == 3
+    assert re.search(r"`[^`]*/script.py` \(\d+\)", ended)
+    for pid in re.findall(r"\((\d+)\)", ended):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_processes_of_tests_have_default_signals(tmp_path: Path, workers: str) -> None:
+    said = run(tmp_path, INTERRUPTED, "-n", workers, before="trap '' INT QUIT TERM")
+    assert re.search(r"^1 passed in ", said, re.M), said
