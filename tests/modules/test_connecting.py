@@ -55,6 +55,11 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pyt
         assert "the editor's folder is not known here" in told["editor"]
         assert "in a circle" in told["circle"]
         assert "cannot be reached" in told["refused"]
+        # No attempt was made, so no time has passed since one.
+        for status in modules.statuses():
+            if status.name in ("unset", "editor"):
+                assert status.away is None
+                assert status.why == status.error
         states = {status.name: status.state for status in modules.statuses()}
         assert states == dict.fromkeys(servers, "failed") | {"good": "up", "off": "disabled"}
         with pytest.raises(ModuleConnectError, match="exit code 3"):

@@ -193,7 +193,8 @@ class Module:
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
         self._failures = 0
         self._tries = 0
-        self._out_since = 0.0
+        # None: no attempt to connect has begun.
+        self._out_since: float | None = None
         self._next: float | None = None
         # Created by `_pause`, because a Module can be created outside of an event loop.
         self._pausing: anyio.CancelScope | None = None
@@ -323,9 +324,12 @@ class Module:
             notes=bounded_notes(notes),
             error=str(error) if error is not None else None,
             seconds=self._seconds,
-            away=anyio.current_time() - self._out_since if self._state in ("down", "failed") else None,
+            away=self._away() if self._state in ("down", "failed") else None,
             next_try=None if next_try is None else max(0.0, next_try - anyio.current_time()),
         )
+
+    def _away(self) -> float | None:
+        return None if self._out_since is None else anyio.current_time() - self._out_since
 
     async def run(self) -> None:
         """Connect and reconnect until `stop`. Raises nothing but cancellation."""
@@ -516,7 +520,8 @@ class Module:
         if patience is None:
             # A module that has never been up is usually configured wrongly.
             patience = _PATIENCE if self._listed else 0.0
-        return self._passes and anyio.current_time() - self._out_since < patience
+        away = self._away()
+        return self._passes and away is not None and away < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
         """Return a usable connection. Without one, the next attempt to connect follows at once or soon.

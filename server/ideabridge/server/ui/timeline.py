@@ -106,8 +106,8 @@ def timeline(
         now: the end of what still runs; None: the present time.
         is_left: no process is at work on the run, so nothing of it runs any more.
     """
-    begun = trace.begun or 0.0
     end = trace.ended or now or time.time()
+    begun = end if trace.begun is None else trace.begun
     last = max((bar.finished or bar.started or 0.0 for bar in (*trace.bars, *trace.minds)), default=0.0)
     end = max(end, last)
     ran = _ran(trace.bars, end)
