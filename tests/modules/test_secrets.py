@@ -47,6 +47,10 @@ def test_variables_are_filled_in_everywhere() -> None:
     [
         ({"command": "${NO}"}, r"^mcpServers\.m\.command: the variable NO is not set; .* default: \$\{NO:-\.\.\.\}"),
         ({"command": "x", "args": ("a", "${NO}")}, r"^mcpServers\.m\.args\.1: "),
+        (
+            {"command": "x", "args": ("${NO}${NOR}",), "env": {"A": "${NO}", "B": "${NEVER}"}},
+            r"^mcpServers\.m\.args\.0, env\.B: the variables NO, NOR and NEVER are not set; set them before ideabridge",
+        ),
         ({"command": "${workspaceFolder}/x"}, "use a path relative to the configuration file"),
         (
             {"command": "x", "env": {"A": "${env:TOKEN}"}},

@@ -20,7 +20,7 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -748,11 +748,23 @@ class Variables:
     def __contains__(self, name: str) -> bool:
         return name in HARMLESS or name in self.names
 
-    def refusal(self, name: str) -> str:
-        """Say why a variable is not filled in, and which command allows it."""
+    def refusal(self, *names: str) -> str:
+        """Say why variables are not filled in, and which command allows them, from any folder."""
+        words = [word for name in names for word in ("--env", name)]
+        are = "is" if len(names) == 1 else "are"
+        it = "it" if len(names) == 1 else "them"
+        command = trust_command(self.file, *words, anywhere=True)
         return (
-            f"the variable {name} is not allowed in {self.file}; to allow it: {trust_command(self.file, '--env', name)}"
+            f"{variables_text(names)} {are} not allowed in {self.file}; to allow {it} from the next start on: {command}"
         )
+
+
+def variables_text(names: Sequence[str]) -> str:
+    """Variables as the subject of a sentence: `the variable A`, `the variables A and B`."""
+    if len(names) == 1:
+        return f"the variable {names[0]}"
+    *first, last = names
+    return f"the variables {', '.join(first)} and {last}"
 
 
 def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:

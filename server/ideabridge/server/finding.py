@@ -38,6 +38,9 @@ _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
 _ROOM: Final = MAX_RESULT // 3
 """Bytes of JSON of the tools in one answer."""
 
+_WHY: Final = 600
+"""Most characters of the reason why a server is not up. Some end in the command that helps."""
+
 
 class UnknownFilterError(IdeabridgeError):
     """A search names a module that is not configured."""
@@ -177,7 +180,7 @@ class Finding:
                 continue
             entry: JSONObject = {"module": status.name, "state": status.state}
             if status.error:
-                entry["error"] = status.why[:300]
+                entry["error"] = status.why[:_WHY]
             away.append(entry)
         return away
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ideabridge.bridge.masking import hidden_in, is_token
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.secrets import Secrets, is_secret_name
-from ideabridge.bridge.trust import Variables
+from ideabridge.bridge.trust import Variables, variables_text
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ModuleKind = Literal["stdio", "http", "sse"]
@@ -367,6 +367,68 @@ class Launch:
     auth: AuthorizationSettings | None = None
 
 
+class _Filler:
+    """Fills variables into the texts of one entry, and notes those that it lacks."""
+
+    def __init__(self, module: str, variables: Variables | None, secrets: Secrets) -> None:
+        # The place that names a variable first, by variable.
+        self._unset: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._module = module
+        self._variables = variables
+        self._secrets = secrets
+
+    def fill(self, text: str, place: str, *, secret: bool) -> str:
+        """Replace the variables in a text. One that is lacking stays as it is written."""
+
+        def value(match: re.Match[str]) -> str:
+            if match.group().startswith("$$"):
+                return match.group()[1:]
+            found = self._value(match.group(1), place, secret=secret)
+            return match.group() if found is None else found
+
+        return _VARIABLE.sub(value, text)
+
+    def _value(self, inside: str, place: str, *, secret: bool) -> str | None:
+        name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
+        value = os.environ.get(name)
+        is_allowed = self._variables is None or name in self._variables
+        # A default in place of a variable that is not set reveals nothing of the environment.
+        if not is_allowed and (value or default is None):
+            self._refused.setdefault(name, place)
+        # As in a shell, `:-` also replaces an empty variable.
+        if default is not None and not value:
+            value = default
+        if value is None:
+            self._unset.setdefault(name, place)
+        if value is None or name in self._refused:
+            return None
+        if secret or is_secret_name(name):
+            self._secrets.add_env(name, value)
+        return value
+
+    def check(self) -> None:
+        """Raise an error that names every variable that is lacking, and says what supplies it."""
+        parts = list[str]()
+        if self._unset:
+            parts.append(_unset([*self._unset]))
+        if self._refused:
+            assert self._variables is not None
+            parts.append(self._variables.refusal(*self._refused))
+        if parts:
+            places = dict.fromkeys([*self._unset.values(), *self._refused.values()])
+            raise _error(self._module, ", ".join(places), "; ".join(parts))
+
+
+def _unset(names: list[str]) -> str:
+    are = "is" if len(names) == 1 else "are"
+    it = "it" if len(names) == 1 else "them"
+    return (
+        f"{variables_text(names)} {are} not set; set {it} before ideabridge (or your assistant) starts,"
+        f" or give a default: ${{{names[0]}:-...}}"
+    )
+
+
 def expand(
     module: str, configuration: ModuleConfiguration, folder: Path, variables: Variables | None, secrets: Secrets
 ) -> Launch:
@@ -376,36 +438,32 @@ def expand(
     `secrets` registers every value that must not be shown.
 
     Raises:
-        ModuleConfigurationError: a variable without default is not set, is not allowed, or is an editor's
-            (`${workspaceFolder}`), or the result is not an address or a header.
+        ModuleConfigurationError: variables without default are not set, or are not allowed; the
+            message names all of them. Or one is an editor's (`${workspaceFolder}`), or the result
+            is not an address or a header.
     """
-
-    def fill(text: str, place: str, *, secret: bool) -> str:
-        def value(match: re.Match[str]) -> str:
-            if match.group().startswith("$$"):
-                return match.group()[1:]
-            name = match.group(1).partition(":-")[0]
-            if variables is not None and name not in variables and os.environ.get(name):
-                raise _error(module, place, variables.refusal(name))
-            found = _lookup(match.group(1), lambda why: _error(module, place, why))
-            if secret or is_secret_name(name):
-                secrets.add_env(name, found)
-            return found
-
-        return _VARIABLE.sub(value, text)
-
+    filler = _Filler(module, variables, secrets)
+    fill = filler.fill
     command = fill(configuration.command or "", "command", secret=False)
     args = tuple(fill(text, f"args.{index}", secret=False) for index, text in enumerate(configuration.args))
     env = {name: fill(text, f"env.{name}", secret=True) for name, text in configuration.env.items()}
+    working_folder = fill(configuration.cwd or ".", "cwd", secret=False)
+    url = fill(configuration.url or "", "url", secret=True)
+    headers = {name: fill(text, f"headers.{name}", secret=True) for name, text in configuration.headers.items()}
+    auth = configuration.auth
+    credentials = {
+        key: fill(text, f"auth.{key}", secret=key in SECRET_KEYS)
+        for key in ("issuer", "client_id", *SECRET_KEYS)
+        if (text := getattr(auth, key, None)) is not None
+    }
+    filler.check()
     for name, text in env.items():
         if not name or "=" in name or "\0" in name:
             raise _error(module, "env", f"{name[:40]!r} is not a name of a variable")
         secrets.add_env(name, text)
-    cwd = str(folder / Path(fill(configuration.cwd or ".", "cwd", secret=False)).expanduser())
-    url = fill(configuration.url or "", "url", secret=True)
+    cwd = str(folder / Path(working_folder).expanduser())
     if url:
         secrets.add_url("url", url)
-    headers = {name: fill(text, f"headers.{name}", secret=True) for name, text in configuration.headers.items()}
     for name, text in headers.items():
         secrets.add_header(name, text)
         if not _HEADER_NAME.fullmatch(name):
@@ -414,18 +472,12 @@ def expand(
             raise _error(module, f"headers.{name}", "a header has printable ASCII characters only")
     if url and not url.lower().startswith(("http://", "https://")):
         raise _error(module, "url", "expected an address that starts with http:// or https://")
-    auth = configuration.auth
     if auth is not None:
         if any(name.lower() == "authorization" for name in headers):
             raise _error(module, "auth", "goes in place of the header Authorization")
-        filled = {
-            key: fill(text, f"auth.{key}", secret=key in SECRET_KEYS)
-            for key in ("issuer", "client_id", *SECRET_KEYS)
-            if (text := getattr(auth, key)) is not None
-        }
         for key in SECRET_KEYS:
-            secrets.add(key, filled.get(key, ""), certain=True)
-        auth = auth.model_copy(update=filled)
+            secrets.add(key, credentials.get(key, ""), certain=True)
+        auth = auth.model_copy(update=credentials)
         if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
             raise _error(module, "auth.issuer", "expected an address that starts with http:// or https://")
     words: list[JSON] = [*args]
@@ -471,7 +523,8 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
     return ModuleConfigurationError(module, f"mcpServers.{module}.{place}: {why}")
 
 
-def _lookup(inside: str, error: Callable[[str], ModuleConfigurationError]) -> str:
+def _read_variable(inside: str, error: Callable[[str], ModuleConfigurationError]) -> tuple[str, str | None]:
+    """(name, default) of what stands in `${...}`."""
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -480,14 +533,7 @@ def _lookup(inside: str, error: Callable[[str], ModuleConfigurationError]) -> st
             "input": "nobody is asked for values here; set a variable and write ${VAR}",
         }.get(kind, "expected ${VAR} or ${VAR:-default}")
         raise error(f"${{{inside[:80]}}} is not understood: {hint}")
-    name, default = match.group(1), match.group(2)
-    value = os.environ.get(name)
-    # As in a shell, `:-` also replaces an empty variable.
-    if default is not None and not value:
-        return default
-    if value is None:
-        raise error(f"the variable {name} is not set; set it, or give a default: ${{{name}:-...}}")
-    return value
+    return match.group(1), match.group(2)
 
 
 Era = Literal["legacy", "modern"]
@@ -509,7 +555,8 @@ class ModuleStatus:
         notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and output that is not
             a message.
         error: why the module is down or failed.
-        away: seconds since it was last up, or since the first attempt; None if it is up or disabled.
+        away: seconds since it was last up, or since the first attempt; None if it is up or disabled,
+            or if its configuration cannot be used, so that no attempt is made.
         next_try: seconds until the next attempt; 0 means now. It follows sooner if a call needs the module.
         seconds: the duration of connecting.
     """
@@ -528,6 +575,11 @@ class ModuleStatus:
     away: float | None = None
     next_try: float | None = None
     seconds: float | None = None
+
+    @property
+    def is_unusable(self) -> bool:
+        """True if no attempt is made, because its configuration cannot be used."""
+        return self.state == "failed" and self.away is None
 
     @property
     def why(self) -> str:

@@ -40,7 +40,7 @@ _LOGGED_TOOLS: Final = 5
 """Most tools that one line of the log names."""
 
 _AWAY: Final = 600
-"""Most characters that an error spends on the names of modules that are not up."""
+"""Most characters that an error about an unknown tool spends on the reasons why modules are not up."""
 
 _LOOK_SECONDS: Final = 3.0
 """Seconds that a plan waits for failed modules that may have a tool which no other module has."""
@@ -204,7 +204,7 @@ class Offer:
         if known:
             more = [*_for_rooms(catalogue, calls), *await self._for_programs(plan, catalogue, caller)]
             return catalogue.used_by(plan.calls, more)
-        return Catalogue(catalogue.tools, catalogue.latent, self.missing())
+        return Catalogue(catalogue.tools, catalogue.latent, self.missing(missing))
 
     async def _for_programs(self, plan: Plan, catalogue: Catalogue, caller: str) -> list[Tool]:
         """The tools that the programs among the calls of a plan may call, and `run_program` with their effects."""
@@ -264,11 +264,12 @@ class Offer:
                 return f"module {module!r} {state}, and no other tool takes the place of its own"
         return None
 
-    def missing(self) -> str:
+    def missing(self, calls: Iterable[JSONObject] = ()) -> str:
         """Why tools may be missing, as sentences for errors about unknown tools, each after a space: the project file
-        is not used, or modules are not up. Empty: there is no such reason.
+        is not used, or modules are not up. Empty: there is no such reason. The modules that the calls name are the
+        first.
         """
-        return f"{self.unused_file()}{self.away()}"
+        return f"{self.unused_file()}{self.away(calls)}"
 
     def unused_file(self) -> str:
         """Say after a space that the project file is not used; empty if it is, or there is none."""
@@ -279,10 +280,19 @@ class Offer:
         """Return what a call of a tool lacks here, whatever is up; see `lacking`."""
         return lacking(self._configuration, key, self._toolbox)
 
-    def away(self) -> str:
-        """The modules that are not up, as a sentence; empty if all are up."""
-        away = [f"{one.name} ({one.why})" for one in self._modules.away()]
-        return f" Modules that are not up: {', '.join(away)[:_AWAY]}." if away else ""
+    def away(self, calls: Iterable[JSONObject] = ()) -> str:
+        """The modules that are not up, as a sentence for errors about unknown tools; empty if all are up. Those that
+        the calls name are the first.
+        """
+        named = [call.get("_module") for call in calls]
+        away = list[str]()
+        left = _AWAY
+        for one in sorted(self._modules.away(), key=lambda status: status.name not in named):
+            why = f"{one.name} ({one.why[:_AWAY]})"
+            left -= len(why)
+            # A reason that was cut off may lose the command that helps.
+            away.append(why if left >= 0 or not away else one.name)
+        return f" Modules that are not up: {', '.join(away)}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
         """The modules that calls name, or that are known to have their tools; None if any module may have them."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, say, show
+from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say, show
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
 
@@ -77,10 +77,9 @@ async def serve(
     configuration = options.configuration()
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_option(model)})
-    told = None
     if at_terminal():
         _introduce(configuration, stdio=place is None)
-        told = _print_status
+    told = _print_status if at_terminal() else _print_unusable
     from ideabridge.server.serve import serve_http, serve_stdio
 
     if place is None:
@@ -131,7 +130,7 @@ async def work(
         raise UsageError("a worker needs the store of the servers; this configuration keeps it in memory")
     from ideabridge.server.serve import work
 
-    told = _print_status if at_terminal() else None
+    told = _print_status if at_terminal() else _print_unusable
     await work(configuration, most=most, only=modules or None, drain_seconds=drain, on_status=told)
 
 
@@ -152,7 +151,7 @@ async def show_ui(
     configuration = options.configuration()
     from ideabridge.server.serve import serve_http
 
-    told = _print_status if at_terminal() else None
+    told = _print_status if at_terminal() else _print_unusable
     ready = partial(_open_page, opens=not no_browser and at_terminal())
     await serve_http(
         configuration,
@@ -241,6 +240,12 @@ def _print_status(status: ModuleStatus) -> None:
         say(f"module {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
     elif status.state != "disabled":
         say(status.why if status.error else f"module {status.name!r}: {status.state}", "yellow")
+
+
+def _print_unusable(status: ModuleStatus) -> None:
+    """Print, once and for a log, why a module cannot start before somebody changes something."""
+    if status.is_unusable:
+        report(status.why)
 
 
 def read_option(model: str) -> ModelConfiguration:
