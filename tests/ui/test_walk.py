@@ -52,7 +52,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     question.get_by_role("button", name="Approve", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("done")
     expect(page.get_by_label("The output of the run")).to_contain_text("refunded 40 for order 4")
-    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("a person decided")
+    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("the person at the local page decided after")
     # The slider follows the journal, whose last event is the end of the run.
     slider = page.get_by_role("slider")
     last = slider.get_attribute("max") or ""

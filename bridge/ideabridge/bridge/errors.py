@@ -100,7 +100,7 @@ class CallFailedError(CallError):
 
 
 class CallDeniedError(CallError):
-    """A person or a policy denied the call."""
+    """A decision or the policy denied the call."""
 
 
 class UnknownOutcomeError(CallError):

@@ -48,6 +48,14 @@ from ideabridge.tools.tool import META_PROPERTIES
 
 Kind: TypeAlias = Literal["run", "person", "assistant"]
 
+KINDS: Final[Mapping[Kind, str]] = {
+    "run": "named at publication",
+    "person": "confirmed by a person",
+    # The assistant, a program, a script on a command line, or a grant: no person was shown the values.
+    "assistant": "not confirmed by a person",
+}
+"""What each kind of record is, in words."""
+
 VIEW: Final = 65_536
 """The most bytes of a view as JSON."""
 

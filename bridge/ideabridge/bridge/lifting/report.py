@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
 from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.lifting.evidence import KINDS
 from ideabridge.bridge.lifting.lift import runs_like
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
@@ -205,9 +207,8 @@ def evidence_lines(publication: Publication, records: list[JSONObject]) -> list[
     explained = [read_explained(one) for one in listed] if isinstance(listed, list) else []
     if not explained:
         return []
-    counts = {kind: sum(one.get("kind") == kind for one in records) for kind in ("run", "person", "assistant")}
-    words = {"run": "named at publication", "person": "confirmed by a person", "assistant": "decided by an assistant"}
-    runs = [f"{count} {words[kind]}" for kind, count in counts.items() if count]
+    counts = Counter(str(one.get("kind")) for one in records)
+    runs = [f"{counts[kind]} {words}" for kind, words in KINDS.items() if counts[kind]]
     lines: list[tuple[str, str | None]] = [(f"copied values (further runs: {', '.join(runs) or 'no others'})", "cyan")]
     listed_calls = plan.get("calls")
     for one in explained:

@@ -36,8 +36,8 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call failed: found before it ran, raised while it ran, a call that it depends on failed, denied by a person;
-`output`: the output of a Solution could not be resolved or validated."""
+"""Why a call failed: found before it ran, raised while it ran, a call that it depends on failed, denied by a
+decision or the policy; `output`: the output of a Solution could not be resolved or validated."""
 
 UNCERTAIN = ("unknown", "ran")
 """Kinds of errors of calls that may have taken effect: the outcome is unknown, or the result cannot be used."""

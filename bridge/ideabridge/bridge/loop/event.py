@@ -83,11 +83,13 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("approver", "code"): "the approver",
     ("nobody", "time-out"): "the time-out",
     ("nobody", "command"): "the command line",
-    ("nobody", "fork"): "fork",
+    ("nobody", "fork"): "the fork",
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the module",
 }
-"""The name of each kind of decider in messages."""
+"""The name of each kind of decider in messages. `Decider.__str__` alone words them: a decision is never called a
+person's unless the journal says so.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,26 @@ def read_decider(value: JSON) -> Decider:
             held: tuple[Any, Any] = kind, via
             return Decider(cast("DeciderKind", held[0]), cast("Via", held[1]), user)
     raise JournalError(f"by: expected who decided, as {{kind, via, user?}}, found {str(value)[:100]!r}")
+
+
+def decider_text(event: JSONObject) -> str:
+    """Who made a decision, in words, given its event as the journal stores it.
+
+    If a grant approved the call, nobody was asked about it: the words name the grant. "" if the journal
+    does not say who decided, or in a form that is unknown here; then nothing is claimed.
+    """
+    try:
+        by = read_decider(event.get("by"))
+    except JournalError:
+        return ""
+    granted = event.get("granted")
+    return str(by) if granted is None else f"the grant of call {granted} by {by}"
+
+
+def denial_text(by: str | Decider, reason: str | None) -> str:
+    """Why a call did not run that somebody or something denied."""
+    who = f" by {by}" if str(by) else ""
+    return f"denied{who}: {reason or 'no reason given'}"
 
 
 APPROVER: Final = Decider("approver", "code")

@@ -24,6 +24,7 @@ from ideabridge.bridge.loop.event import (
     ProgramProposed,
     SolutionClosed,
     SolutionProposed,
+    denial_text,
 )
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
@@ -394,7 +395,7 @@ class Planning:
     def _decided(self, event: PlanDecided) -> PlanResult:
         plan, by, reason = self.plan, event.by, event.reason
         if event.decision == "deny":
-            why = f"the plan was denied by {by}: {reason or 'no reason given'}"
+            why = f"the plan was {denial_text(by, reason)}"
             return PlanResult(plan, corrections=[plan.correction(None, str(by), reason)], reason=why)
         if event.decision == "approve":
             return PlanResult(plan, plan)

@@ -333,8 +333,7 @@ class Tick:
         if corrected is not None:
             self.corrections.append(corrected)
         if event.decision == "deny":
-            reason = event.reason or "no reason given"
-            self._fail(progress, "denied", f"denied by {event.by}: {reason}")
+            self._fail(progress, "denied", events.denial_text(event.by, event.reason))
         else:
             tool = apply_edit(progress, event)
             if event.by.kind in ("person", "approver") and event.granted is None:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError
-from ideabridge.bridge.loop.event import read_decider
+from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import UnknownRunError
@@ -140,7 +140,7 @@ class ApprovalPages:
                     "at": one.at,
                     "call": event.get("call"),
                     "decision": _MADE.get(decision := str(event.get("decision") or event.get("action")), decision),
-                    "by": str(read_decider(event.get("by"))),
+                    "by": decider_text(event),
                     "reason": event.get("reason"),
                 }
             )

@@ -18,7 +18,7 @@ from ideabridge.bridge.context.explanations import WHEN, Explained, read_explain
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft
-from ideabridge.bridge.lifting.evidence import read_record
+from ideabridge.bridge.lifting.evidence import KINDS, read_record
 from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.idea import Answer, Publication
@@ -443,18 +443,14 @@ def _choice(one: Explained, calls: list[JSON], plan: JSONObject | None = None) -
     return CopiedValue(".".join(one.at), value, options, one.by[0].shown, one.runs, why, is_test)
 
 
-_COUNTS: Final = {
-    "run": "named at publication",
-    "person": "confirmed by a person",
-    "assistant": "decided by an assistant: it removes no explanation",
-}
-
-
 def _evidence(record: JSONObject) -> dict[str, Any]:
     """A record of the evidence of a version, as a row."""
     read = read_record(record)
     values = [(".".join(at), value) for at, value in read.values.items()]
-    return {"run": read.run, "counts": _COUNTS[read.kind], "time": read.time, "values": values}
+    counts = KINDS[read.kind]
+    if read.kind == "assistant":
+        counts = f"{counts}: it removes no explanation"
+    return {"run": read.run, "counts": counts, "time": read.time, "values": values}
 
 
 def _recorded(publication: Publication) -> Mapping[str, JSON]:

@@ -39,7 +39,7 @@ class Row:
     Attributes:
         number: the call; -1 for an answer of the mind.
         left, width: the bar of its execution, in per cent of the run; None before it starts.
-        asked: the bar of the time in which a person decided.
+        asked: the bar of the time from the first question about it to the last decision.
         waited: the bar of the time from its listing to its start.
         took: seconds that it ran.
         why: why it waited.
@@ -289,8 +289,10 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
         time_ = f" {duration(finish - bar.listed)}" if finish is not None and finish > bar.listed else ""
         name = machine.history[last].call.label
         parts.append(f"{'waits' if finish is None else 'waited'}{time_} for {name}: {before[last]}")
-    if bar.asked is not None and bar.started is not None and bar.decided is not None:
-        parts.append(f"a person decided after {duration(bar.decided - bar.asked)}")
+    if bar.started is not None:
+        for who, seconds in bar.approvals:
+            decided = f"{who} decided" if who else "it was decided"
+            parts.append(f"{decided} after {duration(seconds)}")
     elif bar.asked is not None and bar.decided is None and bar.finished is None:
         parts.append("waits for a decision")
     if not parts and start is not None:

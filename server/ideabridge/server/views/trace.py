@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from ideabridge.bridge.loop.event import decider_text, denial_text
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import IdeabridgeError
 
 BarStatus: TypeAlias = Literal["waiting", "asking", "running", "done", "failed", "denied", "not run"]
 """The status of a bar. `not run`: the run ended before the call started."""
@@ -28,6 +28,8 @@ class CallBar:
         number: the number of the call in the run; -1 for an answer of the mind.
         name: its tool.
         call: the call as it was written.
+        approvals: (who, seconds) of each decision without which it would not have run: who decided, in
+            words, and how long after the question. First that on its plan, if there was one.
         items: how many executions have started; more than 1 with `_each`.
         open: how many executions are running now.
         event: the number of the event that listed it.
@@ -40,6 +42,7 @@ class CallBar:
     listed: float | None = None
     asked: float | None = None
     decided: float | None = None
+    approvals: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     started: float | None = None
     finished: float | None = None
     items: int = 0
@@ -63,7 +66,8 @@ class Trace:
         printed: what programs printed.
         output: the output as written.
         modules: tool -> its module, for tools of modules.
-        decisions: (time, call, decision, who, reason) of each decision of a person or an assistant.
+        decisions: (time, call, decision, who, reason) of each decision, except those by a grant.
+        plan_asked: when it was asked whether the last plan is accepted.
         tokens, cost: the usage of the answers so far.
         proposed: the number of the first call of the last Solution that arrived whole.
     """
@@ -83,6 +87,7 @@ class Trace:
     decisions: list[tuple[float | None, int | None, str, str, str]] = field(
         default_factory=list[tuple[float | None, int | None, str, str, str]]
     )
+    plan_asked: float | None = None
     tokens: int = 0
     cost: float = 0.0
     proposed: int = 0
@@ -114,13 +119,17 @@ class Trace:
                 self.proposed = len(self.bars)
                 for call in _list(event.get("calls")):
                     self._list(call, at)
+            case "plan_asked":
+                self.plan_asked = at
             case "plan_decided":
-                if event.get("decision") != "approve":
+                who = decider_text(event)
+                if event.get("decision") == "approve":
+                    self._accept(who, at)
+                else:
                     # What was proposed does not run; an edited plan runs in its place.
                     del self.bars[self.proposed :]
                 for call in _list(event.get("calls")):
                     self._list(call, at)
-                who = _decider(event.get("by"))
                 self.decisions.append((at, None, str(event.get("decision")), who, str(event.get("reason") or "")))
             case "program_proposed":
                 self._answered(at)
@@ -165,16 +174,27 @@ class Trace:
                 bar.status = "asking"
             case "call_decided" | "outcome_decided" | "question_answered":
                 decision = str(event.get("decision") or event.get("action"))
+                who = decider_text(event)
                 bar.decided = at
+                if kind == "call_decided" and at is not None and bar.asked is not None:
+                    bar.approvals.append((who, at - bar.asked))
                 bar.status = "denied" if decision == "deny" else "running" if bar.open else "waiting"
                 if decision == "deny":
                     bar.finished = at
-                    bar.error = str(event.get("reason") or "")
+                    reason = event.get("reason")
+                    bar.error = denial_text(who, reason if isinstance(reason, str) else None)
                 if event.get("granted") is None:
-                    who = _decider(event.get("by"))
                     self.decisions.append((at, bar.number, decision, who, str(event.get("reason") or "")))
             case _:
                 pass
+
+    def _accept(self, who: str, at: float | None) -> None:
+        """The plan that waited is accepted: its calls are those that wait now."""
+        if at is None or self.plan_asked is None:
+            return
+        for bar in self.bars:
+            if bar.status == "waiting":
+                bar.approvals.append((who, at - self.plan_asked))
 
     def _list(self, call: JSON, at: float | None) -> None:
         raw = call if isinstance(call, dict) else {}
@@ -217,12 +237,3 @@ def _objects(value: JSON) -> list[JSONObject]:
 
 def _number(value: JSON) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _decider(value: JSON) -> str:
-    from ideabridge.bridge.loop.event import read_decider
-
-    try:
-        return str(read_decider(value))
-    except IdeabridgeError:
-        return "?"
