@@ -83,13 +83,13 @@ async def finish(path: Path, seconds: float) -> int:
 def served(path: Path) -> Generator[str]:
     """The page over a store, in a process of its own; yields its URL."""
     command = [sys.executable, "-m", "ideabridge.server", "ui", "127.0.0.1:0", "--no-browser", "--store", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=path.parent) as process:
-        assert process.stderr is not None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=path.parent) as process:
+        assert process.stdout is not None
         try:
-            yield next(line.strip() for line in process.stderr if line.strip().endswith("/ui/"))
+            yield next(line.strip() for line in process.stdout if line.strip().endswith("/ui/"))
         finally:
             process.terminate()
-            process.stderr.read()
+            process.stdout.read()
 
 
 def opened(page: Any, url: str) -> float:

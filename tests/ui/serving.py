@@ -25,23 +25,27 @@ _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 
 @contextmanager
 def served(folder: Path, *words: str, command: str = "ui") -> Generator[str]:
-    """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints for people."""
+    """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints for people: of `ui`
+    on standard output, of `serve` on standard error.
+    """
     options = ["--store", str(folder / "ideas.sqlite"), "--tools", str(TOOLS), "--project", str(folder)]
     start = ["ui", "127.0.0.1:0", "--no-browser"] if command == "ui" else ["serve", "--http", "127.0.0.1:0", "--ui"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
     with subprocess.Popen(
         preloaded.python(Path(sys.executable).parent / "ideabridge", *start, *options, *words),
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
         env=environment,
     ) as process:
+        assert process.stdout is not None
         assert process.stderr is not None
         try:
-            yield _address(process.stderr)
+            yield _address(process.stdout if command == "ui" else process.stderr)
         finally:
             process.terminate()
-            process.stderr.read()
+            process.communicate()
 
 
 def _address(lines: IO[str]) -> str:

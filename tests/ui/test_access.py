@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import httpx
 import pytest
 
 from ideabridge.bridge.store.store import Store
+from tests import preloaded
+from tests.cli.conftest import EXECUTABLE
+from tests.cli.terminal import Terminal
 from tests.ui.serving import client, secret, send, served
 
 PLAN = '{"calls": [{"_tool": "refund", "order": 1, "amount": 10}], "output": "†results.0"}'
@@ -142,7 +146,7 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         for name, role in (("ann", "member"), ("bob", "member"), ("eva", "admin")):
             store.users.add(name, "admin" if role == "admin" else "member")
             tokens[name] = store.users.add_token(name)[1]
-    with served(tmp_path, command="serve") as link, client(link) as ann, client(link) as bob, client(link) as eva:
+    with served(tmp_path) as link, client(link) as ann, client(link) as bob, client(link) as eva:
         assert ann.get("/ui/runs").url.path == "/ui/sign-in"
         assert ann.get("/ui/live").url.path == "/ui/sign-in"
         assert ann.post("/ui/sign-in", data={"token": "wrong"}).status_code == 403
@@ -178,6 +182,81 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
             assert local.get(path).url.path == "/ui/runs"
             assert run_id in local.get("/ui/runs").text
             assert late.get(path).status_code == 403
+
+
+# -- the link of the owner ---------------------------------------------------------------------------------------------
+
+SERVE = ["serve", "--http", "127.0.0.1:0", "--ui", "--log-level", "debug"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a store that has a user, and a home folder of nobody's."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ann")
+    return tmp_path
+
+
+def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
+    terminal = Terminal(here, [*SERVE, "--store", "ideas.sqlite", "--allow-host", "team.example"], columns=200)
+    terminal.read_until("allows one")
+    shown = terminal.seen.replace("\r", "")
+    link = re.search(
+        r"sign in to the page as the owner, .*once, within 10 minutes:\n  (\S+/ui/sign-in\?key=\S+)\n", shown
+    )
+    assert link is not None, shown
+    # Everybody else gets an address without a secret, with the name by which they reach the server.
+    assert re.search(r"The page for people is at\n  http://team.example:\d+/ui/\nPeople sign in there with", shown)
+    with client(link[1]) as owner, client(link[1]) as late:
+        path = link[1][link[1].index("/ui/") :]
+        assert owner.get(path).url.path == "/ui/runs"
+        assert owner.get("/ui/admin").status_code == 200
+        assert late.get(path).status_code == 403
+    terminal.interrupt()
+    code, out = terminal.end()
+    assert (code, out) == (0, "")
+    # The line of the request has no key, either.
+    assert terminal.seen.count(path.partition("=")[2]) == 1
+
+
+@pytest.mark.parametrize("command", ["serve", "ui"])
+def test_no_link_is_written_to_where_logs_come_from(command: str, here: Path) -> None:
+    words = SERVE if command == "serve" else ["ui", "127.0.0.1:0", "--no-browser"]
+    with subprocess.Popen(
+        preloaded.python(EXECUTABLE, *words, "--store", "ideas.sqlite"),
+        cwd=here,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        if command == "serve":
+            lines = [first]
+            while "allows one" not in lines[-1]:
+                lines.append(process.stderr.readline())
+            # It says which command prints a link instead, from any folder.
+            assert f"  ideabridge ui --project {here} --store {here / 'ideas.sqlite'}\n" in lines
+            assert "The owner gets a link for signing in with this command, on this machine:\n" in lines
+            assert re.search(r"The page for people is at\n  http://\S+/ui/\n", "".join(lines))
+            first = "".join(lines)
+        else:
+            # The command exists to hand it out: its standard output is the answer to whoever typed it.
+            assert "/ui/sign-in?key=" in process.stdout.readline()
+        process.terminate()
+        out, log = process.communicate(timeout=10)
+    assert "key=" not in out + first + log
+
+
+def test_without_users_the_address_is_no_secret(tmp_path: Path) -> None:
+    with served(tmp_path, command="serve") as url, client(url) as http:
+        assert url.endswith("/ui/")
+        assert http.get("/ui/").url.path == "/ui/runs"
 
 
 def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Client) -> None:

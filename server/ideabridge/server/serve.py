@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
+    from ideabridge.server.ui.pages import Pages
+
 END_SECONDS: Final = 1.9
 """Seconds after which an ending process exits at once: hosts kill it after two seconds."""
 
@@ -230,12 +232,15 @@ class Ready:
     Attributes:
         url: its URL for clients.
         asks: whether requests need a token.
-        page: the URL of the page for people; it signs the first visitor in where a token is needed. None: no page.
+        page: the URL of the page for people; None: no page.
+        owner_link: makes a URL that signs its visitor in to the page as the owner, once, within ten
+            minutes. It is a secret. None: no page, or nobody needs to sign in.
     """
 
     url: str
     asks: bool
     page: str | None
+    owner_link: Callable[[], str] | None
 
 
 async def serve_http(
@@ -338,15 +343,24 @@ async def serve_http(
             async def serve() -> None:
                 _report(f"serving on {url}")
                 if ready is not None:
-                    required = credentials.are_required
-                    page = None if pages is None else f"{url.removesuffix(PATH)}{pages.entrance()}"
-                    ready(Ready(url, required, page))
+                    ready(_ready(url, pages, asks=credentials.are_required))
                 async with anyio.create_task_group() as group:
                     group.start_soon(gate.watch)
                     await server.serve(sockets=[listening])
                     group.cancel_scope.cancel()
 
             await _until_signalled(serve, ending, cancel=False)
+
+
+def _ready(url: str, pages: Pages | None, *, asks: bool) -> Ready:
+    if pages is None:
+        return Ready(url, asks, None, None)
+    from ideabridge.server.transports.http import PATH
+    from ideabridge.server.ui.access import PREFIX
+
+    base = url.removesuffix(PATH)
+    owner_link = (lambda: f"{base}{pages.link()}") if asks else None
+    return Ready(url, asks, f"{base}{PREFIX}/", owner_link)
 
 
 def _with_metrics(app: ASGIApp, front: Front, accepted: TransportSecuritySettings) -> tuple[ASGIApp, Observer]:

@@ -7,10 +7,11 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -86,7 +87,7 @@ async def serve(
         await serve_stdio(configuration, on_status=told, commands=_commands(options), log_level=log_level)
     else:
         hosts = tuple(allow_host or ())
-        ready = partial(_welcome, configuration, hosts)
+        ready = partial(_welcome, configuration, hosts, _absolute(options))
         await serve_http(
             configuration,
             host=place[0],
@@ -165,31 +166,48 @@ async def show_ui(
 
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
-    """Print the address of the page, and open it in a browser."""
-    say("The page is at")
+    """Print the address of the page, and open it in a browser.
+
+    If visitors sign in, the address is the owner's link. The command exists to hand it out, so it is the command's
+    answer, on standard output wherever that leads; what goes to standard error often ends in a log.
+    """
+    address = ready.page
+    if ready.owner_link is None:
+        say("The page is at")
+    else:
+        address = ready.owner_link()
+        say(f"{_OWNER_LINK}:")
     # One line for copying, however wide the terminal is.
-    sys.stderr.write(f"  {ready.page}\n")
-    if opens and ready.page is not None:
+    sys.stdout.write(f"  {address}\n")
+    sys.stdout.flush()
+    if opens and address is not None:
         import threading
         import webbrowser
 
         # A browser in a terminal would block the server.
-        threading.Thread(target=webbrowser.open, args=(ready.page,), daemon=True).start()
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _commands(options: Options) -> Commands:
     """The commands that decide about the runs of this server, from any folder."""
     from ideabridge.server.asking.forms import Commands
 
-    def absolute(path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
-
-    place = Options(absolute(options.config), options.folder(), options.place)
-    publishing = replace(place, tools=tuple(one.expanduser().absolute() for one in options.tools))
+    found = _absolute(options)
     return Commands(
-        f"ideabridge approvals list{place.again}",
-        f"ideabridge approvals decide{replace(publishing, allow_all=options.allow_all).again}",
-        f"ideabridge ideas publish{publishing.again}",
+        f"ideabridge approvals list{replace(found, tools=(), allow_all=False).again}",
+        f"ideabridge approvals decide{found.again}",
+        f"ideabridge ideas publish{replace(found, allow_all=False).again}",
+    )
+
+
+def _absolute(options: Options) -> Options:
+    """The options with which a command finds the same configuration from any folder."""
+    return Options(
+        None if options.config is None else options.config.expanduser().absolute(),
+        options.folder(),
+        options.place,
+        tools=tuple(one.expanduser().absolute() for one in options.tools),
+        allow_all=options.allow_all,
     )
 
 
@@ -207,8 +225,11 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
 
 
-def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready) -> None:
-    """Explain how clients connect to the server over HTTP."""
+_OWNER_LINK: Final = "To sign in to the page as the owner, open this link, once, within 10 minutes"
+
+
+def _welcome(configuration: Configuration, hosts: tuple[str, ...], options: Options, ready: Ready) -> None:
+    """Explain how clients connect to the server over HTTP, and people to its page."""
     from ideabridge.bridge.bridge import TOKEN_VARIABLE
     from ideabridge.server.transports.http import reachable
 
@@ -231,8 +252,21 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
     sys.stderr.write(f"  {shlex.join(words)}\n")
     if ready.page is not None:
         say("The page for people is at")
-        sys.stderr.write(f"  {ready.page}\n")
+        sys.stderr.write(f"  {reachable(ready.page, hosts)}\n")
+        if ready.owner_link is not None:
+            say("People sign in there with their token.")
+            _tell_owner(options, ready.owner_link, kept=configuration.store != ":memory:")
     say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
+
+
+def _tell_owner(options: Options, link: Callable[[], str], *, kept: bool) -> None:
+    """Tell the owner how to sign in. The link is a secret: elsewhere than at a terminal it would end in a log."""
+    if at_terminal():
+        say(f"{_OWNER_LINK}:")
+        sys.stderr.write(f"  {link()}\n")
+    elif kept:
+        say("The owner gets a link for signing in with this command, on this machine:")
+        sys.stderr.write(f"  ideabridge ui{options.again}\n")
 
 
 def _print_status(status: ModuleStatus) -> None:

@@ -169,7 +169,9 @@ class Access:
         self._links: dict[str, float] = {}
 
     def link(self) -> str:
-        """The path of a link that signs the person at this machine in, once, within 10 minutes."""
+        """The path of a link that signs the person at this machine in as the owner, once, within 10
+        minutes. It is a secret.
+        """
         key = secrets.token_urlsafe(24)
         self._links[key] = time.monotonic() + _LINK_SECONDS
         return f"{PREFIX}/sign-in?key={key}"

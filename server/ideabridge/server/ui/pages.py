@@ -40,7 +40,6 @@ class Pages:
         spend: Callable[[str], None],
     ) -> None:
         self._app = app
-        self._credentials = credentials
         bridge = front.running.bridge
         site = Site(bridge, front)
         routes = [route for page in _PAGES for route in page(site).routes()]
@@ -49,9 +48,9 @@ class Pages:
             site.application(routes), credentials, store.users, hosts, spend, store.revision
         )
 
-    def entrance(self) -> str:
-        """The path at which a person at this machine enters: where a token is required, a link that signs them in."""
-        return self._access.link() if self._credentials.are_required else f"{PREFIX}/"
+    def link(self) -> str:
+        """The path of a new link that signs in the owner; see `Access.link`."""
+        return self._access.link()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
