@@ -129,6 +129,25 @@ def test_a_decision_without_the_tools_of_the_run_says_so(here: Path, capsys: pyt
     assert f"{other}: done, 1 error" in capsys.readouterr().err
 
 
+def test_a_decision_that_a_rule_has_made_since_leaves_the_other_ones(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configuration: dict[str, Any] = {"store": "store.sqlite", "tools": ["tools.py"]}
+    rules = [{"tool": "pay", "then": "deny"}, {"tool": "note", "then": "ask"}]
+    (here / "pay.json").write_text(
+        json.dumps({"calls": [{"_tool": "note", "text": "c", "where": "c.txt"}, {"_tool": "pay", "to": "Ada"}]}),
+        encoding="utf-8",
+    )
+    run = told(capsys, "run", "pay.json", code=4)["run"]
+    write_trusted(here, {**configuration, "approval": {"rules": rules}})
+    assert main(["approvals", "decide", "approve", run]) == 1
+    printed = capsys.readouterr()
+    # The run has the call that was approved, and is followed to its end.
+    assert "denied by policy: approval.rules[0] says deny for tool 'pay'); pending are none" in printed.err
+    assert f"{run}: done, 1 error" in printed.err
+    assert (here / "c.txt").exists()
+
+
 def test_several_are_decided_at_once_and_what_is_left_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "plan.json").write_text(noting("a", "b"), encoding="utf-8")
     runs = [told(capsys, "run", "plan.json", code=4)["run"] for _ in range(2)]

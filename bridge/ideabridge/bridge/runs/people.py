@@ -181,6 +181,18 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
     return next((one for one in questions(machine) if one.approval == approval), None)
 
 
+def _denied(machine: Machine, approval: str) -> str:
+    """By whom the call of an approval was denied, for an error; empty if it was not."""
+    number = _CALL.match(approval)
+    place = int(number[1]) if number is not None else len(machine.history)
+    if place >= len(machine.history):
+        return ""
+    progress = machine.history[place]
+    if progress.error is None or progress.error.get("kind") != "denied":
+        return ""
+    return f" ({progress.call.label}: {progress.error['message']})"
+
+
 _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)
 """The number of the call in the name of an approval: `a12-91728a54d476`, `o12.3-...`."""
 
@@ -244,7 +256,9 @@ def read_decision(machine: Machine, approval: str, decision: Decision, offered: 
         pending = [one.approval for one in questions(machine)]
         more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
         names = ", ".join(pending[:_NAMED]) or "none"
-        raise DecisionError(f"no approval {quoted(approval)} is pending; pending are {names}{more}")
+        raise DecisionError(
+            f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; pending are {names}{more}"
+        )
     if decision.decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
         raise DecisionError(f"decision: expected {', '.join(most)} or {last}, found {decision.decision!r}")

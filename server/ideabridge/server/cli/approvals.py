@@ -272,8 +272,9 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
     answers: list[JSON] = []
     async with open_bridge(options) as bridge:
         for run_id, several in chosen.items():
+            refused: list[str] = []
             try:
-                outcome = await _settle(bridge, options, decision, several)
+                outcome = await _settle(bridge, options, decision, several, refused)
             except IdeabridgeError as error:
                 # The other decisions are still made.
                 message = _why_not(error, several[0])
@@ -281,11 +282,14 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
                 answers.append({"run": run_id, "error": message})
                 codes.add(ExitCode.FAILED)
                 continue
+            if refused:
+                codes.add(ExitCode.FAILED)
             if outcome.stopped and outcome.run.status == "needs_approval":
                 say("left waiting", "yellow")
                 return ExitCode.CANCELLED
             if options.json:
-                answers.append(result_json(outcome, {"decided": [one.approval for one in several]}))
+                decided: list[JSON] = [one.approval for one in several if one.approval not in refused]
+                answers.append(result_json(outcome, {"decided": decided}))
                 codes.add(outcome.code())
             else:
                 codes.add(print_result(outcome, options))
@@ -295,12 +299,18 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> Followed:
+async def _settle(
+    bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending], refused: list[str]
+) -> Followed:
     """Submit the decision for the chosen questions of one run, and follow the run; without a decision, ask.
+
+    The approvals that nobody can decide any more are reported, and added to `refused`. The run is followed all the same
+    if it took one of the decisions: its calls run in this process.
 
     Raises:
         InterruptedRunError, DecisionError, FinishedRunError: this process cannot decide, or nobody can any more.
     """
+    from ideabridge.bridge.errors import DecisionError
     from ideabridge.server.cli.follow import follow
 
     record = several[0].record
@@ -309,7 +319,14 @@ async def _settle(bridge: Bridge, options: Options, decision: Decision | None, s
         say(f"run {record.id}: {record.title}", "bold")
         return await follow(run, leaves=True)
     for one in several:
-        await run.patiently(partial(run.settle, one.approval, decision))
+        try:
+            await run.patiently(partial(run.settle, one.approval, decision))
+        except DecisionError as error:
+            refused.append(one.approval)
+            if len(refused) == len(several):
+                raise
+            report(_why_not(error, one))
+            continue
         if not options.json:
             why = f": {decision.reason}" if decision.reason else ""
             say(f"{_DONE[decision.decision]}: {one.approval} of {record.id}{why}", "green")
