@@ -241,7 +241,7 @@ async def test_the_python_tools_of_another_project_do_not_answer(tmp_path: Path,
     run_id = await waiting(configurations[0], store, {"calls": [{"_tool": "note", "text": "x"}]})
     async with Bridge(configurations[1], store=store) as bridge:
         run = await bridge.run(run_id)
-        with pytest.raises(InterruptedRunError, match="started in another project"):
+        with pytest.raises(InterruptedRunError, match="its tool 'note' belongs to another project"):
             await decide(bridge, run, "note", "approve")
         await decide(bridge, run, "note", "deny")
         assert await run.wait(10) == "done"

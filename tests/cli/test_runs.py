@@ -62,10 +62,10 @@ def here(project: Path) -> Path:
     return project
 
 
-def killed(project: Path, plan: dict[str, Any]) -> None:
+def killed(project: Path, plan: dict[str, Any], *words: str) -> None:
     """`ideabridge run`, killed in its call; the next time the call ends."""
     (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    command = preloaded.python(EXECUTABLE, "run", "plan.json")
+    command = preloaded.python(EXECUTABLE, "run", "plan.json", *words)
     with subprocess.Popen(command, cwd=project, stderr=subprocess.DEVNULL) as process:
         assert (project / "pipe").read_text() == plan["calls"][0]["name"] + " "
         os.kill(preloaded.number(process), signal.SIGKILL)
@@ -248,10 +248,14 @@ async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
     def serve(configuration: Path) -> list[str]:
         return preloaded.python(EXECUTABLE, "serve", "--project", str(configuration.parent))
 
+    more = "from ideabridge.tools import tool\n@tool\nasync def more() -> str:\n    return 'more'\n"
+    (here / "more.py").write_text(more, encoding="utf-8")
+
     async with over_stdio(here / "ideabridge.json", "2026-07-28", serve) as client:
         # When the server starts, it takes up what was left until then.
         assert structured(await client.call_tool("check_run", {})) == {"runs": []}
-        await anyio.to_thread.run_sync(killed, here, SEND)
+        # Of another configuration, so that it does not take this one up by itself.
+        await anyio.to_thread.run_sync(killed, here, SEND, "--tools", "more.py")
         result = await client.call_tool("check_run", {})
         [run] = structured(result)["runs"]
         assert (run["status"], run.get("reason")) == ("interrupted", "the process that was at work on it has ended")

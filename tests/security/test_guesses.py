@@ -98,7 +98,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
             given = {"idea": other, "name": name, "answer": "plan"}
             for to in ({}, {"to": "all"}, {"to": "bob"}):
                 assert "another owner" in await refused(mallory, "publish_idea", **given, **to)
-        assert "not here now" in await refused(bob, report, a=1)
+        assert f"it needs the idea '{name}', which is not published here" in await refused(bob, report, a=1)
         assert (await call(alice, "publish_idea", idea=run, name=name, answer="plan", to="all"))["version"] == 2
         assert structured(await bob.call_tool(report, {"a": 1})) == {"sum": 3}
         # An admin may take a name that nobody has.

@@ -169,7 +169,7 @@ def test_a_run_whose_process_has_gone_can_be_resumed(page: Page, shop_site: tupl
     # Nothing runs in it any more: its bars end with its journal.
     expect(page.locator("#timeline .status").last).to_have_text("interrupted")
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("alert")).to_contain_text("ponder")
+    expect(page.get_by_role("alert")).to_contain_text("its tool 'list_orders' belongs to another project")
 
 
 def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, str]) -> None:

@@ -111,28 +111,29 @@ class Binding:
             difference = self._executor.difference(tool)
             if difference is not None:
                 return f"its tool {tool.name!r} has changed since it was started: {difference}"
-        if tool == builtin_toolbox().tools.get(tool.name):
+        if tool == builtin_toolbox().tools.get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
-        return self._fault_of_module(OWN_TOOLS)
+        return f"its tool {tool.name!r} belongs to another project, or to another program, than this one"
 
     def _fault_of_module(self, module: str) -> str | None:
         """Return how the start definition of a module has changed; None if it has not."""
-        if self._bound is None or module == EVERY_MODULE:
+        if module == EVERY_MODULE or self._is_bound(module):
             return None
-        bound = self._bound.get(module)
-        here = self._definitions.get(module)
-        if bound == here or (bound is None and self._is_same):
-            return None
-        if module == OWN_TOOLS:
-            return "it was started in another project, whose Python tools it calls"
-        if here is None:
+        if module not in self._definitions:
             return f"its module {module!r} is not configured here any more, or is disabled"
-        if bound is None:
+        if self._bound is None or module not in self._bound:
             return f"its module {module!r} was chosen under another configuration"
         return (
             f"its module {module!r} starts differently than when the run began (command, arguments, folder, address, "
             "allowed tools, or the names of headers and variables)"
         )
+
+    def _is_bound(self, module: str) -> bool:
+        """Return whether a module starts here as the run was bound to it."""
+        if self._bound is None or module not in self._bound:
+            # The journal does not say it; the whole configuration must be the same.
+            return self._is_same
+        return self._bound[module] == self._definitions.get(module)
 
     def _needed(self) -> Iterator[Tool]:
         """The tools of the calls that the run has still to make, as far as they are known."""
