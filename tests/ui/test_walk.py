@@ -252,5 +252,5 @@ def test_words_of_strangers_stay_words(page: Page, site: str) -> None:
     page.get_by_role("link", name="1 photograph").first.click()
     picture = page.get_by_role("img", name="Image 1")
     expect(picture).to_be_visible()
-    assert picture.evaluate("one => one.naturalWidth") == 10
+    expect(picture).to_have_js_property("naturalWidth", 10)
     assert "owned" not in page.title()
