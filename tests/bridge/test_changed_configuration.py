@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration
@@ -267,6 +268,37 @@ async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(modu
         assert run.given() == {"sent": "mail.mail_send"}
 
 
+async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(modules: Modules, store: Path) -> None:
+    started = anyio.Event()
+
+    @tool(read_only=False)
+    async def hang() -> None:
+        """Hang."""
+        started.set()
+        await anyio.sleep_forever()
+
+    only_mail: JSONObject = {"default": "allow", "rules": [{"module": "mail", "then": "ask"}]}
+    plan: JSONObject = {"calls": [{"_tool": "hang"}, {"_tool": "mail_send", "repo": "b"}]}
+    async with Bridge(modules.configured("mail", approval=only_mail), toolbox=Toolbox(hang), store=store) as bridge:
+        run = await bridge.run_plan(plan)
+        await started.wait()
+    async with Bridge(modules.configured("mail", approval=only_mail), store=store) as bridge:
+        run = await bridge.run(run.id)
+        assert run.status == "interrupted"
+        shown = {str(one["approval"])[:1]: str(one["approval"]) for one in run.approvals() if isinstance(one, dict)}
+        # `o`: how did `hang` end? `a`: may `mail_send` run?
+        assert set(shown) == {"o", "a"}
+        answer = run.answer()
+        assert [one["approval"] for one in answer["approvals"]] == [shown["o"], shown["a"]]
+        with pytest.raises(InterruptedRunError):
+            await bridge.decide(run, shown["o"], Decision("retry", by=PERSON))
+        await bridge.decide(run, shown["a"], Decision("deny", by=PERSON))
+        assert run.status == "interrupted"
+        await bridge.decide(run, shown["o"], Decision("skip", by=PERSON))
+        assert await run.wait(10) == "done"
+    assert modules.calls("mail") == []
+
+
 # -- stricter rules ------------------------------------------------------------------------------------------------
 
 
@@ -285,6 +317,7 @@ async def test_stricter_rules_deny_what_waits(modules: Modules, store: Path) -> 
         run = await bridge.run(run_id)
         with pytest.raises(DecisionError, match="no approval"):
             await decide(bridge, run, "mail_send", "approve")
+        assert set(asked(run)) == {"git_push"}
         assert "denied by policy: no mail today" in str(run.machine.history[1].error)
         await decide(bridge, run, "git_push", "approve")
         assert await run.wait(20) == "done"
@@ -357,6 +390,33 @@ async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(modules
         await decide(bridge, run, "mail_send", "deny")
         run.submit(1, {"calls": [{"_tool": "mail_send", "repo": "c"}]})
         assert await run.wait(20) == "needs_approval"
+    assert modules.calls("mail") == []
+
+
+async def test_a_decision_for_another_process_keeps_to_the_rules_here(modules: Modules, store: Path) -> None:
+    started = anyio.Event()
+
+    @tool(read_only=True)
+    async def hang() -> None:
+        """Hang."""
+        started.set()
+        await anyio.sleep_forever()
+
+    plan: JSONObject = {"calls": [{"_tool": "hang"}, {"_tool": "mail_send", "repo": "b"}]}
+    denies: JSONObject = {"by": "person", "rules": [{"module": "mail", "then": "deny"}]}
+    async with (
+        Bridge(modules.configured("mail"), toolbox=Toolbox(hang), store=store) as driving,
+        Bridge(modules.configured("mail", approval=denies), toolbox=Toolbox(hang), store=store) as deciding,
+    ):
+        run = await driving.run_plan(plan)
+        await started.wait()
+        other = await deciding.run(run.id)
+        approval = asked(other)["mail_send"]
+        with pytest.raises(DecisionError, match="only a person decides here"):
+            await deciding.decide(other, approval, Decision("approve", by=ASSISTANT))
+        with pytest.raises(DecisionError, match="denied by policy here"):
+            await deciding.decide(other, approval, Decision("approve", by=PERSON))
+        await deciding.decide(other, approval, Decision("deny", by=PERSON))
     assert modules.calls("mail") == []
 
 

@@ -14,6 +14,8 @@ from ideabridge.bridge.loop.event import (
     ConfigurationChanged,
     Decider,
     Event,
+    OutcomeAsked,
+    OutcomeDecided,
     RunEnded,
     RunStarted,
     SolutionProposed,
@@ -23,7 +25,8 @@ from ideabridge.bridge.loop.policy import ApprovalSetting, approval_parts, only_
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
-from tests.loop.driving import Driven, echo, started
+from ideabridge.tools.tool import Tool
+from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, Driven, echo, started
 
 PERSON: Final = Decider("person", "page", "local")
 ASSISTANT: Final = Decider("assistant", "tool", "local")
@@ -93,9 +96,6 @@ def expect_allowed(driven: Driven) -> None:
         if not isinstance(event, CallStarted):
             continue
         before = driven.journal[:place]
-        if any(isinstance(one, CallStarted) and one.call == event.call for one in before):
-            # A later item of a call that had begun.
-            continue
         tool = machine.history[event.call].tool
         assert tool is not None
         verdicts = {policy_named(part)(tool, {}).verdict for part in approval_parts(approval)}
@@ -187,6 +187,51 @@ def test_a_call_in_flight_that_the_rules_deny_now_is_not_repeated() -> None:
     again, events = resume_events(driven.machine, 0.0)
     assert again == []
     assert [event.name for event in events] == ["outcome_asked"]
+
+
+def test_the_items_that_have_not_begun_end_where_the_rules_deny_or_ask_now() -> None:
+    for then in ("deny", "ask"):
+        driven = Driven()
+        driven.post(started([{"type": "input", "input": {"items": [1, 2, 3]}}]))
+        driven.post(SolutionProposed([{"_tool": "write", "_each": "†input.items", "x": "†item"}]))
+        assert len(driven.running) == 1, "it changes something, so its items run one after another"
+        change(driven, setting(then, "allow"))
+        driven.finish_all()
+        assert driven.executions == [(0, 0)]
+        assert driven.machine.ended
+        error = driven.machine.history[0].error
+        assert error is not None
+        assert "2 of 3 items failed: item 1: " in str(error["message"])
+        assert ("denied by policy" if then == "deny" else "the rules have changed") in str(error["message"])
+
+
+def test_a_retry_is_judged_by_the_rules_of_the_moment() -> None:
+    for then, status in (("deny", CallStatus.FAILED), ("ask", CallStatus.ASKING)):
+        driven = Driven()
+        driven.post(started())
+        driven.post(SolutionProposed([{"_tool": "write", "x": 1}]))
+        change(driven, setting(then, "allow"))
+        _, [asked] = resume_events(driven.machine, 0.0)
+        assert isinstance(asked, OutcomeAsked)
+        driven.post(asked)
+        driven.running.clear()
+        driven.post(OutcomeDecided(0, asked.digest, "retry", PERSON))
+        assert driven.running == []
+        assert driven.machine.history[0].status is status
+        if then == "ask":
+            decide(driven, "approve", 0, PERSON)
+            assert len(driven.running) == 1
+
+
+def test_a_room_in_flight_judges_its_own_calls() -> None:
+    idea = Tool("report", parameters=ANY_PARAMETERS, annotations=READ_ONLY, module="idea:report", remote_name="report")
+    driven = Driven()
+    driven.post(started(tools=[idea]))
+    driven.post(SolutionProposed([{"_tool": "report", "_module": "idea:report", "x": 1}]))
+    assert len(driven.running) == 1
+    driven.post(ConfigurationChanged("other", {"default": "ask"}))
+    again, events = resume_events(driven.machine, 0.0)
+    assert (len(again), events) == (1, [])
 
 
 def test_a_call_that_is_taken_back_leaves_its_place_to_others() -> None:

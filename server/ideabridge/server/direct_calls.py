@@ -128,7 +128,8 @@ class WaitingCalls:
     """The direct calls that became runs and whose results were not given yet. They are settings of the store, so that a
     call finds its run also in another process: `direct.RUN` is the digest of the call.
 
-    A call is the same as another one if the caller, the client, its session, the tool and the arguments are the same.
+    A call is the same as another one if the caller, the client, its session over HTTP, the tool and the arguments are
+    the same. A session over stdio ends with each restart of the host, which must not make a call twice.
     """
 
     def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
@@ -139,7 +140,7 @@ class WaitingCalls:
     def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
         """What two calls that are the same have in common."""
         client = self._record.client(request)
-        session = self._record.session(request)
+        session = self._record.session(request) if isinstance(request.context.request, Request) else ""
         call: list[JSON] = [request.caller, client, session, *tool.origin, arguments]
         return hashlib.sha256(encode(call)).hexdigest()
 
@@ -147,14 +148,15 @@ class WaitingCalls:
         """The run of a call whose result was not given yet, or else a new one, which `start` starts."""
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:
-            run = await self._find(digest, caller)
+            run = await self.find(digest, caller)
             if run is None:
                 run = await start()
                 key = f"{_WAITING}{run.id}"
                 await self._bridge.patiently(lambda: self._bridge.store.settings.set(key, digest.encode()))
             return run
 
-    async def _find(self, digest: str, caller: str) -> Run | None:
+    async def find(self, digest: str, caller: str) -> Run | None:
+        """The run of a call whose result was not given yet; None if there is none."""
         for key, value in self._bridge.store.settings.under(_WAITING).items():
             if value == digest.encode():
                 run = await self._waiting(key.removeprefix(_WAITING), caller)

@@ -153,7 +153,12 @@ class ExposedTool:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
             offered = dataclasses.replace(tool, name=named.name, remote_name=named.remote_name)
         verdict = self._policy(offered, arguments)
+        digest = self._waiting.digest(self.tool, arguments, request)
         if verdict.verdict == "allow":
+            # The same call may still wait for an answer, under the rules of before.
+            waiting = None if tool.annotations.read_only else await self._waiting.find(digest, request.caller)
+            if waiting is not None:
+                return await self._of_run(waiting, request, entry)
             return await self._called(tool, arguments, request, entry)
         if verdict.verdict == "deny":
             entry.outcome = "denied"
@@ -174,7 +179,6 @@ class ExposedTool:
             title = f"a direct call of {self.name}"
             return await self._bridge.run_plan({"calls": [call]}, caller=request.caller, title=title)
 
-        digest = self._waiting.digest(self.tool, arguments, request)
         run = await self._waiting.run_of(digest, request.caller, start)
         return await self._of_run(run, request, entry)
 

@@ -700,10 +700,10 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 def _repeatable(progress: Progress) -> bool:
     """Return whether a call runs again without a question. A room continues from its own journal."""
-    if progress.forbidden:
-        return False
     call, tool = progress.call, progress.tool
-    return call.has_latent or call.room is not None or (tool is not None and tool.annotations.repeatable)
+    if call.has_latent or call.room is not None:
+        return True
+    return tool is not None and tool.annotations.repeatable and not progress.forbidden
 
 
 def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:

@@ -306,12 +306,26 @@ class Tick:
         item.doubts += 1
         self._asking -= 1
         if event.decision == "retry":
-            item.started = False
-            self._queue.append((event.call, event.item or 0))
-            self._drain()
+            self._retry(self.progress[event.call], event.item)
         else:
             self._running += 1
             self.finished(CallFinished(event.call, event.item, event.value, event.error))
+
+    def _retry(self, progress: Progress, item: int | None) -> None:
+        """Run an execution once more whose outcome was unknown, as far as the present rules let it run."""
+        number = item or 0
+        verdict = self._objection(progress)
+        if isinstance(verdict, Refusal) or (verdict is not None and progress.call.has_each):
+            self._running += 1
+            self.finished(CallFinished(progress.call.index, item, error=_objected(verdict)))
+            return
+        progress.items[number].started = False
+        if verdict is None:
+            self._queue.append((progress.call.index, number))
+        else:
+            self._take_back(progress)
+            self._put_up(progress, progress.items)
+        self._drain()
 
     def decided(self, event: events.CallDecided) -> None:
         """Apply a decision to a call that waits for one."""
@@ -356,7 +370,8 @@ class Tick:
 
         The new verdict holds where it is stricter: a call that only asks now may be denied, and a call that was allowed
         may ask. What a person or an approver has approved asks again only if the rules deny it, and what the assistant
-        has approved also if only persons decide now.
+        has approved also if only persons decide now. The items of a call that has begun cannot be asked about alone:
+        those that have not begun fail. A room judges its own calls.
         """
         self._settings = settings
         self._policy = policy_named(settings.approval)
@@ -380,30 +395,40 @@ class Tick:
 
     def _judge_allowed(self, progress: Progress) -> None:
         """Take back a call that was allowed and has not begun, if the policy now asks about it or denies it."""
-        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
-        if verdict is None or (isinstance(verdict, AskApproval) and self._is_approved(progress)):
+        verdict = self._objection(progress)
+        if verdict is None:
             return
-        if any(item.started for item in progress.items):
+        if not any(item.started for item in progress.items):
+            self._take_back(progress)
+            self._put_up(progress, progress.items)
+        elif progress.call.room is None:
             progress.forbidden = True
-            return
-        self._take_back(progress)
-        self._put_up(progress, progress.items)
+            self._end_open(progress, _objected(verdict))
 
-    def _is_approved(self, progress: Progress) -> bool:
-        """Return whether the approval of a call still holds under the present rules."""
+    def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
+        """Return what the present rules have against an allowed or approved call; None if it may run."""
+        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
         by = progress.approved_by
-        if by is None:
-            return False
-        return by.kind != "assistant" or not only_persons(self._settings.approval)
+        if isinstance(verdict, AskApproval) and by is not None:
+            holds = by.kind != "assistant" or not only_persons(self._settings.approval)
+            return None if holds else verdict
+        return verdict
+
+    def _end_open(self, progress: Progress, error: JSONObject) -> None:
+        """End the items of a call that have not begun."""
+        self._drop_queued(progress)
+        for item in progress.items:
+            if not item.started and not item.finished:
+                item.finished = True
+                item.error = error
+                progress.open_items -= 1
+        if progress.open_items == 0:
+            self._complete(progress, None)
 
     def _take_back(self, progress: Progress) -> None:
         """Undo `_queue_up` for a call none of whose executions has begun."""
         index = progress.call.index
-        self._queue = deque(entry for entry in self._queue if entry[0] != index)
-        for number in range(len(progress.items)):
-            place = number if progress.call.has_each else None
-            if self.due.pop(("execute", index, place), None) is not None:
-                self._running -= 1
+        self._drop_queued(progress)
         for held in self._waiting.values():
             if index in held:
                 held.remove(index)
@@ -411,6 +436,15 @@ class Tick:
         progress.held = False
         progress.asked = False
         progress.approved_by = None
+
+    def _drop_queued(self, progress: Progress) -> None:
+        """Withdraw the executions of a call that have not begun from the queue and from what is due."""
+        index = progress.call.index
+        self._queue = deque(entry for entry in self._queue if entry[0] != index)
+        for number in range(len(progress.items)):
+            place = number if progress.call.has_each else None
+            if self.due.pop(("execute", index, place), None) is not None:
+                self._running -= 1
 
     def _allow(self, progress: Progress) -> None:
         """Approve a call that asks if a grant covers it. A person is always asked about what is uncertain in a call."""
@@ -742,6 +776,14 @@ class Tick:
     def _settle_cancelled(self, progress: Progress) -> None:
         progress.error = self.group.error()
         self._settle(progress, CallStatus.CANCELLED)
+
+
+def _objected(verdict: AskApproval | Refusal) -> JSONObject:
+    """The error of an execution that the rules do not let run any more."""
+    if isinstance(verdict, Refusal):
+        return {"kind": verdict.kind, "message": verdict.message}
+    message = "not run: since it began, the rules have changed and ask about it; list the call again for the rest"
+    return {"kind": "denied", "message": message}
 
 
 def _structural(call: Call) -> JSONObject:

@@ -55,6 +55,9 @@ class Binding:
         bound: the `bound` of its `RunStarted`; None: an earlier version wrote the journal.
         definitions: the start definitions of the configuration here.
         is_same: whether the run was driven under this very configuration last.
+
+    Attributes:
+        is_same: see above; it becomes true when the run continues under this configuration.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Binding:
         self._executor = executor
         self._bound = bound
         self._definitions = definitions
-        self._is_same = is_same
+        self.is_same = is_same
         messages = (message.value for message in machine.messages if message.type == "tool")
         self._defined = {str(value.get("name")) for value in messages if isinstance(value, dict)}
         self._began = {id(tool) for tool in machine.offer.initial.tools}
@@ -80,7 +83,7 @@ class Binding:
         program = self._machine.program
         if program is not None and program.interpreter != interpreter():
             return f"its program began in {program.interpreter}; here is {interpreter()}, which may do something else"
-        if self._bound is None and not self._is_same:
+        if self._bound is None and not self.is_same:
             return (
                 "the configuration has changed since it was started, and an earlier version of ideabridge did not note "
                 "what the run needs of it"
@@ -106,7 +109,8 @@ class Binding:
     def _fault_of_own(self, tool: Tool) -> str | None:
         if not self._executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
-        if id(tool) in self._began and tool.name not in self._defined:
+        is_replacement = any(progress.replaced is tool for progress in self._machine.history)
+        if is_replacement or (id(tool) in self._began and tool.name not in self._defined):
             # A tool that a context or a handler defines is not the one that the files of tools have under its name.
             difference = self._executor.difference(tool)
             if difference is not None:
@@ -132,7 +136,7 @@ class Binding:
         """Return whether a module starts here as the run was bound to it."""
         if self._bound is None or module not in self._bound:
             # The journal does not say it; the whole configuration must be the same.
-            return self._is_same
+            return self.is_same
         return self._bound[module] == self._definitions.get(module)
 
     def _needed(self) -> Iterator[Tool]:

@@ -445,6 +445,12 @@ class People:
                 if not self._run.runner.follows:
                     # Otherwise the process that drives the run asks its approver.
                     self._start(question)
+        elif isinstance(event, events.ConfigurationChanged):
+            # Stricter rules may have denied what was asked.
+            asked = {question.approval for question in questions(self._run.runner.machine)}
+            for approval in [approval for approval in self._open if approval not in asked]:
+                del self._open[approval]
+                self._let_go(approval)
         elif isinstance(event, events.RunEnded):
             for approval in list(self._scopes):
                 self._let_go(approval)

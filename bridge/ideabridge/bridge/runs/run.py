@@ -507,11 +507,18 @@ class Run:
                 run._take("running")
                 run.runner.post(changed)
 
+    @property
+    def works_still(self) -> str:
+        """What can be done about a run that cannot go on here, as a sentence."""
+        end = f"ideabridge runs cancel {self.root.id}"
+        if self.questions():
+            return f"What still works: deny (or skip) what it asks, or end it: {end}"
+        return f"What still works: end it by {end}"
+
     def block(self, why: str) -> None:
-        """Note that a run that waits for people cannot go on here; see `_RUN_NOTHING` for what still works."""
+        """Note that a run cannot go on here; see `_RUN_NOTHING` for what still works."""
         self._is_blocked = True
-        works = f"deny (or skip) what it asks, or end it: ideabridge runs cancel {self.root.id}"
-        self.runner.interrupt(f"{sentence(why)} What still works: {works}")
+        self.runner.interrupt(f"{sentence(why)} {self.works_still}")
 
     def unblock(self) -> None:
         """Forget that the run cannot go on here."""
@@ -691,7 +698,7 @@ class Run:
                 result["turn"] = self.turn
             asking = [(one, one.runner.request) for one in self.open_requests()]
             result["requests"] = [self._request(one, request) for one, request in asking if request is not None]
-        if status in ("needs_approval", "running", "needs_solution"):
+        if status in ("needs_approval", "running", "needs_solution") or self._is_blocked:
             approvals = self.approvals()
             if approvals or status == "needs_approval":
                 result["approvals"] = approvals

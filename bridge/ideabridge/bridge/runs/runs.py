@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,6 +41,7 @@ from ideabridge.bridge.errors import DecisionError, FinishedRunError, Interrupte
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
+    CallDecided,
     CallFinished,
     ConfigurationChanged,
     Event,
@@ -49,8 +51,8 @@ from ideabridge.bridge.loop.event import (
     RunStarted,
     event_from_json,
 )
-from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.policy import policy_named, strictest_of
+from ideabridge.bridge.loop.machine import Machine, resume_events
+from ideabridge.bridge.loop.policy import only_persons, policy_named, strictest_of
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
@@ -63,7 +65,7 @@ from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
-from ideabridge.bridge.runs.people import Approver, Decision
+from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
@@ -374,6 +376,7 @@ class Runs:
                 record = self.store.runs.get(one.id)
                 if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
                     raise
+                self._expect_allowed_here(one, event)
                 if self.left(record.lease) > 0:
                     await self._ask_driver(one, event, record, deadline)
             else:
@@ -383,6 +386,22 @@ class Runs:
                 self.read_on(run)
             if approval not in {item.approval for item in run.pending()}:
                 return
+
+    def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
+        """Refuse a decision for another process that the rules of this one do not allow; that process applies its own.
+
+        Raises:
+            DecisionError: only persons decide here, or the call is denied here.
+        """
+        if event.by.kind == "assistant" and only_persons(self._approval):
+            raise DecisionError("only a person decides here (approval.by in the configuration), not the assistant")
+        if not isinstance(event, CallDecided) or event.decision == "deny":
+            return
+        progress = run.machine.history[event.call]
+        if progress.tool is not None and progress.approval is not None:
+            verdict = policy_named(self._approval)(progress.tool, progress.approval[2])
+            if verdict.verdict == "deny":
+                raise DecisionError(f"denied by policy here: {verdict.why}")
 
     async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
         """Ask the process that drives a run to take an event.
@@ -797,6 +816,7 @@ class Runs:
         if not anyway and (QUEUED in (record.status, root and root.status) or is_left_to_worker):
             return run
         goes_on = False
+        cut_off: list[Event] = []
         try:
             with driver.whole():
                 current = driver.take()
@@ -804,8 +824,8 @@ class Runs:
                     # Another process has added events since the journal was read.
                     driver.release()
                 elif why is not None:
-                    why = f"{sentence(why)} What still works: end it by ideabridge runs cancel {run.root.id}"
-                    driver.set_status("interrupted", {"reason": why})
+                    cut_off = self._note_cut_off(run)
+                    driver.set_status("interrupted", {"reason": f"{sentence(why)} {run.works_still}"})
                     driver.release()
                 elif not waits and not here:
                     self.queue.return_left(run, record.summary)
@@ -817,7 +837,9 @@ class Runs:
         if not current:
             return self._reach(self.store.runs.get(record.id) or record, parent, anyway=anyway)
         if why is not None:
-            run.runner.interrupt(why)
+            if cut_off:
+                run.runner.follow(cut_off)
+            run.block(why)
             return run
         if waits:
             # The process died after the last event, before it noted the status.
@@ -830,6 +852,15 @@ class Runs:
         # Not earlier: calls that a denial starts would look as if they had been in flight.
         run.people.expire()
         return run
+
+    def _note_cut_off(self, run: Run) -> list[Event]:
+        """Journal what is unknown of a run that cannot go on here, so that a person can settle it; see `resume_events`.
+        Call this under the lease. Returns the events.
+        """
+        _, events = resume_events(run.machine, time.time())
+        if events:
+            run.driver.append(events)
+        return events
 
     def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
         """Note that a run is taken up. If it made no progress the last times it is set aside, because it may be what
@@ -943,6 +974,8 @@ class Runs:
         """Take an event of a run."""
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint
+            if run.runner.binding is not None:
+                run.runner.binding.is_same = event.fingerprint == self.fingerprint
         if run.runner.follows:
             pass
         elif isinstance(event, RunEnded):

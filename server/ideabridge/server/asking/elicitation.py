@@ -30,7 +30,7 @@ from starlette.requests import Request
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.assumption import Candidate
 from ideabridge.bridge.context.state import MISSING
-from ideabridge.bridge.errors import DecisionError, SecretGivenError
+from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
 from ideabridge.bridge.loop.event import ApprovalAsked, Decider, Event, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.loop.question import Choice
@@ -150,6 +150,9 @@ class Deciding:
                 with suppress(StoreError):
                     self._hold(run, request)
 
+        with suppress(InterruptedRunError, StoreError):
+            # Nobody is asked about what the present rules deny. Another process that drives the run applies its own.
+            run.root.follow_configuration()
         if run.pending():
             await run.patiently(lambda: self._hold(run, request))
         try:
