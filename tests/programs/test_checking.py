@@ -81,6 +81,10 @@ row = await shop.one(n=1)
 row["total"] = 3
 row
 ---
+row = await shop.one(n=1)
+row["total"] = 3
+row["total"] + 1
+---
 arguments = {"team": "x", "limit": 3}
 await shop.rows(**arguments)
 ---
@@ -97,6 +101,7 @@ await shop.put(row=rows[0])
 """
 
 WRONG = [
+    ('row = await shop.one(n=1)\nrow["total"] = 3\nrow["totl"]', 'Unknown key "totl" for TypedDict `Row`'),
     ("await shop.rows()", "line 2, column 7: No argument provided for required parameter `team` of function `rows`"),
     ("await shop.rows(team='a', teams=1)", "column 27: Argument `teams` does not match any known parameter"),
     ("await shop.rows('a')", "Too many positional arguments to function `rows`"),

@@ -484,7 +484,7 @@ def _certain(findings: str, program: str, functions: Collection[str], setting: S
             or _NOT_AWAITED in message
             or (rule == "unresolved-attribute" and "in union" not in message)
             or (rule == "unsupported-operator" and " | " not in message)
-            or (rule == "invalid-key" and stored is not None and (line, place) not in stored)
+            or (rule == "invalid-key" and stored is not None and not _is_stored(message, stored))
             or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
         ):
             there = f"; {_importable(message, setting)}" if rule == _IMPORT else ""
@@ -517,18 +517,24 @@ _PLAIN: Final = frozenset({"str", "int", "float", "bool", "None"})
 _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"})
 
 
-def _stored_keys(program: str) -> set[tuple[int, int]] | None:
-    """The places of keys that a program sets: an object of a result may get further members. None if this Python cannot
-    read the program.
+def _stored_keys(program: str) -> set[str] | None:
+    """The keys that a program sets: an object of a result may get further members, and may be read for them then. None
+    if this Python cannot read the program.
     """
     tree = parsed(program)
     if tree is None:
         return None
-    return {
-        (node.slice.lineno, node.slice.col_offset)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-    }
+    stores = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store))
+    return {str(node.slice.value) for node in stores if isinstance(node.slice, ast.Constant)}
+
+
+def _is_stored(message: str, stored: Collection[str]) -> bool:
+    """True if the key that a finding does not know is one that the program sets."""
+    key = _UNKNOWN_KEY.match(message)
+    return key is not None and key[1] in stored
+
+
+_UNKNOWN_KEY: Final = re.compile(r'Unknown key "(.*?)" for TypedDict')
 
 
 def parsed(program: str) -> ast.Module | None:
