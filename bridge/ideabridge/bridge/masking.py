@@ -1,19 +1,22 @@
 """What is shown of a server's definition: everything, except for its secrets, which become `•••`.
 
 A person decides by these texts whether to trust a command. So only the secret is hidden, and the name in front of it,
-the host of an address and `${VAR}` stay. In what an interpreter executes, such as the text of `sh -c`, only a value in
-the form of a secret is hidden: a command cannot be hidden by giving it the name of one.
+the host of an address and `${VAR}` stay. A text with spaces, quotes or characters that a shell acts on is shown,
+because it may be a command; only a header and the password of an address are hidden whole. In what an interpreter
+executes, such as the text of `sh -c`, only a value in the form of a secret is hidden. In doubt, a word counts as
+executed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from ideabridge.bridge.command_line import Argument, read_arguments
+from ideabridge.bridge.command_line import Argument, program_name, read_arguments
 from ideabridge.bridge.secrets import HARMLESS_HEADERS, is_secret_name
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -27,10 +30,10 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # Not in a path, so that the name of a program cannot look like a token.
-    r"(?<![./\\])(?<!\w\w)(?:"
-    r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)[\w.-]+"
-    rf"|(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
+    # Behind a slash only the certain kinds count, so that the name of a program cannot look like a token.
+    r"(?<!\w\w)(?:"
+    r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
+    rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
     r"|eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"
     r")"
 )
@@ -43,6 +46,20 @@ _SEGMENT: Final = re.compile(
 """A part of the path of an address that looks random."""
 
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\]+")
+_CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\;|$(){}]+")
+"""An address in what is executed ends where a shell goes on."""
+
+_OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oci", re.IGNORECASE)
+"""The schemes whose password ends at a slash. A password for a database may contain one."""
+
+_ACCOUNT: Final = re.compile(r"([\w.+-]+:)([^\s:@/\"'`]{4,})(@[A-Za-z][\w.-]*(?::\d+)?(?:/[\w.-]*)?)")
+"""A user with a password and a host, as in an address without its scheme."""
+
+_PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):", re.IGNORECASE)
+_CONNECTION: Final = re.compile(r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*")
+"""The parameters of a connection to PostgreSQL. A shell only sets variables by such a text."""
+
+_PARAMETER: Final = re.compile(r"(\w+)(\s*=\s*)('?)([^\s']*|(?<=')[^']*)(?=\3)")
 _SCHEME: Final = re.compile(r"(bearer|basic|token|digest|apikey|bot)\s+", re.IGNORECASE)
 _AUTHORIZATION: Final = re.compile(r"(:\s*(?:bearer|basic|token)\s+)([^\s\"'`$();|&<>\\]+)", re.IGNORECASE)
 _USER: Final = re.compile(
@@ -64,8 +81,41 @@ _MEMBER: Final = re.compile(
 )
 """A member of JSON, also of JSON within a text of JSON, whose value is a text or a list."""
 
-_READ: Final = re.compile(r"(?<=\$)\w+|(?<=\$\{)\w+|\beval\b")
-"""The variables that a text reads, and `eval`, which may read any."""
+_SINGLE: Final = re.compile(r"(?<!\\)'([^'\\]+)'(\s*:\s*')([^'\\]*)(?=')")
+"""A member of an object of Python or JavaScript."""
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_READS_ANY: Final = re.compile(r"\beval\b|\$\{!|\$\{\(|\$\{\^|\bexec\s*\(|\bFunction\b")
+"""Text that can execute the value of any variable."""
+
+_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
+"""A value that no program takes for more than one word, and no shell for anything but a word."""
+
+_CODE_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%-]+")
+_GOES_ON: Final = frozenset("($`{[\\")
+"""What stands behind a value in program text that is more than a word: `token=require(...)`."""
+
+_SHELLS: Final = "(?!ssh)[a-z]{0,2}sh|rbash|mksh|pdksh|oksh|loksh|tcsh|yash|xonsh|elvish|nu"
+_INTERPRETER: Final = re.compile(
+    rf"(?:(python|pypy|node|nodejs|ruby|perl|php|lua|luajit|deno|bun|tclsh)|({_SHELLS}))"
+    r"(?:[\d.]+[a-z]?|w|d)?(?:[-.](?:dbg|debug|static|\d|x86|i\d86|aarch|arm|linux).*)?"
+)
+"""The name of an interpreter, also under the names that systems give to its versions."""
+
+_RUNNERS: Final = frozenset(
+    ("npx", "bunx", "pnpx", "pipx", "poetry", "hatch", "pdm", "uvx", "uv", "npm", "pnpm", "yarn", "bun")
+)
+_INLINE: Final = re.compile(r"-[A-Za-z]+|--eval|--print|--command|--call")
+"""The options with which interpreters take program text."""
+
+_PROGRAM_TEXT: Final = re.compile(r"\$[\w@*({]|`|\w\(")
+_MOST_INTERPRETERS: Final = 4
+_LEAST_DIGITS: Final = 6
+_JSON_TOKEN: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|-?\d[\d.eE+-]*|[{}\[\],:]", re.DOTALL)
+_PAIR_NAMES: Final = frozenset({"name", "key", "header", "variable"})
+_PAIR_VALUES: Final = frozenset({"value", "secret", "text"})
+_NO_SECRET: Final = re.compile(r"type|method|scheme|url|uri|host|file|path|user|args|name|enabled", re.IGNORECASE)
+"""Members that are shown even below a member with the name of a secret."""
 
 _TEXT: Final = re.compile(r"(\\*\")((?:[^\"\\]|\\[^\"])*)(\\*\")")
 _PAIR: Final = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
@@ -87,7 +137,7 @@ _CODE_NAME: Final = re.compile(
 """Variables that name code. A value of theirs is never hidden because it looks random."""
 
 _SHELL_TEXT: Final = re.compile(r"[\s;|&`$()<>]")
-_SECRET_OPTIONS: Final = ("-k",)
+_LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")
 _SWITCH: Final = re.compile(r"--(no|disable|enable|skip|allow|with|without)-", re.IGNORECASE)
 """The beginning of an option without a value."""
 
@@ -148,11 +198,12 @@ class _Mask:
     def __init__(self) -> None:
         self.hidden: list[HiddenText] = []
         self._place = ""
-        self._program = ""
+        self._runs_text = False
+        self._is_known = False
 
     def entry(self, entry: JSONObject) -> JSONObject:
         command = entry.get("command")
-        self._program = _inline_text(entry)
+        self._runs_text = _runs_text(entry)
         shown: JSONObject = {}
         for key, value in entry.items():
             self._place = key
@@ -177,8 +228,19 @@ class _Mask:
         if isinstance(value, list):
             return [self.value(name, item) for item in value]
         if isinstance(value, dict):
-            return {key: self.value(key, item) for key, item in value.items()}
+            return self._object(name, value)
         return value
+
+    def _object(self, name: str, members: JSONObject) -> JSONObject:
+        shown: JSONObject = {}
+        names = [name, *(text for key, text in members.items() if key in _PAIR_NAMES and isinstance(text, str))]
+        is_secret = any(is_secret_name(text) for text in names)
+        for key, item in members.items():
+            if is_secret and key in _PAIR_VALUES and isinstance(item, str):
+                shown[key] = self._named(key, item, is_secret=True)
+            else:
+                shown[key] = self.value(key, item)
+        return shown
 
     def _members(self, key: str, members: JSONObject, show: Callable[[str, str], str]) -> JSONObject:
         shown: JSONObject = {}
@@ -190,7 +252,9 @@ class _Mask:
     def _arguments(self, command: str, words: list[JSON]) -> list[JSON]:
         texts = [word if isinstance(word, str) else "" for word in words]
         shown: list[JSON] = []
-        for number, argument in enumerate(read_arguments(command, texts)):
+        arguments = _read(command, texts)
+        self._is_known = any(argument.is_code for argument in arguments)
+        for number, argument in enumerate(arguments):
             self._place = f"args.{number}"
             word = words[number]
             shown.append(self._argument(argument) if isinstance(word, str) else self.value("", word))
@@ -201,27 +265,40 @@ class _Mask:
         option = argument.option
         if argument.is_inline:
             return self._text(text, is_code=True)
+        value = argument.value
+        before = text.removesuffix(value)
         if option in _HEADER_OPTIONS:
-            before = text.removesuffix(argument.value)
-            return before + self._header_line(argument.value)
-        is_secret = option.startswith("--") and is_secret_name(option) and not _SWITCH.match(option)
-        if is_secret or (option in _SECRET_OPTIONS and not argument.is_code):
-            before = text.removesuffix(argument.value)
-            return before + self._named(option, argument.value, is_secret=True)
-        if option in _USER_OPTIONS and not argument.is_code:
-            before = text.removesuffix(argument.value)
-            return before + self._user(argument.value, is_code=False)
+            return before + self._header_line(value, is_option=True, is_inert=not argument.is_code)
+        if _is_secret_option(option):
+            return before + self._named(option, value, is_secret=True)
+        # `-k` is also an option without a value.
+        if option == "-k" and not argument.is_code and (self._is_known or is_token(value)):
+            return before + self._named(option, value, is_secret=True)
+        if argument.is_code:
+            return self._executed(text)
+        if option in _USER_OPTIONS:
+            return before + self._user(value, is_inert=False)
+        if _CONNECTION.fullmatch(text):
+            return self._connection(text)
+        name, equals, rest = text.partition("=")
+        if equals and _NAME.fullmatch(name):
+            return f"{name}={self._variable(name, rest)}"
+        if _HEADER.fullmatch(text) and not _URL.match(text) and not _ACCOUNT.fullmatch(text):
+            return self._header_line(text, is_option=False, is_inert=False)
+        return before + self._text(value, is_code=False) if _is_json(value) else self._text(text, is_code=False)
+
+    def _executed(self, text: str) -> str:
+        """Show a word of a program that starts another one, such as `env`."""
         name, equals, value = text.partition("=")
-        if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+        if equals and _NAME.fullmatch(name) and is_secret_name(name):
             return f"{name}={self._variable(name, value)}"
-        if not argument.is_code and _HEADER.fullmatch(text) and not _URL.match(text):
-            return self._header_line(text)
-        return self._text(text, is_code=argument.is_code)
+        return self._text(text, is_code=True)
 
     def _variable(self, name: str, value: str) -> str:
-        # A program text that reads the variable may execute it.
-        is_run = _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None and name in self._program
-        if _COMMAND_NAME.search(name) or is_run:
+        # Program text may execute the variable, also without its name.
+        is_run = self._runs_text and _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None
+        is_data = _is_json(value) or _is_scheme(value)
+        if _COMMAND_NAME.search(name) or (is_run and not is_data):
             return self._text(value, is_code=True)
         if is_token(value) and not _FILE.fullmatch(value) and not _CODE_NAME.search(name):
             return self._hide(value)
@@ -240,30 +317,58 @@ class _Mask:
     def _header(self, name: str, value: str) -> str:
         if name.lower() in HARMLESS_HEADERS:
             return self._text(value, is_code=False)
-        return self._scheme(value)
+        return self._scheme(value, is_inert=True)
 
-    def _header_line(self, line: str) -> str:
+    def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
+        """Show `NAME: VALUE`. As the value of an option, it is a header for certain, so any value is a secret."""
         match = _HEADER.fullmatch(line)
-        if match is None or not is_secret_name(match.group(1)):
+        if match is None:
+            return self._text(line, is_code=not is_inert)
+        name, colon, value = match.groups()
+        is_secret = name.lower() not in HARMLESS_HEADERS if is_option else is_secret_name(name)
+        if not is_secret:
             return self._text(line, is_code=False)
-        return f"{match.group(1)}{match.group(2)}{self._scheme(match.group(3))}"
+        return f"{name}{colon}{self._scheme(value, is_inert=is_inert)}"
 
-    def _scheme(self, value: str) -> str:
+    def _scheme(self, value: str, *, is_inert: bool = False) -> str:
         """Hide a value; a scheme such as `Bearer` in front of it is shown."""
         match = _SCHEME.match(value)
         if match is None:
-            return self._hide(value)
-        return match.group() + self._hide(value[match.end() :])
+            return self._hide(value, is_inert=is_inert)
+        return match.group() + self._hide(value[match.end() :], is_inert=is_inert)
+
+    def _connection(self, text: str) -> str:
+        return _PARAMETER.sub(self._connection_value, text)
+
+    def _connection_value(self, match: re.Match[str]) -> str:
+        name, equals, quote, value = match.groups()
+        if not is_secret_name(name) or _is_shown(value):
+            return match.group()
+        return f"{name}{equals}{quote}{self._hide(value, is_inert=True)}"
 
     def _credential(self, name: str, value: str) -> str:
         if name in _AUTH_NAMES:
             return value
         if is_secret_name(name) or "secret" in name.lower():
-            return self._hide(value)
+            return self._hide(value, is_inert=True)
         return self._text(value, is_code=False)
 
-    def _hide(self, text: str) -> str:
-        """Hide a text, but show the names of variables in it, and the known prefix of a token."""
+    def _hide(self, text: str, *, is_inert: bool = False, is_code: bool = False) -> str:
+        """Hide a text, but show the names of variables in it, and the known prefix of a token.
+
+        Args:
+            text: the secret.
+            is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise a text that may
+                be more than a word is shown. It still counts as hidden, so that no error shows it.
+            is_code: whether the text is a part of what is executed.
+        """
+        literal = _VARIABLE.sub(lambda match: match.group(2), text)
+        form = _CODE_CREDENTIAL if is_code else _CREDENTIAL
+        if literal and not is_inert and form.fullmatch(literal) is None:
+            if not is_code:
+                self.hidden.append(HiddenText(self._place, text))
+            return text
+
         shown: list[str] = []
         last = 0
         for match in _VARIABLE.finditer(text):
@@ -282,26 +387,47 @@ class _Mask:
 
     def _text(self, text: str, *, is_code: bool) -> str:
         """Hide what has the form of a secret within a text."""
-        text = _MEMBER.sub(self._member, text)
-        text = _URL.sub(lambda match: self._address(match.group(), is_code=is_code), text)
-        text = _AUTHORIZATION.sub(lambda match: match.group(1) + self._hide_again(match.group(2)), text)
-        text = _USER.sub(lambda match: match.group(1) + self._hide_again(match.group(2)), text)
         if not is_code:
-            text = _BEARER.sub(lambda match: match.group(1) + self._hide_again(match.group(2)), text)
-        read = frozenset(_READ.findall(text))
+            if _is_json(text):
+                return self._json(text)
+            if _CONNECTION.fullmatch(text):
+                return self._connection(text)
+            account = _ACCOUNT.fullmatch(text)
+            if account is not None and not _PACKAGES.match(text):
+                return account.group(1) + self._hide(account.group(2)) + account.group(3)
+            text = _MEMBER.sub(self._member, text)
+            text = _SINGLE.sub(self._single, text)
+        is_address = not is_code and _URL.fullmatch(text) is not None
+        url = _CODE_URL if is_code else _URL
+        text = url.sub(lambda match: self._address(match.group(), is_code=is_code, is_inert=is_address), text)
+
+        def hide_second(match: re.Match[str]) -> str:
+            return match.group(1) + self._hide_again(match.group(2), is_code=is_code)
+
+        text = _AUTHORIZATION.sub(hide_second, text)
+        text = _USER.sub(hide_second, text)
+        if not is_code:
+            text = _BEARER.sub(hide_second, text)
+        names = _read_names(text)
         for pattern in (_HEADER_IN_TEXT, _ASSIGNMENT, _OPTION):
-            text = pattern.sub(lambda match: self._pair(match, read), text)
-        text = _TOKEN.sub(lambda match: self._hide_again(match.group()), text)
+            text = pattern.sub(lambda match: self._pair(match, names, is_code=is_code), text)
+        text = _TOKEN.sub(lambda match: self._hide_again(match.group(), is_code=is_code), text)
         if not is_code:
             text = _RANDOM.sub(lambda match: self._hide_again(match.group()), text)
         return text
 
-    def _hide_again(self, text: str) -> str:
+    def _hide_again(self, text: str, *, is_code: bool = False) -> str:
         """Hide a text in which something may be hidden already."""
-        return text if MASK in text else self._hide(text)
+        return text if MASK in text else self._hide(text, is_code=is_code)
 
-    def _pair(self, match: re.Match[str], read: frozenset[str]) -> str:
-        """Hide the value behind the name of a secret, unless the text may execute it: `TOKEN=x; $TOKEN`."""
+    def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
+        """Hide the value behind the name of a secret, unless the text may execute it: `TOKEN=x; $TOKEN`.
+
+        Args:
+            match: a match of a name, what stands between, and the value.
+            names: the names that the text has more than once, so that it may read them. None: it may read any.
+            is_code: whether the text is executed.
+        """
         name, between, value = match.groups()
         # In `--env=TOKEN=x` the second name says that the value is secret.
         while not is_secret_name(name):
@@ -313,9 +439,41 @@ class _Mask:
             value = rest
         if MASK in value or "://" in value or _is_shown(value):
             return match.group()
-        if (name in read or "eval" in read) and not is_token(value):
+        behind = match.string[match.end() : match.end() + 1]
+        quote = between[-1]
+        if behind in _GOES_ON or (quote in "\"'" and behind != quote):
             return match.group()
-        return f"{match.group(1)}{between}{self._hide(value)}"
+        if (names is None or name in names) and not is_token(value):
+            return match.group()
+        return f"{match.group(1)}{between}{self._hide(value, is_code=is_code)}"
+
+    def _single(self, match: re.Match[str]) -> str:
+        name, colon, value = match.groups()
+        if not is_secret_name(name) or _is_shown(value):
+            return match.group()
+        return f"'{name}'{colon}{self._scheme(value)}"
+
+    def _json(self, text: str) -> str:
+        """Show a text of JSON as it is written, without the secrets in it."""
+        shown: list[str] = []
+        last = 0
+        for leaf in _json_leaves(text):
+            shown.append(text[last : leaf.start])
+            shown.append(self._leaf(text[leaf.start : leaf.end], leaf))
+            last = leaf.end
+        shown.append(text[last:])
+        return "".join(shown)
+
+    def _leaf(self, literal: str, leaf: _Leaf) -> str:
+        if not literal.startswith('"'):
+            is_number = leaf.is_secret and len(literal) >= _LEAST_DIGITS and not leaf.key.endswith("tokens")
+            return self._hide(literal) if is_number else literal
+        value: str = json.loads(literal)
+        if leaf.is_secret:
+            shown = self._named(leaf.key, value, is_secret=True)
+        else:
+            shown = self._text(value, is_code=False)
+        return literal if shown == value else json.dumps(shown, ensure_ascii=False)
 
     def _member(self, match: re.Match[str]) -> str:
         """Hide the value of a member of JSON with the name of a secret, and the texts in its list."""
@@ -333,36 +491,197 @@ class _Mask:
             return match.group()
         return f"{match.group(1)}{self._scheme(value)}{match.group(3)}"
 
-    def _address(self, url: str, *, is_code: bool) -> str:
+    def _address(self, url: str, *, is_code: bool, is_inert: bool) -> str:
         scheme, rest = url.split("://", 1)
-        parts = re.match(r"([^/?#]*)([^?#]*)(.*)", rest, re.DOTALL)
+        user, at, place = _split_user(scheme, rest, is_code=is_code)
+        if at:
+            user = self._user(user, is_code=is_code, is_inert=is_inert)
+        parts = re.match(r"([^/?#]*)([^?#]*)(.*)", place, re.DOTALL)
         if parts is None:
             return url
-        authority, path, query = parts.groups()
-        user, at, host = authority.rpartition("@")
-        if at:
-            user = self._user(user, is_code=is_code)
-        path = "/".join(self._segment(segment) for segment in path.split("/"))
-        query = _PAIR.sub(self._parameter, query)
+        host, path, query = parts.groups()
+        path = "/".join(self._segment(segment, is_code=is_code) for segment in path.split("/"))
+        query = _PAIR.sub(lambda match: self._parameter(match, is_code=is_code), query)
         return f"{scheme}://{user}{at}{host}{path}{query}"
 
-    def _user(self, user: str, *, is_code: bool) -> str:
-        if is_code and re.search(r"\$\(|[`;|&<>]", user):
-            return user
+    def _user(self, user: str, *, is_inert: bool, is_code: bool = False) -> str:
         name, colon, password = user.partition(":")
         if colon:
-            return f"{name}:{self._hide(password)}"
-        return user if re.fullmatch(r"[a-z]{1,12}", user) else self._hide(user)
+            return f"{name}:{self._hide(password, is_inert=is_inert, is_code=is_code)}"
+        is_name = re.fullmatch(r"[a-z]{1,12}", user) is not None
+        return user if is_name else self._hide(user, is_inert=is_inert, is_code=is_code)
 
-    def _segment(self, segment: str) -> str:
-        is_secret = _SEGMENT.fullmatch(segment) is not None or _TOKEN.match(segment) is not None
-        return self._hide(segment) if is_secret else segment
+    def _segment(self, segment: str, *, is_code: bool) -> str:
+        is_secret = _SEGMENT.fullmatch(segment) is not None or _TOKEN.fullmatch(segment) is not None
+        return self._hide(segment, is_code=is_code) if is_secret else segment
 
-    def _parameter(self, match: re.Match[str]) -> str:
+    def _parameter(self, match: re.Match[str], *, is_code: bool) -> str:
         before, name, value = match.groups()
         is_secret = is_secret_name(name) or name.lower() in _QUERY_NAMES or is_token(value)
-        shown = self._hide(value) if is_secret and not _PLAIN.fullmatch(value) else value
+        shown = self._hide(value, is_code=is_code) if is_secret and not _PLAIN.fullmatch(value) else value
         return f"{before}{name}={shown}"
+
+
+@dataclass(slots=True)
+class _Level:
+    """An object or a list of JSON.
+
+    Attributes:
+        is_secret: whether a member above has the name of a secret.
+        is_object: whether it is an object.
+        key: the key of the present member.
+        is_behind_key: whether the next text is a value.
+        pair_name: the name in `{"name": "TOKEN", "value": "x"}`.
+    """
+
+    is_secret: bool
+    is_object: bool
+    key: str = ""
+    is_behind_key: bool = False
+    pair_name: str = ""
+
+    def hides_below(self) -> bool:
+        """Return whether what the present member holds counts as secret."""
+        return (self.is_secret or is_secret_name(self.key)) and not _COMMAND_NAME.search(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A text or a number in JSON, from `start` to `end`, and the object or list that it is in."""
+
+    start: int
+    end: int
+    key: str
+    level: _Level
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its name, a member above or the name beside it says that it is secret."""
+        if _COMMAND_NAME.search(self.key):
+            return False
+        if is_secret_name(self.key):
+            return True
+        if self.key in _PAIR_VALUES and is_secret_name(self.level.pair_name):
+            return True
+        return self.level.is_secret and _NO_SECRET.search(self.key) is None
+
+
+def _json_leaves(text: str) -> list[_Leaf]:
+    """Return the texts and numbers of valid JSON, in order, with their places."""
+    leaves: list[_Leaf] = []
+    levels = [_Level(is_secret=False, is_object=False)]
+    for match in _JSON_TOKEN.finditer(text):
+        piece = match.group()
+        level = levels[-1]
+        if piece in ("{", "["):
+            levels.append(_Level(is_secret=level.hides_below(), is_object=piece == "{"))
+        elif piece in ("}", "]"):
+            levels.pop()
+        elif piece == ":":
+            level.is_behind_key = True
+        elif piece == ",":
+            level.is_behind_key = False
+        elif level.is_object and not level.is_behind_key:
+            level.key = json.loads(piece)
+        else:
+            if level.key in _PAIR_NAMES and piece.startswith('"'):
+                level.pair_name = json.loads(piece)
+            leaves.append(_Leaf(match.start(), match.end(), level.key, level))
+    return leaves
+
+
+def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str]:
+    """Split what follows `://` into the user with the password, `@` or "", and the host with all behind it."""
+    user, at, place = rest.rpartition("@")
+    name, _, password = user.partition(":")
+    is_port = re.match(r"\d{0,5}[/?#]", password) is not None
+    is_plain = not is_code and _OTHER_ENDS.fullmatch(scheme) is None
+    if at and is_plain and not is_port and re.search(r"[/?#\[]", name) is None:
+        return user, at, place
+    end = re.search(r"[/?#]", rest)
+    authority = rest if end is None else rest[: end.start()]
+    user, at, host = authority.rpartition("@")
+    return user, at, host + rest[len(authority) :]
+
+
+def _is_secret_option(option: str) -> bool:
+    """Return whether the value of an option is secret: `--token`, or `-token` as programs in Go have it."""
+    return _LONG_OPTION.fullmatch(option) is not None and is_secret_name(option) and not _SWITCH.match(option)
+
+
+def _is_scheme(value: str) -> bool:
+    """Return whether a value is `Bearer` or the like with one word."""
+    match = _SCHEME.match(value)
+    return match is not None and _CREDENTIAL.fullmatch(value[match.end() :]) is not None
+
+
+def _read_names(text: str) -> frozenset[str] | None:
+    """Return the names that occur more than once in a text; None if it may read any variable."""
+    if _READS_ANY.search(text):
+        return None
+    return frozenset(name for name, count in Counter(_NAME.findall(text)).items() if count > 1)
+
+
+def _read(command: str, words: Sequence[str]) -> list[Argument]:
+    """Read the words after a command. What stands behind an interpreter among them is read as its own words."""
+    arguments: list[Argument] = []
+    program = _interpreter(command) or command
+    for _ in range(_MOST_INTERPRETERS):
+        start = len(arguments)
+        part = _part(program, words[start:])
+        inner = _inner_interpreter(part)
+        if inner is None:
+            return [*arguments, *part]
+        arguments += part[: inner + 1]
+        program = _interpreter(words[start + inner]) or ""
+    return [*arguments, *_part("$", words[len(arguments) :])]
+
+
+def _part(program: str, words: Sequence[str]) -> list[Argument]:
+    """Read the words of one program. A runner takes a word behind an unknown option for the name of a package."""
+    arguments = read_arguments(program, words)
+    if program_name(program) in _RUNNERS:
+        return [replace(argument, is_inline=argument.is_code) for argument in arguments]
+    if any(argument.is_code for argument in arguments):
+        return arguments
+
+    # The program may be an interpreter: what stands behind program text may be executed by it.
+    for place, argument in enumerate(arguments):
+        if _is_program_text(argument):
+            behind = [replace(word, is_code=True, is_inline=True) for word in arguments[place:]]
+            return [*arguments[:place], *behind]
+    return arguments
+
+
+def _is_program_text(argument: Argument) -> bool:
+    if argument.option in _HEADER_OPTIONS or _is_secret_option(argument.option):
+        return False
+    text = _VARIABLE.sub("", argument.text)
+    return _PROGRAM_TEXT.search(text) is not None and not _URL.fullmatch(text) and not _is_json(argument.value)
+
+
+def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
+    """Return the place of the first word that starts an interpreter."""
+    is_known = any(argument.is_code for argument in arguments)
+    for place, argument in enumerate(arguments[:-1]):
+        if _interpreter(argument.text) is None:
+            continue
+        is_certain = argument.is_code or not is_known
+        has_text = _INLINE.fullmatch(arguments[place + 1].text) is not None
+        if (is_certain and not argument.is_inline) or has_text:
+            return place
+    return None
+
+
+def _interpreter(word: str) -> str | None:
+    """Return the plain name of an interpreter or a runner; None for any other word."""
+    name = re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe")
+    if name in _RUNNERS:
+        return name
+    match = _INTERPRETER.fullmatch(name)
+    if match is None:
+        return None
+    return match.group(1) or "sh"
 
 
 def _is_shown(value: str) -> bool:
@@ -387,10 +706,11 @@ def is_token(value: str) -> bool:
     return re.fullmatch(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+=-]{12,}", value) is not None
 
 
-def _inline_text(entry: JSONObject) -> str:
-    """Return the program text in the arguments of an interpreter, such as that of `sh -c`."""
-    command, words = entry.get("command"), entry.get("args")
+def _runs_text(entry: JSONObject) -> bool:
+    """Return whether the arguments contain program text, such as that of `sh -c`."""
+    command = entry.get("command")
+    words = entry.get("args")
     if not isinstance(command, str) or not isinstance(words, list):
-        return ""
-    arguments = read_arguments(command, [word for word in words if isinstance(word, str)])
-    return "\n".join(argument.text for argument in arguments if argument.is_inline)
+        return False
+    arguments = _read(command, [word if isinstance(word, str) else "" for word in words])
+    return any(argument.is_inline and _SHELL_TEXT.search(argument.text) is not None for argument in arguments)

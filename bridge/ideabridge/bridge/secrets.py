@@ -45,7 +45,7 @@ _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
 
 _SECRET_NAME: Final = re.compile(
-    r"token|secret|passw|pwd|passphrase|api[-_]?key|access[-_]?key|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])",
+    r"token|secret|passw|pwd|passphrase|api[-_]?key|access[-_]?key|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])|(^|[-_])(pass|pw|pin|jwt|creds?)$",
     re.IGNORECASE,
 )
 _ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)

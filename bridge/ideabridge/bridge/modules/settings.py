@@ -481,7 +481,7 @@ def expand(
         if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
             raise _error(module, "auth.issuer", "expected an address that starts with http:// or https://")
     words: list[JSON] = [*args]
-    _add_hidden({"command": command, "args": words, "url": url}, secrets)
+    _add_hidden({"command": command, "args": words, "url": url, "cwd": working_folder}, secrets)
     if command.startswith(("~", "./", "../")):
         command = str(folder / Path(command).expanduser())
     return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers, auth=auth)
@@ -508,7 +508,8 @@ def learn_secrets(
                 secrets.add_header(key, text)
             secrets.add_url("url", configuration.url or "")
             words: list[JSON] = [*configuration.args]
-            _add_hidden({"command": configuration.command, "args": words, "url": configuration.url}, secrets)
+            start: JSONObject = {"command": configuration.command, "args": words, "cwd": configuration.cwd}
+            _add_hidden({**start, "url": configuration.url}, secrets)
             for key in SECRET_KEYS:
                 secrets.add(key, getattr(configuration.auth, key, None) or "", certain=True)
 
@@ -516,7 +517,9 @@ def learn_secrets(
 def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     """Register the secrets in the words and the address of a module. Programs repeat these in their messages."""
     for hidden in hidden_in(entry):
-        secrets.add(hidden.place, hidden.text, certain=is_token(hidden.text))
+        # A number is no secret by its form, but this one has the name of a secret.
+        is_certain = is_token(hidden.text) or hidden.text.isdigit()
+        secrets.add(hidden.place, hidden.text, certain=is_certain)
 
 
 def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
