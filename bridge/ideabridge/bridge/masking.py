@@ -268,7 +268,9 @@ class _Mask:
         value = argument.value
         before = text.removesuffix(value)
         if option in _HEADER_OPTIONS:
-            return before + self._header_line(value, is_option=True, is_inert=not argument.is_code)
+            # An unknown command may be an interpreter.
+            is_inert = self._is_known and not argument.is_code
+            return before + self._header_line(value, is_option=True, is_inert=is_inert)
         if _is_secret_option(option):
             return before + self._named(option, value, is_secret=True)
         # `-k` is also an option without a value.
@@ -312,6 +314,10 @@ class _Mask:
             return value
         if _URL.match(value) or _is_json(value):
             return self._text(value, is_code=False)
+        if not _is_word(value) and not _is_scheme(value):
+            # It may be a command. No error shows it all the same.
+            self.hidden.append(HiddenText(self._place, value))
+            return self._text(value, is_code=True)
         return self._scheme(value)
 
     def _header(self, name: str, value: str) -> str:
@@ -362,9 +368,7 @@ class _Mask:
                 be more than a word is shown. It still counts as hidden, so that no error shows it.
             is_code: whether the text is a part of what is executed.
         """
-        literal = _VARIABLE.sub(lambda match: match.group(2), text)
-        form = _CODE_CREDENTIAL if is_code else _CREDENTIAL
-        if literal and not is_inert and form.fullmatch(literal) is None:
+        if not is_inert and not _is_word(text, is_code=is_code):
             if not is_code:
                 self.hidden.append(HiddenText(self._place, text))
             return text
@@ -397,7 +401,9 @@ class _Mask:
                 return account.group(1) + self._hide(account.group(2)) + account.group(3)
             text = _MEMBER.sub(self._member, text)
             text = _SINGLE.sub(self._single, text)
-        is_address = not is_code and _URL.fullmatch(text) is not None
+        # An unknown command may be an interpreter.
+        is_argument = self._place.startswith("args.")
+        is_address = not is_code and _URL.fullmatch(text) is not None and (self._is_known or not is_argument)
         url = _CODE_URL if is_code else _URL
         text = url.sub(lambda match: self._address(match.group(), is_code=is_code, is_inert=is_address), text)
 
@@ -609,10 +615,17 @@ def _is_secret_option(option: str) -> bool:
     return _LONG_OPTION.fullmatch(option) is not None and is_secret_name(option) and not _SWITCH.match(option)
 
 
+def _is_word(text: str, *, is_code: bool = False) -> bool:
+    """Return whether a text is one word of the characters of credentials, apart from `${VAR}`."""
+    literal = _VARIABLE.sub(lambda match: match.group(2), text)
+    form = _CODE_CREDENTIAL if is_code else _CREDENTIAL
+    return not literal or form.fullmatch(literal) is not None
+
+
 def _is_scheme(value: str) -> bool:
     """Return whether a value is `Bearer` or the like with one word."""
     match = _SCHEME.match(value)
-    return match is not None and _CREDENTIAL.fullmatch(value[match.end() :]) is not None
+    return match is not None and _is_word(value[match.end() :])
 
 
 def _read_names(text: str) -> frozenset[str] | None:
