@@ -123,8 +123,10 @@ async def test_a_server_writes_its_data_and_the_next_session_has_its_tools(
         (SHOP, "shop.db"),
         ({"command": "x", "args": ["--db-path=shop.db"]}, "shop.db"),
         ({"command": "x", "args": ["--dbPath", "./data/shop.sqlite3"]}, "data/shop.sqlite3"),
-        ({"command": "mcp-sqlite", "args": ["shop.db"]}, "shop.db"),
-        ({"command": "mcp-sqlite", "args": ["-d", "shop.db"]}, "shop.db"),
+        ({"command": "./mcp-sqlite", "args": ["shop.db"]}, "shop.db"),
+        ({"command": "{folder}/mcp-sqlite", "args": ["-d", "shop.db"]}, "shop.db"),
+        ({"command": "./server.py", "args": ["shop.db"]}, "shop.db"),
+        ({"command": "node", "args": ["server.ts", "-d", "shop.db"]}, "shop.db"),
         ({"command": "python3.12", "args": ["-u", "server.py", "shop.db"]}, "shop.db"),
         ({"command": "python", "args": ["-m", "shop", "--log-file", "run.log"]}, "run.log"),
         ({"command": "uv", "args": ["run", "--with", "mcp", "server.py", "--db", "shop.db"]}, "shop.db"),
@@ -142,6 +144,8 @@ def test_confirmed_data_may_change_appear_and_disappear(
 ) -> None:
     filled = json.loads(json.dumps(entry).replace("{folder}", str(folder)))
     (folder / "data").mkdir()
+    for program in ("mcp-sqlite", "server.py", "server.ts"):
+        (folder / program).touch()
     if exists:
         (folder / file).write_text("one", encoding="utf-8")
     path = write(folder, {"x": filled})
@@ -259,6 +263,15 @@ def test_variables_that_are_allowed_later_keep_the_data(folder: Path, capsys: py
 
 DB = "evil.db"
 
+INTERPRETERS = (
+    *("python3.13t", "python3-dbg", "pythonw", "/usr/bin/perl5.36-x86_64-linux-gnu", "bash-static"),
+    *("rbash", "csh", "tcsh", "mksh", "nu", "xonsh", "expect", "gjs", "busybox.static"),
+)
+LAUNCHERS = (
+    *("flock", "taskset", "unshare", "strace", "chroot", "systemd-run", "bwrap", "firejail", "ld.so", "mcp-proxy"),
+    *("conda", "pixi", "rye", "dotenv", "op", "doppler", "dotenvx", "cross-env", "volta", "bundle"),
+)
+
 
 @pytest.mark.parametrize(
     "entry",
@@ -293,6 +306,45 @@ DB = "evil.db"
         {"command": "other-link", "args": [DB], "env": {"PATH": "bin:${PATH}"}},
         {"command": "nodejs", "args": [DB]},
         {"command": "./shell-link", "args": [DB]},
+        {"command": "mcp-sqlite", "args": [DB]},
+        {"command": "mcp-sqlite", "args": ["-d", DB]},
+        {"command": "own", "args": [DB]},
+        {"command": "own", "args": [DB], "env": {"PATH": ".:${PATH}"}},
+        {"command": "./own", "args": [DB], "cwd": "/usr/bin"},
+        {"command": "./own", "args": ["sh", DB]},
+        {"command": ".venv/bin/hy", "args": [DB]},
+        {"command": "./node_modules/own.js", "args": [DB]},
+        {"command": "./absent", "args": [DB]},
+        {"command": "python", "args": ["/usr/bin/hy.py", DB]},
+        {"command": "python", "args": ["outside.py", DB]},
+        {"command": "python", "args": ["${X:-.}/own.py", DB]},
+        {"command": "python", "args": ["-m", "hy", DB]},
+        {"command": "npx", "args": ["own.js", DB]},
+        {"command": "uvx", "args": ["own.py", DB]},
+        {"command": "stdbuf", "args": ["-oL", "sh", DB]},
+        {"command": "stdbuf", "args": ["-oL", "sh", "--db-path", DB]},
+        *({"command": name, "args": [DB]} for name in INTERPRETERS),
+        *({"command": name, "args": ["--data-file", DB]} for name in INTERPRETERS),
+        *({"command": name, "args": ["-f", DB]} for name in ("mawk", "R", "tclsh")),
+        {"command": "gdb", "args": ["-x", DB]},
+        {"command": "duckdb", "args": ["-init", DB]},
+        {"command": "py", "args": ["-3", DB]},
+        {"command": "py", "args": ["-3", "--data-file", DB]},
+        {"command": "npx", "args": ["tsx", "watch", DB]},
+        {"command": "tsx", "args": ["watch", "--log-file", DB]},
+        {"command": "node", "args": ["inspect", DB]},
+        {"command": "node", "args": ["inspect", "--log-file", DB]},
+        *({"command": launcher, "args": ["python3", DB]} for launcher in LAUNCHERS),
+        *({"command": launcher, "args": ["run", "--", "python3.13t", "--data-file", DB]} for launcher in LAUNCHERS),
+        *({"command": launcher, "args": ["--x=/bin/mksh", "--data-file", DB]} for launcher in LAUNCHERS),
+        {"command": "uvx", "args": ["mcp-proxy", "python3", DB]},
+        {"command": "uvx", "args": ["mcp-proxy", "python3", "--data-file", DB]},
+        {"command": "x", "args": ["${SHELL}", "--data-file", DB]},
+        {"command": "x", "args": ["${X:-sh}", "--data-file", DB]},
+        {"command": "x", "args": ["exec sh", "--data-file", DB]},
+        {"command": "sh", "args": ["-c", '. "$DB_PATH"'], "env": {"DB_PATH": DB}},
+        {"command": "x", "args": ["sh", "-c", '. "$DB_PATH"'], "env": {"DB_PATH": DB}},
+        {"command": "nohup", "args": ["csh", "-c", 'source "$DB_PATH"'], "env": {"DB_PATH": DB}},
         {"command": "x", "args": ["--config", DB[:-3] + ".json"]},
         {"command": "x", "args": ["--db-path", "config.json"]},
         {"command": "x", "args": ["--db-path", "evil.yaml"]},
@@ -325,6 +377,12 @@ def test_what_may_be_executed_cannot_be_confirmed(
     (folder / "bin").mkdir()
     (folder / "bin" / "other-link").symlink_to("/bin/sh")
     (folder / "sub").mkdir()
+    outside = folder.parent / "outside.py"
+    outside.touch()
+    (folder / "outside.py").symlink_to(outside)
+    for file in ("own", "own.py", "own.js", ".venv/bin/hy", "node_modules/own.js", "inspect", "watch"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
     for exists in (False, True):
         write(folder, {"x": entry})
         assert possible(capsys) == []

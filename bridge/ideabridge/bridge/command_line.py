@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+Follows = Literal["", "command", "package", "module", "script"]
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -22,14 +24,15 @@ class Argument:
         option: the option that the word is the value of (`--db-path`), or ""; for `--db-path=FILE` the part before `=`.
         is_code: an interpreter or a runner executes the word, or takes it as an option of its own.
         is_inline: the word may be program text, as after `sh -c`.
-        follows_program: the word stands behind a program that is no interpreter and no package, or behind a script.
+        follows: what the word is an argument of: the command itself, the package or module that it runs, its script
+            (the word before the first argument), or "" for none of these.
     """
 
     text: str
     option: str = ""
     is_code: bool = False
     is_inline: bool = False
-    follows_program: bool = True
+    follows: Follows = ""
 
     @property
     def value(self) -> str:
@@ -49,6 +52,7 @@ class _Starter:
         valued: its options with a value in the next word.
         subcommands: the subcommands that execute the operand behind them.
         has_modules: whether `-m` names a module to execute.
+        has_scripts: whether a program that it runs can be a script of the project.
     """
 
     operand: Literal["script", "program", "other"]
@@ -56,6 +60,7 @@ class _Starter:
     valued: frozenset[str] = frozenset()
     subcommands: frozenset[str] = frozenset()
     has_modules: bool = False
+    has_scripts: bool = False
 
 
 def _words(text: str) -> frozenset[str]:
@@ -75,6 +80,8 @@ _UVX: Final = _Starter(
 )
 _STARTERS: Final[dict[str, _Starter]] = {
     **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh", "fish", "ash"), _SHELL),
+    **dict.fromkeys(("rbash", "csh", "tcsh", "mksh", "pdksh", "yash", "elvish", "nu", "xonsh"), _SCRIPT),
+    **dict.fromkeys(("expect", "gjs", "hy", "raku", "racket", "wish", "qjs", "irb"), _SCRIPT),
     **dict.fromkeys(("ruby", "perl", "php", "lua", "luajit", "tclsh", "rscript", "guile", "julia"), _SCRIPT),
     **dict.fromkeys(("elixir", "escript", "groovy", "osascript", "pwsh", "powershell"), _SCRIPT),
     **dict.fromkeys(("tsx", "ts-node", "esno", "zx", "babel-node", "ipython"), _SCRIPT),
@@ -82,17 +89,20 @@ _STARTERS: Final[dict[str, _Starter]] = {
     **dict.fromkeys(("pipx", "poetry", "hatch", "pdm"), replace(_PROGRAM, subcommands=_words("run"))),
     **dict.fromkeys(("xargs", "find", "time", "timeout", "nice", "nohup", "env", "sudo", "doas", "setsid"), _OTHER),
     **dict.fromkeys(("docker", "podman", "nerdctl", "ssh", "wsl", "nix", "direnv", "mise", "asdf"), _OTHER),
-    **dict.fromkeys(("cmd", "make", "awk", "gawk", "sed", "busybox", "java"), _OTHER),
+    **dict.fromkeys(("cmd", "make", "awk", "gawk", "mawk", "nawk", "sed", "busybox", "java", "gdb"), _OTHER),
+    **dict.fromkeys(("stdbuf", "flock", "taskset", "unshare", "nsenter", "strace", "ltrace", "chroot"), _OTHER),
+    **dict.fromkeys(("systemd-run", "bwrap", "firejail", "ionice", "chrt", "parallel"), _OTHER),
     "python": _Starter(
         "script", _words("-u -B -E -I -O -OO -P -q -s -S -v -b -d -i -x"), _words("-W -X"), has_modules=True
     ),
+    **dict.fromkeys(("py", "pythonw"), _Starter("script", has_modules=True)),
     "pypy": _Starter("script", _words("-u -B -E -I -s -S"), has_modules=True),
     **dict.fromkeys(
         ("node", "nodejs"),
         _Starter("script", _words("--no-warnings --no-deprecation --enable-source-maps --trace-warnings")),
     ),
     "uvx": _UVX,
-    "uv": replace(_UVX, subcommands=_words("run")),
+    "uv": replace(_UVX, subcommands=_words("run"), has_scripts=True),
     "npm": replace(_NPX, subcommands=_words("exec x")),
     "pnpm": replace(_NPX, subcommands=_words("dlx exec")),
     "yarn": replace(_NPX, subcommands=_words("dlx exec")),
@@ -100,12 +110,17 @@ _STARTERS: Final[dict[str, _Starter]] = {
     "deno": replace(_SCRIPT, subcommands=_words("run")),
 }
 
-_VERSION: Final = re.compile(r"[-\d.]+$")
+_BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
+"""The version of a program and what follows it, or the name of a build: `python3.13t`, `bash-static`."""
+
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
 """Python's option `-m`, alone or after flags, with or without the module's name in the same word."""
 
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
 """Options with which a runner takes program text."""
+
+_BETWEEN: Final = re.compile(r"[\s=:;,|&()<>'\"`]+")
+"""Separates the parts of a word that may name a program."""
 
 _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)", re.IGNORECASE)
 
@@ -115,7 +130,7 @@ def program_name(command: str) -> str:
     name = re.split(r"[/\\]", command)[-1].lower()
     name = re.sub(r"\.(exe|cmd|bat)$", "", name)
     name = name.partition("@")[0] or name
-    return _VERSION.sub("", name) or name
+    return _BUILD.sub("", name)
 
 
 def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
@@ -126,7 +141,7 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
         words: its arguments.
     """
     position = 0
-    follows_program = True
+    follows: Follows = "command"
     starter = _starter(command)
     while starter is not None:
         end = _operand(starter, words, position)
@@ -134,13 +149,18 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
             return _unread(starter, words)
         position = end + 1
         if starter.operand == "program" and not _SCRIPT_FILE.fullmatch(words[end]):
-            follows_program = False
+            follows = "package"
             starter = _starter(words[end])
         else:
-            follows_program = not _is_module(starter, words, end)
+            follows = _operand_kind(starter, words, end)
             starter = None
     executed = _executed(words[:position], is_inline=False)
-    return [*executed, *_options(words[position:], follows_program=follows_program)]
+    return [*executed, *_options(words[position:], follows)]
+
+
+def names_starter(word: str) -> bool:
+    """Return whether a part of a word is the name of an interpreter, or of a program that starts others."""
+    return any(program_name(part) in _STARTERS for part in _BETWEEN.split(word))
 
 
 def _starter(program: str) -> _Starter | None:
@@ -160,7 +180,7 @@ def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
     inner = next(scripts, len(words) - 1)
     before = _executed(words[: inner + 1], is_inline=False)
     behind = read_arguments(words[inner], words[inner + 1 :]) if inner + 1 < len(words) else []
-    return [*before, *(replace(argument, is_code=True, follows_program=False) for argument in behind)]
+    return [*before, *(replace(argument, is_code=True, follows="") for argument in behind)]
 
 
 def _starts_scripts(word: str) -> bool:
@@ -192,19 +212,19 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
     return None
 
 
-def _is_module(starter: _Starter, words: Sequence[str], end: int) -> bool:
-    """Return whether the operand is the name of a module, as in `python -m MODULE`."""
-    if not starter.has_modules:
-        return False
-    return any(_MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1])
+def _operand_kind(starter: _Starter, words: Sequence[str], end: int) -> Follows:
+    """Return what the operand is: `python -m` has a module, and `npx x.js` has a package."""
+    if starter.has_modules and any(_MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]):
+        return "module"
+    return "script" if starter.operand == "script" or starter.has_scripts else "package"
 
 
 def _executed(words: Sequence[str], *, is_inline: bool) -> list[Argument]:
-    arguments = _options(words, follows_program=False)
+    arguments = _options(words, "")
     return [replace(argument, is_code=True, is_inline=is_inline) for argument in arguments]
 
 
-def _options(words: Sequence[str], *, follows_program: bool) -> list[Argument]:
+def _options(words: Sequence[str], follows: Follows) -> list[Argument]:
     """Read the arguments of a program: an option has a value after `=`, or in the next word."""
     arguments: list[Argument] = []
     before = ""
@@ -216,5 +236,5 @@ def _options(words: Sequence[str], *, follows_program: bool) -> list[Argument]:
         else:
             option = before
             before = ""
-        arguments.append(Argument(word, option, follows_program=follows_program))
+        arguments.append(Argument(word, option, follows=follows))
     return arguments

@@ -5,6 +5,9 @@ file is only data. The author of a project may want to pass off code as data. So
 word that names it is in a place for data, its name has an extension that is not one of code or of a configuration, and
 it is, at each start, either absent or an ordinary file that cannot be executed. Everything else stays covered.
 
+A word without the name of an option is in such a place only behind a program or a script of the project: any other
+program may be an interpreter that executes it.
+
 Only the standard library is imported, as in `trust`.
 """
 
@@ -14,11 +17,11 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ideabridge.bridge.command_line import read_arguments
+from ideabridge.bridge.command_line import names_starter, read_arguments
 
 _DATA_NAME: Final = re.compile(
     r"(.*[-_])?(db|database|data|datasets?|sqlite3?|duckdb|memory|memories|graph|store|storage|state|cache|logs?|history"
@@ -65,15 +68,43 @@ _EXECUTABLE: Final = (b"#!", b"\x7fELF", b"MZ", b"PK\x03\x04", b"\xcf\xfa\xed\xf
 """What an executable file or an archive begins with."""
 
 
-def data_words(command: str, words: Sequence[str], server: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the word, path, who names it) for each word after a command that may name a data file."""
-    for number, argument in enumerate(read_arguments(command, words)):
+def can_have_data(command: str, words: Sequence[str]) -> bool:
+    """Return whether a server can have data files: not if it executes program text, or words that nobody can read.
+
+    The table of interpreters has not all of them. A name of one of them among the arguments of a program shows that the
+    program may start it.
+    """
+    for argument in read_arguments(command, words):
+        if argument.is_inline or (not argument.is_code and names_starter(argument.text)):
+            return False
+    return True
+
+
+def data_words(
+    command: str, words: Sequence[str], server: str, is_own_file: Callable[[str], bool], *, is_own_program: bool
+) -> Iterator[tuple[int, str, str]]:
+    """Yield (number of the word, path, who names it) for each word after a command that may name a data file.
+
+    Args:
+        command: the name of the command.
+        words: its arguments.
+        server: the name of the server.
+        is_own_file: returns whether a path means a file of the project, and nothing else.
+        is_own_program: whether the command is such a file.
+    """
+    arguments = read_arguments(command, words)
+    script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
+    # `node inspect` and `tsx watch` have a subcommand where a script is expected.
+    is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
+    is_own_script = is_script and is_own_file(script)
+    for number, argument in enumerate(arguments):
         value = _path(argument.value)
-        if argument.is_code or value is None:
+        if argument.is_code or value is None or (argument.follows == "script" and not is_script):
             continue
+        is_own = is_own_program if argument.follows == "command" else argument.follows == "script" and is_own_script
         if argument.option.startswith("--") and _names_data(argument.option):
             yield number, value, f"the option {argument.option} of {server}"
-        elif argument.follows_program and Path(value).suffix.lower() in _DATA_SUFFIXES:
+        elif is_own and Path(value).suffix.lower() in _DATA_SUFFIXES:
             yield number, value, f"an argument of {server}"
 
 
@@ -101,6 +132,15 @@ def _is_data_path(path: Path) -> bool:
     """Return whether the extension of a file is not that of code or of a configuration."""
     suffix = path.suffix.lower()
     return suffix not in ("", ".") and suffix not in _CODE_SUFFIXES and not _SETTINGS.fullmatch(path.name)
+
+
+def is_in_project(path: Path, folder: Path) -> bool:
+    """Return whether a path, after links, is in a project's folder, and not where programs of others are installed."""
+    real_folder = Path(os.path.realpath(folder))
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(real_folder):
+        return False
+    return not any(part.startswith(".") or part == "node_modules" for part in real.relative_to(real_folder).parts)
 
 
 def may_be_data(path: Path, folder: Path) -> bool:

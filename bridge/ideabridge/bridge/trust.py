@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import platformdirs
 
 from ideabridge.bridge.command_line import program_name
-from ideabridge.bridge.data_files import data_variables, data_words, may_be_data
+from ideabridge.bridge.data_files import can_have_data, data_variables, data_words, is_in_project, may_be_data
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
@@ -331,8 +331,19 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
         if not word.startswith("./"):
             code.append(word[2:])  # `-r./FILE`
     variables = {name: text for name, value in environment.items() for text in _texts([value])}
-    data_of_words = _data_arguments(programs, arguments, server, folder)
-    data_of_variables = {name: (path, place) for name, path, place in data_variables(variables, server)}
+    own = [folder / _filled(text) for text in _texts([entry.get("cwd")])]
+    data_of_words: dict[int, tuple[str, str]] = {}
+    data_of_variables: dict[str, tuple[str, str]] = {}
+    names = _program_names(programs, folder)
+    filled = [_filled(word) for word in arguments]
+    readable = len(names) <= _MOST_PROGRAM_NAMES
+    if readable and all(can_have_data(name, words) for name in names for words in (arguments, filled)):
+        bases = [folder, *own]
+        is_own_program = any(os.sep in command and _is_own_file(command, bases) for command in commands)
+        data_of_words = _data_arguments(
+            names, arguments, server, lambda text: _is_own_file(text, bases), is_own_program=is_own_program
+        )
+        data_of_variables = {name: (path, place) for name, path, place in data_variables(variables, server)}
     values: list[tuple[str, tuple[str, str] | None]] = [(word, None) for word in commands]
     values += [(word, data_of_words.get(number)) for number, word in enumerate(arguments)]
     values += [(text, data_of_variables.get(name)) for name, text in variables.items()]
@@ -343,7 +354,6 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
                 data.append(as_data)
             else:
                 code.append(text)
-    own = [folder / _filled(text) for text in _texts([entry.get("cwd")])]
     for text in dict.fromkeys(code):
         for base in dict.fromkeys([folder, *own]) if text else ():
             yield _Mention(base / _filled(text))
@@ -365,19 +375,36 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
                 yield from (f"{at}/{inner}.py", f"{at}/{inner}/__main__.py", f"{at}/{inner}/__init__.py")
 
 
-def _data_arguments(programs: list[str], arguments: list[str], server: str, folder: Path) -> dict[int, tuple[str, str]]:
-    """Return (path, who names it) of each argument that may name data, by its number."""
-    # A link may have another name than the interpreter that it leads to. An argument is data with each of the names.
+def _program_names(programs: list[str], folder: Path) -> list[str]:
+    """Return the names of a server's command. A link may have another name than the interpreter that it leads to."""
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
-    names = dict.fromkeys(map(program_name, paths))
-    if len(names) > _MOST_PROGRAM_NAMES:
-        return {}
-    readings = [list(data_words(name, arguments, server)) for name in names]
+    return list(dict.fromkeys(map(program_name, paths)))
+
+
+def _data_arguments(
+    names: list[str], arguments: list[str], server: str, is_own_file: Callable[[str], bool], *, is_own_program: bool
+) -> dict[int, tuple[str, str]]:
+    """Return (path, who names it) of each argument that may name data, by its number: with each name of the command."""
+    readings = [list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program)) for name in names]
     return {
         number: (path, place)
         for number, path, place in (readings[0] if readings else ())
         if all((number, path, place) in reading for reading in readings)
     }
+
+
+def _is_own_file(text: str, bases: list[Path]) -> bool:
+    """Return whether a path means a file of the project, and nothing else.
+
+    Args:
+        text: the path.
+        bases: the folders that it may be relative to; the first is that of the project.
+    """
+    # Only the start of the server knows what a variable stands for.
+    if "$" in text or text.startswith("~"):
+        return False
+    paths = [base / text for base in bases]
+    return any(path.is_file() for path in paths) and all(is_in_project(path, bases[0]) for path in paths)
 
 
 def _listed(environment: JSONObject, name: str) -> list[str]:
