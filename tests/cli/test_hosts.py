@@ -554,6 +554,33 @@ def test_the_question_names_every_server_with_both_places(columns: int, home: Pa
     assert not own_file(home).exists()
 
 
+FORGED = "evil\nThese are moved:\n  nothing: from here to there\r\x1b[2K"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_server_forges_no_line_of_the_question(columns: int, home: Path, project: Path) -> None:
+    servers: Answer = {
+        "fine": {"command": "x", "env": {"KEY": "${input:key}"}},
+        FORGED: {"command": "x"},
+        "x" * 3000: {"command": "x"},
+        "file": {"command": "x", "envFile": FORGED * 100},
+        "secret": {"command": "x", "env": {f"TOKEN\n{FORGED}": "s3cret-value-1234"}},
+        "ourselves\nThese are moved": {"command": "ideabridge", "args": ["serve"]},
+    }
+    inputs = [{"id": "key", "type": "promptString", "description": FORGED}]
+    put(project / ".vscode" / "mcp.json", {"servers": servers, "inputs": inputs})
+    terminal = Terminal(project, ["modules", "import", "vscode", "--move"], columns=columns)
+    terminal.read_until("? [y/N]:")
+    lines = [line.strip() for line in terminal.seen.replace("\r", "").splitlines()]
+    assert sum(line.startswith("These are moved") for line in lines) == 1
+    assert not any(line.startswith("nothing: from") for line in lines)
+    assert "x" * 65 not in terminal.seen
+    assert len(terminal.seen) < 10_000
+    terminal.type("n")
+    assert terminal.end()[0] == 1
+
+
 # -- install ---------------------------------------------------------------------------------------------------------
 
 

@@ -489,7 +489,7 @@ def import_modules(
         for line in staying:
             say(line, "yellow")
     for path, copy in removed:
-        gone_from = [one.name for one in moving if one.file == path]
+        gone_from = [one.shown_name for one in moving if one.file == path]
         say(f"{', '.join(gone_from)} removed from {path}", "green")
         say(f"  to undo that: {shlex.join(['cp', str(copy), str(path)])}", "dim")
     if removed:
@@ -503,7 +503,7 @@ def _confirmed(moving: list[Adoption], staying: list[str]) -> bool:
         say(line, "yellow")
     say("These are moved:")
     for adoption in moving:
-        say(f"  {adoption.name}: from {adoption.file} ({adoption.scope}) to {adoption.target.file}")
+        say(f"  {adoption.shown_name}: from {adoption.file} ({adoption.scope}) to {adoption.target.file}")
     return typer.confirm(f"Move {'it' if len(moving) == 1 else f'these {len(moving)}'}?", err=True)
 
 
@@ -565,13 +565,13 @@ def _print_found(found: list[Adoption], *, reasons: bool) -> None:
         words = [shown.get("command") or shown.get("url") or "", *(arguments if isinstance(arguments, list) else [])]
         to = _near(one.target.file) if one.adopted or one.verdict == "same" else ""
         started = " ".join(str(word) for word in words)
-        rows.append((one.name, one.verdict, f"{_near(one.file)} ({one.scope})", to, started))
+        rows.append((one.shown_name, one.verdict, f"{_near(one.file)} ({one.scope})", to, started))
     print_table(("server", "verdict", "from", "to", "what it starts"), rows)
     for one in found:
         if one.why and reasons:
-            say(f"{one.name}: not imported: {one.why}", "yellow")
+            say(f"{one.shown_name}: not imported: {one.why}", "yellow")
         for note in one.notes if one.adopted else ():
-            say(f"{one.name}: {note}", "dim")
+            say(f"{one.shown_name}: {note}", "dim")
 
 
 tools_app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)

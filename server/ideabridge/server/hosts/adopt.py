@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.masking import hidden_in
@@ -25,6 +25,11 @@ from ideabridge.server.hosts.host import (
 )
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import visible
+
+_MOST_NAME: Final = 64
+_MOST_REASON: Final = 1000
+"""The most characters that are shown of a server's name, and of a text that quotes its entry."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
 """new: it will be added. same: it is there already. taken: another module keeps the name. replaced: it replaces another
@@ -103,6 +108,16 @@ class Adoption:
         """Return whether it is written to `ideabridge.json`."""
         return self.verdict in ("new", "replaced")
 
+    @property
+    def shown_name(self) -> str:
+        """Return the name for a line of text. Anyone can have written it, also with line ends."""
+        return _line(self.name, _MOST_NAME)
+
+
+def _line(text: str, most: int) -> str:
+    shown = visible(text[:most])
+    return shown if len(shown) <= most and len(text) <= most else f"{shown[:most]}…"
+
 
 def find_servers(
     host: Host, environment: HostEnvironment, targets: Destinations, *, replaces: bool = False, only: Iterable[str] = ()
@@ -137,14 +152,14 @@ def find_servers(
                 targets.of(file.scope),
                 "new",
                 "",
-                tuple(translation.notes),
+                tuple(_line(note, _MOST_REASON) for note in translation.notes),
             )
             problem = translation.problem or _problem(name, translation.entry, environment)
             found.append(_judged(adoption, problem, is_taken=name in taken, replaces=replaces))
     wanted = list(only)
     missing = [name for name in wanted if name not in {one.name for one in found}]
     if missing:
-        names = ", ".join(dict.fromkeys(one.name for one in found))
+        names = ", ".join(dict.fromkeys(adoption.shown_name for adoption in found))
         raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {names or 'none'}")
     if wanted:
         found = [one for one in found if one.name in wanted]
@@ -171,7 +186,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
     if is_taken:
         return replace(adoption, verdict="shadowed", why="an earlier file of the host has this name")
     if problem is not None:
-        return replace(adoption, verdict="unusable", why=problem)
+        return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
     there = target.servers.get(adoption.name)
     if isinstance(there, dict) and adapt(there) == adapt(entry):
         return replace(adoption, verdict="same")
@@ -186,7 +201,8 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
     """Say why a server with a secret stays where it is, and what to do."""
-    holds = f"{', '.join(places)} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
+    shown = _line(", ".join(places), _MOST_REASON)
+    holds = f"{shown} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
     why = f"{holds}, and a repository may hold {adoption.target.file}"
     return f"{why}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
 
@@ -218,7 +234,7 @@ def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adopt
     moving: list[Adoption] = []
     staying: list[str] = []
     for adoption in found:
-        where = f"{adoption.name}: stays in {adoption.file} ({adoption.scope})"
+        where = f"{adoption.shown_name}: stays in {adoption.file} ({adoption.scope})"
         if not (adoption.adopted or adoption.verdict == "same"):
             staying.append(f"{where}: {adoption.why}")
         elif adoption.scope == "user" and not adoption.target.is_own and adoption.name not in wanted:
@@ -227,7 +243,7 @@ def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adopt
             moving.append(adoption)
     names = {adoption.name for adoption in moving}
     staying += [
-        f"{adoption.name}: the host starts the one of {adoption.file} ({adoption.scope}) from now on"
+        f"{adoption.shown_name}: the host starts the one of {adoption.file} ({adoption.scope}) from now on"
         for adoption in found
         if adoption.verdict == "shadowed" and adoption.name in names
     ]
