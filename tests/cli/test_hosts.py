@@ -554,6 +554,55 @@ def test_the_question_names_every_server_with_both_places(columns: int, home: Pa
     assert not own_file(home).exists()
 
 
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        ({"command": "npx", "args": ["-y", "server-filesystem", "."]}, "args.2"),
+        ({"command": "npx", "args": ["-y", "server-filesystem", "docs"]}, "args.2"),
+        ({"command": "x", "args": ["--root=../other"]}, "args.0"),
+        ({"command": "./bin/srv"}, "command"),
+        ({"command": "bin/srv"}, "command"),
+        ({"command": "python", "args": ["server.py"]}, "args.0"),
+        ({"command": "uv", "args": ["--directory", "./tools", "run", "x"]}, "args.1"),
+        ({"command": "x", "env": {"DB": "data.db"}}, "env.DB"),
+        ({"command": "x", "env": {"PYTHONPATH": "/lib:docs"}}, "env.PYTHONPATH"),
+    ],
+    ids=str,
+)
+def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
+    home: Path, project: Path, entry: Answer, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "docs").mkdir()
+    servers = {"here": entry, "plain": {"command": "npx", "args": ["-y", "@x/docs", "--stage", "https://e.org/a.json"]}}
+    own = put(home / ".claude.json", {"mcpServers": servers})
+    words = ["modules", "import", "claude-code", "--move", "--yes"]
+    assert main(words) == 0
+    why = (
+        f"here: stays in {own} (user): {place} has a relative path: the host starts it in each project's folder,"
+        f" ideabridge in {own_file(home).parent}. Write absolute paths or a 'cwd' there, or name it to import it"
+    )
+    assert why in " ".join(capsys.readouterr().err.split())
+    assert list(servers_in(own)) == ["here"]
+    assert list(servers_in(own_file(home))) == ["plain"]
+    assert main([*words, "here"]) == 0
+    assert f"here: {place} has a relative path" in capsys.readouterr().err
+    assert servers_in(own_file(home))["here"] == entry
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"command": "x", "cwd": "."}, {"command": "x", "cwd": "sub"}, {"command": "x", "args": ["${workspaceFolder}/db"]}],
+    ids=str,
+)
+def test_what_is_fixed_to_this_project_is_said(
+    home: Path, project: Path, entry: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": entry}})
+    assert main(["modules", "import", "cursor", "--move", "--yes"]) == 0
+    assert f"a: it is fixed to this project, {project}" in capsys.readouterr().err
+    assert str(project) in json.dumps(servers_in(own_file(home)))
+
+
 FORGED = "evil\nThese are moved:\n  nothing: from here to there\r\x1b[2K"
 
 

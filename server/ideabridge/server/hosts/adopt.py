@@ -6,6 +6,8 @@ file, so no server with a secret goes there.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from ideabridge.server.hosts.host import (
     Scope,
     read_document,
 )
+from ideabridge.server.hosts.relative import relative_places
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import visible
@@ -134,6 +137,7 @@ def find_servers(
     Raises:
         HostFileError: a file cannot be read, or the host has no server of a name in `only`.
     """
+    wanted = list(only)
     found: list[Adoption] = []
     read: dict[Path, HostDocument] = {}
     for file in host.files(environment):
@@ -144,19 +148,25 @@ def find_servers(
         taken = {one.name for one in found}
         for name, raw in file.servers(content).items():
             translation = _translated(raw, file, environment, inputs)
+            problem = translation.problem or _problem(name, translation.entry, environment)
+            target = targets.of(file.scope)
+            if file.scope == "user":
+                elsewhere = _starts_elsewhere(translation.entry, environment.project, target.file.parent)
+                if elsewhere and name in wanted:
+                    translation.notes.append(elsewhere)
+                elif elsewhere:
+                    problem = problem or f"{elsewhere}. Write absolute paths or a 'cwd' there, or name it to import it"
             adoption = Adoption(
                 name,
                 translation.entry,
                 file.path,
                 file.scope,
-                targets.of(file.scope),
+                target,
                 "new",
                 "",
                 tuple(_line(note, _MOST_REASON) for note in translation.notes),
             )
-            problem = translation.problem or _problem(name, translation.entry, environment)
             found.append(_judged(adoption, problem, is_taken=name in taken, replaces=replaces))
-    wanted = list(only)
     missing = [name for name in wanted if name not in {one.name for one in found}]
     if missing:
         names = ", ".join(dict.fromkeys(adoption.shown_name for adoption in found))
@@ -164,6 +174,14 @@ def find_servers(
     if wanted:
         found = [one for one in found if one.name in wanted]
     return found, [path for path, document in read.items() if document.text is not None]
+
+
+def _depends_on_project(raw: JSONObject) -> bool:
+    """Return whether the translation fills in the project, for `${workspaceFolder}` and a relative `cwd`."""
+    folder = raw.get("cwd")
+    if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
+        return True
+    return re.search(r"\$\{workspace(Folder|Root|FolderBasename)\}", json.dumps(raw)) is not None
 
 
 def _translated(raw: JSON, file: HostFile, environment: HostEnvironment, inputs: dict[str, str]) -> Translation:
@@ -175,7 +193,22 @@ def _translated(raw: JSON, file: HostFile, environment: HostEnvironment, inputs:
         if isinstance(translation.entry.get("command"), str):
             translation.entry.setdefault("cwd", str(environment.project))
         translation.notes.append("the host has it in this project only; in your own configuration every project has it")
+    elif file.scope == "user" and _depends_on_project(raw):
+        translation.notes.append(
+            f"it is fixed to this project, {environment.project}; the host uses that of each session"
+        )
     return translation
+
+
+def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
+    """Say which paths of a server mean other files from `folder`, where ideabridge starts it; "" if none does."""
+    if entry.get("cwd") is not None or folder == project:
+        return ""
+    places = relative_places(entry, project)
+    if not places:
+        return ""
+    has = "has a relative path" if len(places) == 1 else "have relative paths"
+    return f"{', '.join(places)} {has}: the host starts it in each project's folder, ideabridge in {folder}"
 
 
 def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces: bool) -> Adoption:

@@ -1,0 +1,74 @@
+"""Relative paths of a server that a host starts in the folder of each project.
+
+ideabridge starts a server without a `cwd` in the folder of its configuration, where such a path means another file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.command_line import read_arguments
+from ideabridge.tools.encoding import JSONObject
+
+_DOTTED: Final = re.compile(r"\.{1,2}([/\\].*)?", re.DOTALL)
+"""`.`, `..`, and what begins with one of these as a folder."""
+
+_FILE: Final = re.compile(
+    r"[^\s:$~/\\@][^\s:$~@]*\.(py|pyz|m?js|cjs|m?ts|sh|rb|pl|php|jar|json|jsonl|ya?ml|toml|db|sqlite3?|csv|txt|md|env|log)",
+    re.IGNORECASE,
+)
+"""A name of a file that is not absolute."""
+
+_FOLDER_VARIABLE: Final = re.compile(r"(PATH|DIR|DIRS|DIRECTORY|FOLDER|ROOT)$", re.IGNORECASE)
+
+
+def relative_places(entry: JSONObject, project: Path) -> list[str]:
+    """Return the places of an entry that have a relative path, such as `args.1` or `env.DB`.
+
+    Args:
+        entry: the entry of `ideabridge.json`.
+        project: the folder of a project in which the host starts the server.
+    """
+    command = entry.get("command")
+    if not isinstance(command, str):
+        return []
+    places = ["command"] if re.search(r"[/\\]", command) and not _is_absolute(command) else []
+    listed = entry.get("args")
+    words = [word if isinstance(word, str) else "" for word in listed] if isinstance(listed, list) else []
+    for number, argument in enumerate(read_arguments(command, words)):
+        # The word of a package or a subcommand is often that of a folder, too.
+        may_be_folder = not argument.is_code
+        if any(_is_relative(part, project, may_be_folder=may_be_folder) for part in _parts(argument.text)):
+            places.append(f"args.{number}")
+    configured = entry.get("env")
+    for name, text in configured.items() if isinstance(configured, dict) else ():
+        may_be_folder = _FOLDER_VARIABLE.search(name) is not None
+        parts = text.split(os.pathsep) if isinstance(text, str) else []
+        if any(_is_relative(part, project, may_be_folder=may_be_folder) for part in parts):
+            places.append(f"env.{name}")
+    return places
+
+
+def _parts(word: str) -> Iterator[str]:
+    yield word
+    yield word.partition("=")[2]
+
+
+def _is_absolute(text: str) -> bool:
+    return text.startswith(("/", "\\", "~", "$")) or re.match(r"[A-Za-z]:[/\\]", text) is not None
+
+
+def _is_relative(text: str, project: Path, *, may_be_folder: bool) -> bool:
+    if not text or _is_absolute(text) or "\0" in text:
+        return False
+    if _DOTTED.fullmatch(text) or _FILE.fullmatch(text):
+        return True
+    try:
+        path = project / text
+        return path.exists() if may_be_folder or "/" in text else path.is_file()
+    except OSError:  # too long for a name
+        return False
