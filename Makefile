@@ -95,10 +95,13 @@ bench: $(DEV_STAMP) ## every benchmark beside its peers; fails if a target is mi
 
 # Install into an environment the packages that follow, with the versions of a file. pip says on standard output which
 # packages do not fit together: that is shown if it fails.
-install = $(1)/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off -c $(2) $(3) \
-	>$(1)/.pip.log || { echo "pip failed. The last it said:" >&2; tail -n 20 $(1)/.pip.log >&2; exit 1; }
+install = trap 'exit 130' INT; \
+	$(1)/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off -c $(2) $(3) \
+	>$(1)/.pip.log || { test $$? -gt 128 || rm -f $(1)/.unfinished; \
+	echo "pip failed. The last it said:" >&2; tail -n 20 $(1)/.pip.log >&2; exit 1; }
 
-# An interrupted set-up leaves `.unfinished` (or a folder without pip); the next one starts from the beginning.
+# An interrupted set-up leaves `.unfinished` (or a folder without pip); the next one starts from the beginning. Where pip
+# itself reports a failure, for example without a network, what was installed before still works and stays.
 $(STAMP): pyproject.toml constraints.txt $(if $(wildcard $(VENV)/.unfinished),FORCE)
 	@test -n "$(PYTHON)" || { \
 		echo "ideabridge needs Python 3.11 or later; none of python3.13, python3.12, python3.11, python3 is one." >&2; \

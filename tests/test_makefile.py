@@ -27,6 +27,10 @@ case "$*" in
     if test -e conflict; then
       echo "The conflict is caused by: pymdown-extensions==13.1"
       exit 1
+    fi
+    if test -e interrupted; then
+      . ./interrupted
+      exit 1
     fi;;
 esac
 """
@@ -90,7 +94,7 @@ def test_changed_versions_are_installed_by_the_targets_that_need_them(folder: Pa
     assert installed(folder, "demo") == []
 
 
-def test_a_set_up_that_failed_starts_again_and_says_why(folder: Path) -> None:
+def test_an_installation_that_failed_says_why_and_keeps_what_was_there(folder: Path) -> None:
     installed(folder, "demo")
     left = folder / ".venv" / "left"
     left.touch()
@@ -98,7 +102,22 @@ def test_a_set_up_that_failed_starts_again_and_says_why(folder: Path) -> None:
     failed = make(folder, "lint")
     assert failed.returncode == 2
     assert "The conflict is caused by: pymdown-extensions==13.1" in failed.stderr
+    # Without a network, each attempt fails, and what was installed goes on working.
+    assert make(folder, "lint").returncode == 2
+    assert installed(folder, "demo") == []
     (folder / "conflict").unlink()
+    assert installed(folder, "lint") == [".[postgres]", ".[dev]"]
+    assert left.exists()
+
+
+@pytest.mark.parametrize("signal", ["kill -9 $PPID", "kill -INT $PPID", "kill -9 $$"])
+def test_an_interrupted_installation_starts_from_the_beginning(folder: Path, signal: str) -> None:
+    installed(folder, "demo")
+    left = folder / ".venv" / "left"
+    left.touch()
+    (folder / "interrupted").write_text(signal, encoding="utf-8")
+    assert make(folder, "lint").returncode == 2
+    (folder / "interrupted").unlink()
     assert installed(folder, "demo") == [".[demo]"]
     assert not left.exists()
     assert installed(folder, "lint") == [".[postgres]", ".[dev]"]
