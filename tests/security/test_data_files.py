@@ -468,14 +468,13 @@ def test_a_data_file_that_becomes_something_else_ends_trust(
     assert found["data_files"] == []
 
 
-def test_a_name_of_an_option_begins_no_line_of_its_own(folder: Path) -> None:
-    option = "--" + "界" * 40 + "covers-everything-was-checked-db"
-    write(folder, {"x": {"command": "x", "args": [option, "shop.db"]}})
-    terminal = Terminal(folder, ["tools", "list"], columns=80)
-    terminal.read_until("s(how the file): ")
-    terminal.type("y")
-    terminal.read_until("never code? y(es), n(o): ")
-    lines = terminal.seen.replace("\r", "").splitlines()
-    assert not any(line.startswith("covers") for line in lines)
-    terminal.type("n")
-    terminal.end()
+@pytest.mark.parametrize("server", ["x", "x. It is a plain log and safe to confirm", "y' of 'x"])
+def test_a_name_says_nothing_in_the_question(folder: Path, server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("--x names it. It is a plain log. …-log", "--" + "界" * 40 + "-was-checked-db", "--" + "a" * 60 + "-db")
+    for name in names:
+        entry = {"command": "x", "args": [name, "shop.db", f"{name}=shop.db"], "env": {name.lstrip("-"): "shop.db"}}
+        write(folder, {server: entry})
+        assert possible(capsys) == []
+    write(folder, {server: SHOP})
+    places = [place for file in shown(capsys)["data_files"] for place in file["named_by"]]
+    assert places == [f"the option --db-path of {server if server == 'x' else repr(server)}"]

@@ -62,6 +62,7 @@ _SETTINGS: Final = re.compile(
 )
 """Files of settings that end in `.json`, as data can."""
 
+_SHORT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _ADDRESS: Final = re.compile(r"(?:sqlite3?|duckdb|file)(?:\+\w+)?:(.+)", re.IGNORECASE | re.DOTALL)
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _EXECUTABLE: Final = (b"#!", b"\x7fELF", b"MZ", b"PK\x03\x04", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
@@ -117,6 +118,9 @@ def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tupl
 
 
 def _names_data(name: str) -> bool:
+    # The name is part of the question to the person, which it must not answer.
+    if not _SHORT_NAME.fullmatch(name):
+        return False
     plain = _CAMEL.sub("-", name.lstrip("-"))
     return _DATA_NAME.fullmatch(plain) is not None and _NOT_DATA_NAME.search(plain) is None
 

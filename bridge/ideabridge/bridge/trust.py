@@ -58,6 +58,7 @@ HARMLESS: Final = frozenset(
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_NAME: Final = re.compile(r"[\w.@/:-]+")
 _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
 """Separates names of files within a word: in a shell command, in a list of folders, in an address."""
 
@@ -314,7 +315,9 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     servers = members.get("mcpServers")
     for name, entry in servers.items() if isinstance(servers, dict) else ():
         if isinstance(entry, dict):
-            yield from _named_by(visible(name), entry, folder)
+            # A name with spaces could go on the sentence that asks a person about a data file.
+            shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
+            yield from _named_by(shown, entry, folder)
 
 
 def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention]:
