@@ -180,6 +180,34 @@ def test_data_may_be_larger_than_what_trust_reads(folder: Path, capsys: pytest.C
     assert is_trusted(path)
 
 
+def test_all_files_together_have_one_limit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "server.bin").touch()
+    names = [f"{number}.db" for number in range(3)]
+    for name in names:
+        with (folder / name).open("wb") as file:
+            file.truncate(100 * 1024 * 1024)
+    servers = {name: {"command": "x", "args": ["--db-path", name]} for name in names}
+    path = write(folder, {**servers, "code": {"command": "./server.bin"}})
+    assert main(["trust", "--hash", shown(capsys)["hash"]]) == 2
+    assert "2.db cannot be read or is too large" in capsys.readouterr().err
+    # What is confirmed as data takes no room.
+    trust(capsys, "0.db")
+    assert is_trusted(path)
+    os.truncate(folder / "server.bin", 100 * 1024 * 1024)
+    assert main(["trust", "--hash", shown(capsys, "--data", "0.db")["hash"], "--data", "0.db"]) == 2
+    trust(capsys, "0.db", "1.db")
+    assert is_trusted(path)
+
+
+def test_data_files_count_among_the_files_that_can_be_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word for number in range(1000) for word in ("--db-path", f"file-{number}.db")]
+    write(folder, {"x": {"command": "x", "args": words[:-2]}})
+    assert len(possible(capsys)) == 999
+    write(folder, {"x": {"command": "x", "args": words}})
+    assert main(["trust", "--show"]) == 2
+    assert "names more files than can be trusted" in capsys.readouterr().err
+
+
 # -- what is trusted is what was shown --------------------------------------------------------------------------------
 
 

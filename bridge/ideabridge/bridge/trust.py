@@ -183,12 +183,14 @@ class ProjectFile:
         digests: the SHA-256, in hex, of the file and of every file that it names, except for those in `data_files`, by
             path: relative with `/` for files in its folder, absolute for others (only tool files).
         data_files: the files that a person may confirm as data, by path.
+        left: how many bytes trust may cover of these.
     """
 
     file: Path
     data: bytes
     digests: Mapping[str, str]
     data_files: Mapping[str, DataFile] = field(default_factory=dict[str, DataFile])
+    left: int = MAX_NAMED_BYTES
     _read: dict[str, tuple[str, int] | None] = field(
         default_factory=dict[str, "tuple[str, int] | None"], compare=False, repr=False
     )
@@ -200,15 +202,21 @@ class ProjectFile:
             confirmed: the paths of data files that it does not cover, because a person confirmed them as data.
         """
         digests = dict(self.digests)
-        for path, data_file in self.data_files.items():
-            if path not in confirmed:
-                # What a person is shown and what is stored is the same digest.
-                if path not in self._read:
-                    self._read[path] = _digest(data_file.path, MAX_NAMED_BYTES)
-                content = self._read[path]
-                if content is not None:
-                    digests[path] = content[0]
+        left = self.left
+        for path in self.data_files:
+            content = None if path in confirmed else self._content(path, left)
+            if content is not None:
+                digests[path], size = content
+                left -= size if digests[path] != _UNREADABLE else 0
         return digests
+
+    def _content(self, path: str, left: int) -> tuple[str, int] | None:
+        """Return the digest and the size of a data file, which is unreadable if it is larger than `left` bytes."""
+        content = self._read.get(path, (_UNREADABLE, 0))
+        # A digest is computed once: what a person is shown and what is stored is the same.
+        if content is not None and content[0] == _UNREADABLE:
+            content = self._read[path] = _digest(self.data_files[path].path, left)
+        return (_UNREADABLE, content[1]) if content is not None and content[1] > left else content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
         """Return the SHA-256, in hex, over all that a person trusts: the covered files, and which files are data."""
@@ -260,6 +268,12 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         elif mention.anywhere:
             named[path] = True
     data_files = _data_files(data_names, code, folder)
+    too_many = TrustError(
+        f"{file}: names more files than can be trusted: at most {MAX_NAMED_FILES:,} of"
+        f" {MAX_NAMED_BYTES // 1024**2} MiB together"
+    )
+    if len(digests) + len(data_files) > MAX_NAMED_FILES:
+        raise too_many
     for path, anywhere in named.items():
         # Most words are not files, so the cheapest test comes first.
         if path in data_files or not os.path.lexists(path) or not (anywhere or _is_inside(path, folder)):
@@ -270,12 +284,9 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         digests[_shown(path, folder)], size = found
         left -= size
         if left < 0 or len(digests) + len(data_files) > MAX_NAMED_FILES:
-            raise TrustError(
-                f"{file}: names more files than can be trusted: at most {MAX_NAMED_FILES:,} of"
-                f" {MAX_NAMED_BYTES // 1024**2} MiB together"
-            )
+            raise too_many
     by_name = {_shown(path, folder): data_file for path, data_file in data_files.items()}
-    return ProjectFile(file, data, digests, by_name)
+    return ProjectFile(file, data, digests, by_name, left)
 
 
 def _data_files(named: Mapping[Path, list[str]], code: Collection[Path], folder: Path) -> dict[Path, DataFile]:
