@@ -169,7 +169,12 @@ class Trace:
                     bar.status = "denied" if error.get("kind") == "denied" else "failed"
                 elif bar.status not in _FAILED:
                     bar.status = "running" if bar.open else "done"
-            case "approval_asked" | "outcome_asked" | "question_asked":
+            case "approval_asked":
+                # Stricter rules ask again; a decision answers the last question.
+                bar.asked = at
+                bar.decided = None
+                bar.status = "asking"
+            case "outcome_asked" | "question_asked":
                 bar.asked = at if bar.asked is None else bar.asked
                 bar.status = "asking"
             case "call_decided" | "outcome_decided" | "question_answered":
