@@ -162,6 +162,22 @@ async def test_search_flags_what_looks_like_another_tool(tmp_path: Path) -> None
         assert flagged == {r"g\u0456t_log looks like git.git_log", "GIT_LOG looks like git.git_log"}
 
 
+async def test_a_call_that_the_rules_allow_now_takes_the_place_of_the_one_that_waits(tmp_path: Path) -> None:
+    modules = Modules(tmp_path)
+    modules.lists("git", described("git_push", read_only=False))
+    by_person: dict[str, Any] = {"by": "person"}
+    async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
+        assert "needs_approval" in await refused(client, "git_push", repo="r")
+    # A restart of the host changes nothing: the same call asks nobody again.
+    async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
+        assert "needs_approval" in await refused(client, "git_push", repo="r")
+        assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == ["needs_approval"]
+    async with fronted(modules, "git") as front, Client(front.server) as client:
+        assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
+        assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == ["cancelled"]
+    assert modules.calls("git") == ["git_push"]
+
+
 @pytest.mark.parametrize("default", ["deny", "ask"])
 async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_modules_tool(
     default: str, tmp_path: Path

@@ -155,10 +155,13 @@ class ExposedTool:
         verdict = self._policy(offered, arguments)
         digest = self._waiting.digest(self.tool, arguments, request)
         if verdict.verdict == "allow":
-            # The same call may still wait for an answer, under the rules of before.
             waiting = None if tool.annotations.read_only else await self._waiting.find(digest, request.caller)
-            if waiting is not None:
+            if waiting is not None and waiting.status != "needs_approval":
+                # The same call was decided under the rules of before, and its result was not given yet.
                 return await self._of_run(waiting, request, entry)
+            if waiting is not None:
+                reason = "the rules allow the call now, and it was made again"
+                await self._bridge.cancel(waiting.id, reason, caller=request.caller)
             return await self._called(tool, arguments, request, entry)
         if verdict.verdict == "deny":
             entry.outcome = "denied"
