@@ -156,7 +156,7 @@ class WaitingCalls:
             return run
 
     async def find(self, digest: str, caller: str) -> Run | None:
-        """The run of a call whose result was not given yet; None if there is none."""
+        """Return the run of this call if its result was not given yet, and None otherwise."""
         for key, value in self._bridge.store.settings.under(_WAITING).items():
             if value == digest.encode():
                 run = await self._waiting(key.removeprefix(_WAITING), caller)

@@ -153,9 +153,11 @@ class ExposedTool:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
             offered = dataclasses.replace(tool, name=named.name, remote_name=named.remote_name)
         verdict = self._policy(offered, arguments)
+        if verdict.verdict == "allow" and tool.annotations.read_only:
+            return await self._called(tool, arguments, request, entry)
         digest = self._waiting.digest(self.tool, arguments, request)
         if verdict.verdict == "allow":
-            waiting = None if tool.annotations.read_only else await self._waiting.find(digest, request.caller)
+            waiting = await self._waiting.find(digest, request.caller)
             if waiting is not None and waiting.status != "needs_approval":
                 # The same call was decided under the rules of before, and its result was not given yet.
                 return await self._of_run(waiting, request, entry)
