@@ -109,15 +109,23 @@ class Binding:
     def _fault_of_own(self, tool: Tool) -> str | None:
         if not self._executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
-        is_replacement = any(progress.replaced is tool for progress in self._machine.history)
-        if is_replacement or (id(tool) in self._began and tool.name not in self._defined):
-            # A tool that a context or a handler defines is not the one that the files of tools have under its name.
+        if self._is_from_files(tool):
             difference = self._executor.difference(tool)
             if difference is not None:
                 return f"its tool {tool.name!r} has changed since it was started: {difference}"
         if tool == builtin_toolbox().tools.get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
         return f"its tool {tool.name!r} belongs to another project, or to another program, than this one"
+
+    def _is_from_files(self, tool: Tool) -> bool:
+        """Return whether a tool has the definition that files of tools, or a program, had under its name.
+
+        A tool that a context or a handler defines does not.
+        """
+        if id(tool) in self._began:
+            return tool.name not in self._defined
+        # Few tools come from elsewhere, so this seldom goes through all calls.
+        return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
         """Return how the start definition of a module has changed; None if it has not."""
