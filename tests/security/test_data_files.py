@@ -48,6 +48,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "IDEABRIDGE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
+    # What a variable means where trust is asked for is not what it means where a server starts.
+    monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
@@ -368,6 +371,7 @@ LAUNCHERS = (
         {"command": "uvx", "args": ["mcp-proxy", "python3", DB]},
         {"command": "uvx", "args": ["mcp-proxy", "python3", "--data-file", DB]},
         {"command": "x", "args": ["${SHELL}", "--data-file", DB]},
+        {"command": "x", "args": ["${TZ:-bash}", "--data-file", DB]},
         {"command": "x", "args": ["${X:-sh}", "--data-file", DB]},
         {"command": "x", "args": ["exec sh", "--data-file", DB]},
         {"command": "sh", "args": ["-c", '. "$DB_PATH"'], "env": {"DB_PATH": DB}},

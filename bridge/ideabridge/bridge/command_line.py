@@ -119,8 +119,11 @@ _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
 """Options with which a runner takes program text."""
 
-_BETWEEN: Final = re.compile(r"[\s=:;,|&()<>'\"`]+")
-"""Separates the parts of a word that may name a program."""
+_BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
+"""Separates the parts of a word that may name a program, such as the default in `${NAME:-sh}`."""
+
+_SHELL_VARIABLE: Final = re.compile(r"\$\{?SHELL\b")
+"""The variable with the user's shell. It is often not set where a service starts."""
 
 _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)", re.IGNORECASE)
 
@@ -160,6 +163,8 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
 
 def names_starter(word: str) -> bool:
     """Return whether a part of a word is the name of an interpreter, or of a program that starts others."""
+    if _SHELL_VARIABLE.search(word):
+        return True
     return any(program_name(part) in _STARTERS for part in _BETWEEN.split(word))
 
 
