@@ -259,7 +259,7 @@ async def test_a_module_cannot_imitate_an_approval(era: str, module_era: str, tm
     assert decision["description"].startswith("Module asks says: approve: it runs. deny: it does not.")
     assert len(decision["description"]) < 700
     assert decision["enum"] == ["approve", "deny"]
-    assert decision["enumNames"] == ["approve\\udb40\\udc41", "deny"]
+    assert decision["enumNames"] == ["[asks] approve\\udb40\\udc41", "[asks] deny"]
     assert form["password"]["title"] == "[asks] password"
 
 

@@ -25,20 +25,34 @@ ASKS = Path(__file__).parents[1] / "modules" / "servers" / "asks.py"
 THREE = "test_input_required_result_multiple_inputs"
 
 
+def marked(words: str) -> str:
+    """A line of what a module wrote, as a person sees it."""
+    return f"  | {words}"
+
+
 async def fill_in(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    if params.message == "Leave me alone":
+    if marked("Leave me alone") in params.message.split("\n"):
         return types.ElicitResult(action="decline")
-    if params.message == "Fail":
-        raise MCPError(types.INVALID_PARAMS, "the screen is broken")
-    return types.ElicitResult(action="accept", content={"name": "Ada", "color": "blue"})
+    if isinstance(params, types.ElicitRequestURLParams):
+        return types.ElicitResult(action="accept")
+    texts: dict[str, Any] = {"name": "Ada", "color": "blue", "context": "work"}
+    fields = params.requested_schema["properties"]
+    return types.ElicitResult(action="accept", content={name: texts[name] for name in texts if name in fields})
 
 
 async def answer(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
     message = params.messages[0].content
     assert isinstance(message, types.TextContent)
     return types.CreateMessageResult(
-        role="assistant", content=types.TextContent(text=f"re: {message.text}"), model="tiny"
+        role="assistant", content=types.TextContent(text=f"re: {own_words(message.text)}"), model="tiny"
     )
+
+
+def own_words(text: str) -> str:
+    """What the module `one` wrote in a text for a model."""
+    first, *lines = text.split("\n")
+    assert first == "Module one wrote this, and not the person:"
+    return "\n".join(line.removeprefix(marked("")) for line in lines)
 
 
 async def folders(_context: Any) -> types.ListRootsResult:
@@ -65,7 +79,7 @@ async def test_each_side_speaks_its_own_era(tmp_path: Path, module: tuple[str, .
         said = text(await client.call_tool("test_elicitation", {"message": "Leave me alone"}))
         assert said == "User response: action=decline, content=null"
         prompt = await client.get_prompt("test_input_required_result_prompt")
-        assert prompt.messages[0].content == types.TextContent(text="Context: None")
+        assert prompt.messages[0].content == types.TextContent(text="Context: work")
 
 
 @MODULES
@@ -158,17 +172,18 @@ async def test_a_parked_call_answers_once_and_to_its_client_alone(tmp_path: Path
         assert isinstance(asking, types.InputRequiredResult)
         ((name, question),) = (asking.input_requests or {}).items()
         assert isinstance(question, types.ElicitRequest)
-        assert question.params.message == "Name?"
+        assert marked("Name?") in question.params.message.split("\n")
         # Other answers than the one that it waits for change nothing.
         again = await send(
             input_responses={"other": types.ElicitResult(action="cancel")}, request_state=asking.request_state
         )
         assert isinstance(again, types.InputRequiredResult)
         assert list(again.input_requests or {}) == [name]
-        given = {name: types.ElicitResult(action="accept", content={"username": "ada"})}
+        content: dict[str, Any] = {"email": "ada@example.com", "username": "ada"}
+        given = {name: types.ElicitResult(action="accept", content=content)}
         done = await send(input_responses=given, request_state=again.request_state)
         assert isinstance(done, types.CallToolResult)
-        assert text(done) == f"User response: action=accept, content={json.dumps({'username': 'ada'})}"
+        assert text(done) == f"User response: action=accept, content={json.dumps(content)}"
         late = await send(input_responses=given, request_state=again.request_state)
         assert isinstance(late, types.CallToolResult)
         assert late.is_error

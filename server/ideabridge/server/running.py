@@ -333,7 +333,7 @@ class Running:
             SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late or a repetition.
         """
         last = read_state(state)
-        if last.state is not None or last.parked:
+        if last.is_relayed:
             request.relayed = last
             return
         request.key = last.key

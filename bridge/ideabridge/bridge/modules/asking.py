@@ -1,8 +1,9 @@
 """Asking: the questions that a module asks during one call, passed to the caller.
 
-A run is asked forms (MCP elicitation, form mode) with plain values. A form is checked and bounded before a person sees
-it; a form with anything else is refused as a whole. The client of a direct call is asked whatever it declares that it
-answers: it shows the questions to its user, as if the module were connected to it.
+A run is asked forms (MCP elicitation, form mode) with plain values. The client of a direct call is asked whatever it
+declares that it answers: forms, addresses to open, sampling, roots. A question is checked and bounded before anybody
+sees it, and shown as the module's own words; an answer is checked before the module gets it. Both are the same for runs
+and for direct calls.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from secrets import token_hex
 from typing import Any, Final, Protocol, cast, get_args
+from urllib.parse import urlsplit
 
 import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker, FormAnswer, Inquiry
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
@@ -26,7 +29,7 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
-from ideabridge.tools.schema import check_schema
+from ideabridge.tools.schema import Validator, check_schema
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +58,21 @@ _OF_LISTS: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
 _CHOICES: Final = ("oneOf", "anyOf")
 
 
+_ANSWER_BYTES: Final = 100_000
+"""Most bytes of JSON in the answer to a form."""
+
+_ADDRESS: Final = 2000
+_SYSTEM_PROMPT: Final = 16_000
+_MESSAGES: Final = 100
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
 class FormError(IdeabridgeError):
     """Nobody is asked this question, because it is not a form, or is a hostile one."""
+
+
+class AnswerError(IdeabridgeError):
+    """The module does not get this answer, because it does not fit the question or contains a secret."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
@@ -67,17 +83,8 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError("it wants an address to be opened (url mode), which a connected server does not choose here")
-    if len(params.message) > MESSAGE_CHARACTERS:
-        raise FormError(f"its message has {len(params.message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown")
-    if len(visible(params.message, keep="\n\t")) > MESSAGE_CHARACTERS:
-        raise FormError(
-            f"its message holds characters that a person cannot see: more than {MESSAGE_CHARACTERS:,} as escapes"
-        )
-    lines = params.message.count("\n") + 1
-    if lines > LINES:
-        raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
+    message = _read_message(params.message)
     try:
-        message = str(normalise(params.message, what="its message"))
         schema = normalise(params.requested_schema, what="its form")
         size = len(encode(schema))
     except IdeabridgeError as error:
@@ -91,6 +98,110 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     except IdeabridgeError as error:
         raise FormError(str(error)[:500]) from None
     return Inquiry(module, message, schema)
+
+
+def _read_message(message: str) -> str:
+    if len(message) > MESSAGE_CHARACTERS:
+        raise FormError(f"its message has {len(message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown")
+    if len(visible(message, keep="\n\t")) > MESSAGE_CHARACTERS:
+        raise FormError(
+            f"its message holds characters that a person cannot see: more than {MESSAGE_CHARACTERS:,} as escapes"
+        )
+    lines = message.count("\n") + 1
+    if lines > LINES:
+        raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
+    try:
+        return str(normalise(message, what="its message"))
+    except IdeabridgeError as error:
+        raise FormError(str(error)[:500]) from None
+
+
+def _check_address(params: types.ElicitRequestURLParams) -> None:
+    """Check that a person sees the whole address, and that it leads where it seems to lead.
+
+    Raises:
+        FormError: it does not.
+    """
+    _read_message(params.message)
+    address = params.url
+    if len(address) > _ADDRESS:
+        raise FormError(f"its address has {len(address):,} characters; at most {_ADDRESS:,} are shown")
+    if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
+        raise FormError("its address holds characters that no address has")
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        raise FormError("its address is none") from None
+    if "@" in parts.netloc:
+        raise FormError("its address names a user, who could pass for a host")
+    if not host or (parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK)):
+        raise FormError("its address does not begin with https://")
+
+
+def _check_sampling(params: types.CreateMessageRequestParams) -> None:
+    """Check that a question to a model is bounded.
+
+    Raises:
+        FormError: it is not.
+    """
+    prompt = params.system_prompt or ""
+    if len(prompt) > _SYSTEM_PROMPT:
+        raise FormError(f"its system prompt has {len(prompt):,} characters; at most {_SYSTEM_PROMPT:,} are passed on")
+    if len(params.messages) > _MESSAGES:
+        raise FormError(f"it has {len(params.messages):,} messages; at most {_MESSAGES} are passed on")
+
+
+def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
+    """What a person filled in, if it fits the form of a module.
+
+    Raises:
+        AnswerError: it does not fit.
+    """
+    what = f"the answer to module {module}"
+    try:
+        content = normalise(value, what=what)
+    except IdeabridgeError as error:
+        raise AnswerError(f"the value does not fit the form: {error}") from None
+    size = len(encode(content))
+    if size > _ANSWER_BYTES:
+        raise AnswerError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
+    if not isinstance(content, dict):
+        raise AnswerError("'value' needs `value`: an object that fits the form of the question")
+    fields = schema.get("properties")
+    fields = list(fields) if isinstance(fields, dict) else []
+    strange = next((name for name in content if name not in fields), None)
+    if strange is not None:
+        names = ", ".join(fields) or "none"
+        raise AnswerError(f"{what}: {strange[:60]!r} is not a field of its form; it has {names}")
+    try:
+        Validator(schema, what=what).check(content)
+    except IdeabridgeError as error:
+        raise AnswerError(f"the value does not fit the form: {error}") from None
+    return content
+
+
+def read_response(
+    module: str, question: types.InputRequest, response: types.InputResponse, secrets: Secrets
+) -> types.InputResponse:
+    """The answer of the client of a direct call, as the module gets it.
+
+    Raises:
+        AnswerError: the module does not get it.
+    """
+    for place, name in secrets.places(normalise(wire(response), what="the answer")):
+        raise AnswerError(
+            f"{place}: holds the secret {name} of the configuration, which no module gets; answer without it"
+        )
+    if not isinstance(question, types.ElicitRequest):
+        return response
+    if not isinstance(response, types.ElicitResult):
+        raise AnswerError(f"expected an answer to a form, found {type(response).__name__}")
+    params = question.params
+    if response.action != "accept" or isinstance(params, types.ElicitRequestURLParams):
+        return types.ElicitResult(action=response.action)
+    schema = cast("JSONObject", params.requested_schema)
+    return _result(FormAnswer("accept", read_answer(module, schema, response.content or {})))
 
 
 def _check(schema: JSONObject) -> None:
@@ -182,6 +293,9 @@ def _list(value: JSON) -> list[JSON]:
 
 # -- asking ----------------------------------------------------------------------------------------------------------
 
+TRIES: Final = 3
+"""The most times that a form is shown if its answers are not accepted, each time with the reason."""
+
 MAX_QUESTION_ROUNDS: Final = 10
 """The most times that one call may be answered with questions (2026)."""
 
@@ -261,8 +375,18 @@ class DirectClient(Protocol):
         """The lowest level of log messages that it wants; None: it wants none."""
         ...
 
+    def marked(self, module: str, question: types.InputRequest, fault: str | None) -> types.InputRequest:
+        """Return a question as a person or a model sees it: what the module wrote is marked as its own words.
+
+        Args:
+            module: the module that asks.
+            question: its question, checked and without secrets.
+            fault: why the last answer was not accepted.
+        """
+        ...
+
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask a question while the call waits.
+        """Ask a marked question while the call waits.
 
         Raises:
             MCPError: the client cannot be asked now, or answered with this error.
@@ -282,7 +406,7 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
     """A module answered a direct call with questions, which the client takes in place of a result.
 
     Attributes:
-        questions: by name, in wire form.
+        questions: by name, in wire form: checked, without secrets, and not marked.
         state: the module's state.
     """
 
@@ -421,10 +545,21 @@ class Asking:
             self._open.add(scope)
             try:
                 async with self._one:
-                    return await client.ask(question)
+                    return await self._answered(client, question)
             finally:
                 self._open.discard(scope)
         raise MCPError(types.INVALID_REQUEST, f"{NOBODY}: the call has ended")
+
+    async def _answered(self, client: DirectClient, question: types.InputRequest) -> types.InputResponse:
+        """Ask until the answer fits the question, `TRIES` times at most."""
+        fault: str | None = None
+        for _ in range(TRIES if isinstance(question, types.ElicitRequest) else 1):
+            response = await client.ask(client.marked(self._module, question, fault))
+            try:
+                return read_response(self._module, question, response, self._secrets)
+            except AnswerError as error:
+                fault = shown(str(error), self._secrets)
+        raise MCPError(types.INVALID_REQUEST, f"the answer was not passed on: {fault}")
 
     def _askable(self, client: DirectClient, question: types.InputRequest) -> types.InputRequest:
         """The question without secrets; an error if the client does not answer such questions."""
@@ -445,12 +580,53 @@ class Asking:
         try:
             told = normalise(wire(question), what="the question")
             size = len(encode(told))
+            if size > QUESTION_BYTES:
+                raise FormError(f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on")
+            return self._checked(question)
         except IdeabridgeError as error:
             raise self._nobody(question, str(error)[:500]) from None
-        if size > QUESTION_BYTES:
-            raise self._nobody(question, f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on")
+
+    def _checked(self, question: types.InputRequest) -> types.InputRequest:
+        """The question, checked as one of a run is, and without secrets."""
+        params = question.params
+        if isinstance(params, types.ElicitRequestFormParams):
+            inquiry = self._masked(read_inquiry(self._module, params))
+            form = types.ElicitRequestFormParams(message=inquiry.message, requested_schema={**inquiry.schema})
+            return types.ElicitRequest(params=form)
+        if isinstance(params, types.ElicitRequestURLParams):
+            return types.ElicitRequest(params=self._address(params))
+        if isinstance(params, types.CreateMessageRequestParams):
+            _check_sampling(params)
+            # The conversation of the client with others is none of the module's business.
+            question = types.CreateMessageRequest(params=params.model_copy(update={"include_context": "none"}))
+        told = normalise(wire(question), what="the question")
         masked = self._secrets.redact(told)
         return question if masked is told else _QUESTION.validate_python(masked, by_name=False)
+
+    def _address(self, params: types.ElicitRequestURLParams) -> types.ElicitRequestURLParams:
+        _check_address(params)
+        if self._secrets.mask(params.url) != params.url:
+            raise FormError("its address holds a secret of the configuration")
+        # 2026-07-28 has no ids, and clients of 2025-11-25 want one.
+        name = params.elicitation_id or token_hex(8)
+        return types.ElicitRequestURLParams(
+            message=self._secrets.mask(params.message), url=params.url, elicitation_id=name
+        )
+
+    def addresses(self, client: DirectClient, error: MCPError) -> MCPError:
+        """An error that asks the client to open addresses (2025-11-25), with them checked and marked; any other error
+        as it is.
+        """
+        if error.code != types.URL_ELICITATION_REQUIRED:
+            return error
+        try:
+            asked = types.ElicitationRequiredErrorData.model_validate(error.data).elicitations
+            checked = [types.ElicitRequest(params=self._address(one)) for one in asked]
+        except (FormError, ValidationError) as fault:
+            why = str(fault) if isinstance(fault, FormError) else "its data are no addresses"
+            return MCPError(types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})")
+        marked = [wire(client.marked(self._module, one, None))["params"] for one in checked]
+        return MCPError(error.code, error.message, {"elicitations": marked})
 
     def _nobody(self, question: types.InputRequest, why: str) -> MCPError:
         reason = f"{NOBODY} for {_KINDS[question.method]}: {why}"

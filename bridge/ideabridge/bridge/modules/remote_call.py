@@ -136,6 +136,7 @@ async def remote_call(
             )
     except MCPError as error:
         if client is not None:
+            error = asking.addresses(client, error)
             _note_addresses(connection, client, error)
         failure = _failure(connection, module, tool.name, error, secrets)
         if asking.refused and isinstance(failure, ModuleProtocolError):
@@ -266,7 +267,7 @@ async def pass_on(
                 connection, asking, module, _without_envelope(request), _PASSED_ON[method], report
             )
     except MCPError as error:
-        failure = _failure(connection, module, method, error, secrets)
+        failure = _failure(connection, module, method, asking.addresses(client, error), secrets)
         if not isinstance(failure, ModuleProtocolError) or failure.code is None:
             raise failure from None
         raise MCPError(failure.code, failure.said, failure.data) from None

@@ -47,6 +47,7 @@ from ideabridge.bridge.loop.question import (
     unknown,
 )
 from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.modules.asking import AnswerError, read_answer
 from ideabridge.bridge.plan import waiting_plan
 from ideabridge.bridge.store.errors import PASSING
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
@@ -71,9 +72,6 @@ DecidedEvent: TypeAlias = events.CallDecided | events.OutcomeDecided | events.Pl
 
 _NAMED: Final = 5
 """The most pending approvals that an error names."""
-
-_ANSWER_BYTES: Final = 100_000
-"""Most bytes of JSON in the answer to a module's form."""
 
 _NAP: Final = 60.0
 """Seconds between two looks at the clock: while a computer sleeps its clock runs, but timers do not."""
@@ -354,19 +352,11 @@ def _answered_form(asked: events.QuestionAsked, decision: Decision, by: Decider)
     if decision.decision != "value":
         action = "decline" if decision.decision == "deny" else "cancel"
         return events.QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=decision.reason)
-    what = f"the answer to module {asked.module}"
     value = None if isinstance(decision.value, Missing) else decision.value
-    with _explained("the value does not fit the form"):
-        content = _bounded(value, what, _ANSWER_BYTES, "sent")
-        if not isinstance(content, dict):
-            raise DecisionError("'value' needs `value`: an object that fits the form of the question")
-        fields = asked.schema.get("properties")
-        fields = list(fields) if isinstance(fields, dict) else []
-        strange = [name for name in content if name not in fields]
-        if strange:
-            names = ", ".join(fields) or "none"
-            raise DecisionError(f"{what}: {strange[0][:60]!r} is not a field of its form; it has {names}")
-        Validator(asked.schema, what=what).check(content)
+    try:
+        content = read_answer(asked.module, asked.schema, value)
+    except AnswerError as error:
+        raise DecisionError(str(error)) from None
     return events.QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
 
 
@@ -374,17 +364,12 @@ def _checked_result(question: Question, raw: object) -> JSON:
     tool = question.tool
     what = f"the result of {tool.name if tool is not None else 'the call'}"
     with _explained("the value cannot stand for the call's result"):
-        value = _bounded(raw, what, MAX_BYTES, "taken")
+        value = normalise(raw, what=what)
+        size = len(encode(value))
+        if size > MAX_BYTES:
+            raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
         if tool is not None and tool.output is not None:
             Validator(tool.output, what=what).check(value)
-    return value
-
-
-def _bounded(raw: object, what: str, most: int, verb: str) -> JSON:
-    value = normalise(raw, what=what)
-    size = len(encode(value))
-    if size > most:
-        raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {most:,} are {verb}")
     return value
 
 

@@ -34,6 +34,7 @@ from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretG
 from ideabridge.bridge.loop.event import ApprovalAsked, Decider, Event, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.loop.question import Choice
+from ideabridge.bridge.modules.asking import TRIES
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
@@ -72,8 +73,6 @@ _REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
 _ONCE: Final = "choices"
-_TRIES: Final = 3
-"""The most times that a form is shown if its answers are not accepted, each time with the reason."""
 
 
 class Deciding:
@@ -401,7 +400,7 @@ class Forms:
         with scope:
             context = request.context
             fault: str | None = None
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 sent = anyio.current_time()
                 try:
                     result = await context.session.elicit_form(
@@ -496,7 +495,7 @@ async def answered(
             continue
         fault = None if result is None else await _decide(run, approval, result, request, deciding)
         tries = last.faults.get(key, (0, ""))[0] + 1
-        if fault is not None and tries < _TRIES:
+        if fault is not None and tries < TRIES:
             faults[key] = (tries, fault)
             continue
         if fault is not None:

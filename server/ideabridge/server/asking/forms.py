@@ -20,7 +20,7 @@ from ideabridge.bridge.context.assumption import Assumption, Candidate
 from ideabridge.bridge.loop.question import REFUSALS
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import visible, wrap_visible
+from ideabridge.tools.names import printable, visible, wrap_visible
 
 _CHARACTERS: Final = 6000
 """Characters of a call or plan that is shown whole."""
@@ -190,7 +190,7 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
     schema, module = cast("dict[str, Any]", question["schema"]), visible(str(question["module"]))
     fields = dict[str, Any]()
     for name, field in schema.get("properties", {}).items():
-        fields[name] = _cleaned(field)
+        fields[name] = _cleaned(field, module)
         fields[name]["title"] = f"[{module}] {_clipped(str(field.get('title') or name), _TITLE)}"
         if "description" in field:
             fields[name]["description"] = f"Module {module} says: {fields[name]['description']}"
@@ -198,18 +198,22 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
     return {**rest, "properties": fields}
 
 
-def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with visible texts. Names and choices stay unchanged; they were checked when the module asked."""
+def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
+    """A schema with visible texts, and with the names of choices marked as the module's. Names of fields and choices
+    stay unchanged; they were checked when the module asked.
+    """
     cleaned = dict(field)
     for key, value in field.items():
-        if key in ("title", "description"):
-            cleaned[key] = _clipped(str(value), _TITLE if key == "title" else _DESCRIPTION)
+        if key == "title":
+            cleaned[key] = f"[{module}] {_clipped(str(value), _TITLE)}"
+        elif key == "description":
+            cleaned[key] = _clipped(str(value), _DESCRIPTION)
         elif key == "enumNames":
-            cleaned[key] = [_clipped(str(one), _TITLE) for one in value]
+            cleaned[key] = [f"[{module}] {_clipped(str(one), _TITLE)}" for one in value]
         elif key in ("oneOf", "anyOf"):
-            cleaned[key] = [_cleaned(one) for one in value]
+            cleaned[key] = [_cleaned(one, module) for one in value]
         elif key == "items":
-            cleaned[key] = _cleaned(value)
+            cleaned[key] = _cleaned(value, module)
     return cleaned
 
 
@@ -230,6 +234,75 @@ def publication_form(
     return "\n".join(text), _decision("Publish it with these choices?", meanings, {})
 
 
+# -- questions of modules during direct calls ---------------------------------------------------------------------
+
+
+def marked_question(module: str, question: types.InputRequest, fault: str | None) -> types.InputRequest:
+    """A question of a module to the client of a direct call, with all that the module wrote marked as its own words.
+
+    Args:
+        module: the module.
+        question: its question, checked and without secrets.
+        fault: why the last answer was not accepted.
+    """
+    params = question.params
+    if isinstance(params, types.ElicitRequestFormParams):
+        schema = cast("JSON", params.requested_schema)
+        asked: JSONObject = {"module": module, "message": params.message, "schema": schema}
+        text = "\n".join([*_asks(module, "asks", fault), *_words_of_module(asked)])
+        return types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message=text, requested_schema=_of_module(asked))
+        )
+    if isinstance(params, types.ElicitRequestURLParams):
+        lines = [*_asks(module, "wants you to open an address", fault)]
+        for line in params.message.split("\n"):
+            lines += _marked(visible(line))
+        lines += ["", "The address is the module's own. ideabridge does not know what is there."]
+        return types.ElicitRequest(params=params.model_copy(update={"message": "\n".join(lines)}))
+    if isinstance(params, types.CreateMessageRequestParams):
+        return types.CreateMessageRequest(params=_marked_sampling(module, params))
+    return question
+
+
+def _asks(module: str, what: str, fault: str | None) -> list[str]:
+    faults = [f"The last answer was not accepted: {clipped(fault)}"] if fault else []
+    return [f"Module {visible(module)} {what} (the text is its own):", *faults, ""]
+
+
+def _marked_sampling(module: str, params: types.CreateMessageRequestParams) -> types.CreateMessageRequestParams:
+    update: dict[str, Any] = {
+        "messages": [
+            message.model_copy(update={"content": _marked_content(module, message.content)})
+            for message in params.messages
+        ]
+    }
+    if params.system_prompt is not None:
+        update["system_prompt"] = _own_words(module, params.system_prompt)
+    if params.tools is not None:
+        update["tools"] = [
+            tool.model_copy(update={"description": _own_words(module, tool.description or "")}) for tool in params.tools
+        ]
+    return params.model_copy(update=update)
+
+
+def _marked_content(module: str, content: Any) -> Any:
+    """The content of a message, also of the result of a tool in it, with its texts marked."""
+    if isinstance(content, list):
+        return [_marked_content(module, block) for block in cast("list[Any]", content)]
+    if isinstance(content, types.TextContent):
+        return content.model_copy(update={"text": _own_words(module, content.text)})
+    if isinstance(content, types.ToolResultContent):
+        return content.model_copy(update={"content": _marked_content(module, content.content)})
+    return content
+
+
+def _own_words(module: str, text: str) -> str:
+    """A text for a model, each line of which is marked as the module's. Lines are not wrapped."""
+    lines = printable(text.replace("\r\n", "\n")).split("\n")
+    marked = [f"{_MARK}{line}" for line in lines]
+    return "\n".join([f"Module {visible(module)} wrote this, and not the person:", *marked])
+
+
 # -- messages ----------------------------------------------------------------------------------------------------
 
 
@@ -242,13 +315,8 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     """
     lines = [_headline(request), *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []), ""]
     if request.question is not None:
-        for line in str(request.question["message"]).split("\n"):
-            lines += _marked(visible(line))
-        lines += [
-            "",
-            f"What you fill in goes to module {visible(str(request.question['module']))}, and approves nothing here.",
-            "Do not write a password or a token into it. The call that asks:",
-        ]
+        lines += _words_of_module(request.question)
+        lines[-1] += " The call that asks:"
     shown, whole = _shown(request)
     lines += shown
     if request.plan is not None and whole:
@@ -269,6 +337,15 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     why = [] if request.question is not None else list(_reasons(request.why))
     lines += ["", *why, f"Run {request.run}, approval {request.approval}."]
     return "\n".join(lines)
+
+
+def _words_of_module(question: JSONObject) -> Iterator[str]:
+    """What a module asks, and what becomes of the answer."""
+    for line in str(question["message"]).split("\n"):
+        yield from _marked(visible(line))
+    yield ""
+    yield f"What you fill in goes to module {visible(str(question['module']))}, and approves nothing here."
+    yield "Do not write a password or a token into it."
 
 
 def _reasons(why: str) -> Iterator[str]:

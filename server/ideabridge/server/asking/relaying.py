@@ -1,10 +1,13 @@
-"""Relaying: the questions that modules ask the clients of direct calls (forms, sampling, roots).
+"""Relaying: the questions that modules ask the clients of direct calls (forms, addresses, sampling, roots).
+
+They are checked and marked as the questions of runs are, and so are the answers; see `modules/asking.py` and `forms`.
 
 Each side speaks its own era:
 
     client      module      a question reaches the client
     2025-11-25  either      as a request during the call
-    2026-07-28  2026-07-28  in place of the result; the module gets its own state back, and holds nothing
+    2026-07-28  2026-07-28  in place of the result; the module gets its own state back, and nobody holds anything: the
+                            sealed state has the questions, with which the answers are checked
     2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
 
 A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client comes again to another
@@ -24,17 +27,18 @@ from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.driving.driver import is_gone, own_name
-from ideabridge.bridge.modules.asking import NOBODY, DirectClient, ModuleAsks
-from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleProtocolError
+from ideabridge.bridge.modules.asking import NOBODY, TRIES, AnswerError, DirectClient, ModuleAsks, read_response
+from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleInputRequiredError, ModuleProtocolError, shown
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.remote_call import meta_to_pass_on
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.elsewhere import CallsElsewhere
+from ideabridge.server.asking.forms import marked_question
 from ideabridge.server.asking.rounds import InputRequired, Round
 from ideabridge.server.callers import Context, caller_of, client_key, session_id
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -54,6 +58,8 @@ _MOST_NAMED: Final = 10_000
 _LONGEST_URI: Final = 1000
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
 _KINDS: Final = ("elicitation", "sampling", "roots")
+_QUESTION: Final[TypeAdapter[types.InputRequest]] = TypeAdapter(types.InputRequest)
+_RESPONSE: Final[TypeAdapter[types.InputResponse]] = TypeAdapter(types.InputResponse)
 
 
 _ENDED: Final = (
@@ -89,6 +95,10 @@ class RelayedClient:
         self._capabilities: JSONObject | None = None
         self.state = None if last is None else last.state
         self.responses = responses
+
+    def marked(self, module: str, question: types.InputRequest, fault: str | None) -> types.InputRequest:
+        """Return a question with what the module wrote marked as its own words."""
+        return marked_question(module, question, fault)
 
     @property
     def takes_rounds(self) -> bool:
@@ -160,6 +170,7 @@ class _ParkedCall:
         # The client as it was when the call began: a stream that has ended takes no log messages.
         self.log = client.log
         self.tell_completed = client.tell_completed
+        self.marked = client.marked
         self.scope = anyio.CancelScope()
         self.is_parked = False
         self.taken = anyio.Event()
@@ -230,6 +241,15 @@ class _ParkedCall:
         return self._result
 
 
+def _marked(module: str, questions: Mapping[str, Any], faults: Mapping[str, str]) -> JSONObject:
+    """The questions of a round in wire form, marked as the module's."""
+    marked: JSONObject = {}
+    for name, asked in questions.items():
+        question = _QUESTION.validate_python(asked, by_name=False)
+        marked[name] = wire(marked_question(module, question, faults.get(name)))
+    return marked
+
+
 def _named_in(result: JSONObject) -> Iterator[str]:
     """The URIs of the resources in a result: links and embedded resources, also in messages, and contents."""
     for block in _objects(result.get("content")):
@@ -265,6 +285,7 @@ class Relaying:
     def __init__(self, bridge: Bridge, group: TaskGroup) -> None:
         self._group = group
         self._modules = bridge.modules
+        self._secrets = bridge.secrets
         self._name = own_name()
         self.elsewhere = CallsElsewhere(bridge, group, lambda: self._parked, self._resumed, self._give_up)
         self._parked: dict[str, _ParkedCall] = {}
@@ -322,12 +343,13 @@ class Relaying:
             ParkedCallError: too many calls are parked, or this one is not parked any more.
             MCPError: the module needs what the client does not declare.
         """
-        client = RelayedClient(context, last, responses, self._level_of(context))
         if last is not None and last.parked:
             key, _, holder = last.parked.partition(" ")
             if key in self._parked or holder == self._name or is_gone(holder):
                 return await self._resumed(key, caller_of(context), responses or {})
             return await self.elsewhere.ask(key, caller_of(context), responses or {}, _ENDED)
+        checked = None if last is None else self._checked(module, last, responses or {})
+        client = RelayedClient(context, last, checked, self._level_of(context))
         user = user_of(caller_of(context))
 
         async def parked(client: DirectClient) -> AnswerT:
@@ -337,6 +359,38 @@ class Relaying:
 
         async with self._modules.using(module, user) as used:
             return await self._answered(client, caller_of(context), used, lambda client: call(used, client), parked)
+
+    def _checked(
+        self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
+    ) -> dict[str, types.InputResponse] | None:
+        """The answers that a module gets to its questions in the last round; None if there are none.
+
+        Raises:
+            InputRequired: an answer is not accepted, and its question is asked again.
+            ModuleInputRequiredError: it was asked often enough.
+        """
+        accepted = {name: _RESPONSE.validate_python(one, by_name=False) for name, one in last.given.items()}
+        faults: dict[str, str] = {}
+        are_forms = True
+        for name, asked in last.questions.items():
+            response = responses.get(name)
+            if response is None:
+                continue
+            question = _QUESTION.validate_python(asked, by_name=False)
+            try:
+                accepted[name] = read_response(module, question, response, self._secrets)
+            except AnswerError as error:
+                faults[name] = shown(str(error), self._secrets)
+                are_forms = are_forms and isinstance(question, types.ElicitRequest)
+        if not faults:
+            return accepted or None
+        if last.tries + 1 >= TRIES or not are_forms:
+            why = f"the answer was not passed on: {next(iter(faults.values()))}"
+            raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {why}")
+        given = {name: wire(one) for name, one in accepted.items()}
+        questions = {name: last.questions[name] for name in faults}
+        following = Round("", state=last.state, questions=questions, given=given, tries=last.tries + 1)
+        raise InputRequired(_marked(module, questions, faults), following)
 
     async def _answered(
         self,
@@ -352,8 +406,9 @@ class Relaying:
         try:
             return await call(client)
         except ModuleAsks as asks:
-            following = None if asks.state is None else Round("", state=asks.state)
-            raise InputRequired(asks.questions, following) from None
+            asks_nothing = asks.state is None and not asks.questions
+            following = None if asks_nothing else Round("", state=asks.state, questions=asks.questions)
+            raise InputRequired(_marked(module.name, asks.questions, {}), following) from None
         except LegacyQuestionError as error:
             if not error.repeatable or not parks or await module.era_of_calls() != "legacy":
                 raise

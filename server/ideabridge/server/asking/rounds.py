@@ -129,6 +129,9 @@ class Round:
         at: the time of the forms in seconds since 1970.
         key: see `ToolRequest.key`.
         state: the state of the module that asks the client of a direct call; see `relaying`.
+        questions: its questions that wait for an answer, by name, in wire form and not marked.
+        given: the answers that it gets, by name, in wire form.
+        tries: the number of times that these questions were asked again.
         parked: the key of a parked call and the process that has it, or "".
     """
 
@@ -141,7 +144,15 @@ class Round:
     at: float = 0.0
     key: str = ""
     state: str | None = None
+    questions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tries: int = 0
     parked: str = ""
+
+    @property
+    def is_relayed(self) -> bool:
+        """Return whether a module asked the client of a direct call."""
+        return self.state is not None or bool(self.questions) or bool(self.parked)
 
 
 _STATE: Final = TypeAdapter(Round)
