@@ -198,7 +198,8 @@ class Announcements:
 
     def heard(self, module: str, event: ServerEvent) -> None:
         """Note that a module has reported a change."""
-        if self._offerings.is_exposed(module):
+        uri = event.uri if isinstance(event, ResourceUpdated) else ""
+        if self._offerings.is_exposed(module, uri):
             if not isinstance(event, ResourceUpdated):
                 self._offerings.forget(module)
             self._events[event] = None

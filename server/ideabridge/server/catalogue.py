@@ -162,6 +162,11 @@ class ToolCatalogue:
         self._uses: Counter[str] = Counter()
         self.refresh()
 
+    def module_of(self, name: str) -> str | None:
+        """The module of the exposed tool with a name; None if it is no tool of a module."""
+        exposed = self._exposed.get(name)
+        return None if exposed is None else exposed.tool.module
+
     def is_exposed(self, name: str) -> bool:
         """Return whether an exposed tool has a name."""
         return name in self._exposed
@@ -200,8 +205,9 @@ class ToolCatalogue:
                 self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
         self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
         self._new_names = {name: one.tool.origin for name, one in self._exposed.items() if name not in self._kept_names}
-        self._fixed = [*self._own, *(one.definition for one in self._exposed.values())]
-        self._as_sent = [*self._own, *(one.as_sent for one in self._exposed.values())]
+        shown = [one for one in self._exposed.values() if not one.is_hidden]
+        self._fixed = [*self._own, *(one.definition for one in shown)]
+        self._as_sent = [*self._own, *(one.as_sent for one in shown)]
 
     def _read_names(self) -> dict[str, ToolKey]:
         """The stored names of exposed tools; names of modules and tools that are no longer configured are released."""
@@ -299,8 +305,12 @@ class ToolCatalogue:
         self.refresh()
         if name in self._exposed:
             return self._exposed[name]
-        # A host may use an earlier name without listing the tools again.
-        return self._by_tool.get(self._kept_names[name]) if name in self._kept_names else None
+        if name in self._kept_names:
+            # A host may use an earlier name without listing the tools again.
+            return self._by_tool.get(self._kept_names[name])
+        # A view of a module calls its tools by their own names.
+        views = self._running.module_views.module
+        return None if views is None else self._by_tool.get((views, name))
 
     def _how_to_call(self, name: str) -> str:
         """Return an explanation of how to call a tool that is not exposed."""

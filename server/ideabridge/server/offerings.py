@@ -19,12 +19,14 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleError, ModuleSignInError
+from ideabridge.bridge.modules.views import is_view_uri
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.answers import MAX_DIRECT
 from ideabridge.server.asking.relaying import Relaying
 from ideabridge.server.asking.rounds import InputRequired, read_state
 from ideabridge.server.callers import Context, caller_of, session_id
+from ideabridge.server.extensions.module_views import ModuleViews
 from ideabridge.server.finding import LIST_SECONDS
 from ideabridge.server.resources import PAGE, PAGE_BYTES, IdeaPrompts, IdeaResources, uri_name
 from ideabridge.tools.encoding import JSONObject, encode
@@ -54,8 +56,9 @@ _PART: Final = re.compile(r"\{[^{}]*\}")
 class Offerings:
     """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer."""
 
-    def __init__(self, bridge: Bridge, relaying: Relaying) -> None:
+    def __init__(self, bridge: Bridge, relaying: Relaying, views: ModuleViews) -> None:
         self._bridge = bridge
+        self._views = views
         self._relaying = relaying
         self._ideas = IdeaResources(bridge)
         self._idea_prompts = IdeaPrompts(bridge)
@@ -176,7 +179,11 @@ class Offerings:
             async with anyio.create_task_group() as group:
                 for name in self._names:
                     group.start_soon(read, name)
-        return [(name, entry) for name in self._names for entry in self._last.get(self._place(name, kind, caller), [])]
+        return [
+            (name, entry)
+            for name in self._names
+            for entry in self._views.entries(name, self._last.get(self._place(name, kind, caller), []))
+        ]
 
     async def set_log_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """A client of the handshake era says which log messages of modules it wants."""
@@ -215,9 +222,9 @@ class Offerings:
         for place in [place for place in self._last if place[0] == module]:
             del self._last[place]
 
-    def is_exposed(self, module: str) -> bool:
-        """Return whether the offerings of a module are passed on."""
-        return module in self._names
+    def is_exposed(self, module: str, uri: str = "") -> bool:
+        """Return whether the offerings of a module are passed on, among them the resource with a URI."""
+        return module in self._names and self._views.serves(module, uri)
 
     # -- one of them -------------------------------------------------------------------------------------------
 
@@ -241,6 +248,10 @@ class Offerings:
         one with the template for it that says most; else the only one with resources of its scheme, or with any.
         """
         modules = self._bridge.modules
+        if is_view_uri(uri):
+            # A module's views are read from it alone, and those of ideabridge from none.
+            allowed = self._views.module
+            return modules[allowed] if allowed is not None and self._views.serves(allowed, uri) else None
         if (only := self._only_one()) is not None:
             return only
         for name in self._names:
@@ -328,6 +339,10 @@ class Offerings:
             return asking.result
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+        if isinstance(request, types.ReadResourceRequest):
+            result = self._views.read(module, result)
+        else:
+            result = self._views.result(module, result)
         self._relaying.note_named(module, result)
         size = len(encode(result))
         if size > MAX_DIRECT:

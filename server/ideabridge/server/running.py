@@ -54,6 +54,7 @@ from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round,
 from ideabridge.server.asking.sampling import Sampler
 from ideabridge.server.brief import brief_requests, preview_approvals, shorten_answer
 from ideabridge.server.callers import Context, session_id
+from ideabridge.server.extensions.module_views import ModuleViews
 from ideabridge.server.search import ToolSearch
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
@@ -256,6 +257,7 @@ class Running:
         self.cancellations = Cancellations()
         self.deciding = Deciding(bridge, commands)
         self.relaying = Relaying(bridge, group)
+        self.module_views = ModuleViews(bridge)
         self.published: Callable[[], None] = lambda: None
         # By run: the attempts to publish it, and why it is not published yet.
         self._saving: dict[str, anyio.Event] = {}

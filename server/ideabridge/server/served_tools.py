@@ -20,6 +20,7 @@ from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
 from ideabridge.bridge.modules.errors import ModuleProtocolError, ModuleToolError
+from ideabridge.bridge.modules.views import is_for_views_only
 from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
@@ -83,12 +84,18 @@ class ExposedTool:
         self, name: str, tool: Tool, activity: ActivityFunction | None, running: Running, record: DirectCalls
     ) -> None:
         output, self._wrapped = object_output(tool.wrapper or tool.output)
-        self.definition = _definition_of(name, tool, object_input(tool.parameters), output)
+        self._views = running.module_views
+        self.is_hidden = is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
+        """Whether only views may call it, and views of its module are not passed on."""
+        shown = tool
+        if tool.module is not None and tool.wire is not None:
+            shown = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
+        self.definition = _definition_of(name, shown, object_input(tool.parameters), output)
         self.as_sent = self.definition
         """The definition with the schemas as the module sends them."""
         if tool.module is not None:
             sent = output if self._wrapped else tool.wrapper or tool.output
-            self.as_sent = _definition_of(name, tool, tool.parameters, sent)
+            self.as_sent = _definition_of(name, shown, tool.parameters, sent)
         self.tool = tool
         self.name = name
         self._activity = activity
@@ -118,6 +125,8 @@ class ExposedTool:
         result: ToolAnswer | None = None
         try:
             result = await self._answered(arguments, request, entry)
+            if self.tool.module is not None:
+                result = {**self._views.result(self.tool.module, result)}
             return result
         except InputRequired:
             entry.outcome = "asked"

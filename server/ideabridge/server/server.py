@@ -40,7 +40,7 @@ from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
-from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, UnknownToolError
 from ideabridge.tools.names import visible
 
 logger: Final = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Front:
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(self.running, self.direct_calls)
-        self.offerings = Offerings(bridge, self.running.relaying)
+        self.offerings = Offerings(bridge, self.running.relaying, self.running.module_views)
         self.announcements = Announcements(self.catalogue, self.quotas, self.offerings)
         bridge.modules.on_event = self.announcements.heard
         self.running.deciding.changed = self.announcements.tools_changed
@@ -230,7 +230,15 @@ class Front:
             request = ToolRequest(caller_of(context), context)
             if not self.running.deciding.offers(request):
                 tools = [tool for tool in tools if tool["name"] != DECIDE]
-            if wants_views(request):
+            module_views = self.running.module_views
+            if module_views.module is not None:
+                tools = [
+                    tool
+                    if self.catalogue.module_of(tool["name"]) == module_views.module
+                    else module_views.for_models(tool)
+                    for tool in tools
+                ]
+            elif wants_views(request):
                 tools = with_views(tools)
         except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
@@ -270,7 +278,7 @@ class Front:
             MCPError: there is no such resource, or its module refuses it.
         """
         uri = str(params.uri)
-        if uri == VIEW_URI:
+        if uri == VIEW_URI and self.running.module_views.module is None:
             return view_page()
         if uri.startswith("skill://"):
             return await self._skill_file(context, params)
@@ -319,6 +327,9 @@ class Front:
             if name in OWN_NAMES:
                 note_tool(name, "own")
             if name == VIEW_RUN:
+                if self.running.module_views.module is not None:
+                    why = f"{name} is for the view of a run, which is not offered beside the views of a module"
+                    raise UnknownToolError(why)
                 may_decide = self.running.deciding.offers(request)
                 return await self._views.call(arguments, request.caller, may_decide=may_decide)
             if name in OWN_NAMES:

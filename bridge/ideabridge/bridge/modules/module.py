@@ -56,6 +56,7 @@ from ideabridge.bridge.modules.remote_call import (
 )
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
+from ideabridge.bridge.modules.views import without_views
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import Variables
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
@@ -122,6 +123,7 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 _LATENCIES: Final = 100
 _NOTES: Final = 100
+_WITHHELD: Final = 'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
 """Lines that `note` keeps."""
 
 _PATIENCE: Final = 30.0
@@ -315,6 +317,8 @@ class Module:
         # No attempt succeeds before a person has signed in.
         next_try = None if isinstance(error, ModuleSignInError) and error.lasting else self._next
         notes = [*self._notes, *(connection.notes if connection is not None else ())]
+        if not self.configuration.views and any(_has_view(tool) for tool in self.known_tools):
+            notes.append(_WITHHELD)
         return ModuleStatus(
             name=self.name,
             state=self._state,
@@ -857,3 +861,9 @@ class Module:
             known = (tool, None if declared is None else Validator(declared, what="the result"))
             self._validators[tool.name] = known
         return known[1]
+
+
+def _has_view(tool: Tool) -> bool:
+    """Return whether the definition of a tool names a view."""
+    meta = (tool.wire or {}).get("_meta")
+    return isinstance(meta, dict) and without_views(meta) != meta

@@ -235,6 +235,10 @@ class ModuleConfiguration(BaseModel):
     record: bool = Field(
         default=True, description="false: results of direct calls of its tools are not stored, see `sessions`."
     )
+    views: bool = Field(
+        default=False,
+        description="true: its views in HTML (MCP Apps) are passed on to hosts, where its tools are exposed.",
+    )
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
     def tries_of(self, tool: str) -> int:

@@ -643,7 +643,10 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
         lines = [("call", f"{name}{state}: {entry['url']}")]
     lines += [("", f"with the variable {key}={value}") for key, value in entry.get("env", {}).items()]
     lines += [("", f"with the header {key}: {value}") for key, value in entry.get("headers", {}).items()]
-    return [*lines, *(("", f"with auth.{key}: {value}") for key, value in entry.get("auth", {}).items())]
+    lines += [("", f"with auth.{key}: {value}") for key, value in entry.get("auth", {}).items()]
+    if module.views:
+        lines.append(("", "with its views: hosts run the scripts of its pages, which may call its tools"))
+    return lines
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:

@@ -1,0 +1,101 @@
+"""Views: the pages in HTML that modules have for hosts (MCP Apps), and how they are recognised.
+
+A host runs the script of a view, and lets it call the tools of the server that it knows, which is ideabridge. So views
+of a module are passed on only where the user allows it (`views: true`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import folded
+
+OWN_HOST: Final = "ideabridge"
+"""The host of the URIs of ideabridge's own views."""
+
+_SCHEME: Final = "ui:"
+_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+_OTHER_VIEWS: Final = "application/vnd.mcp-ui"
+_KEYS: Final = ("ui/", "openai/", "mcpui.dev/")
+"""The beginnings of keys in `_meta` that are about views."""
+
+
+def is_view_uri(uri: str) -> bool:
+    """Return whether a URI is that of a view."""
+    return uri.strip().lower().startswith(_SCHEME)
+
+
+def is_own_view_uri(uri: str) -> bool:
+    """Return whether a URI is that of a view of ideabridge, in any spelling."""
+    if not is_view_uri(uri):
+        return False
+    place = unquote(uri.strip()[len(_SCHEME) :]).replace("\\", "/").lstrip("/")
+    for end in "/?#":
+        place = place.partition(end)[0]
+    host = place.rpartition("@")[2].partition(":")[0]
+    return folded(host).strip(". ") == OWN_HOST
+
+
+def is_html(mime: JSON) -> bool:
+    """Return whether a MIME type is HTML, with any parameters."""
+    return isinstance(mime, str) and mime.partition(";")[0].strip().lower() in _HTML
+
+
+def is_view_type(mime: JSON) -> bool:
+    """Return whether a MIME type is that of a view."""
+    if not isinstance(mime, str):
+        return False
+    plain = mime.strip().lower()
+    return plain.startswith(_OTHER_VIEWS) or (is_html(plain) and "mcp-app" in plain)
+
+
+def is_view(resource: Mapping[str, JSON]) -> bool:
+    """Return whether a resource, a template, a link or a content is a view, by its URI or its type."""
+    uri = resource.get("uri", resource.get("uriTemplate"))
+    return (isinstance(uri, str) and is_view_uri(uri)) or is_view_type(resource.get("mimeType"))
+
+
+def is_own_view(resource: Mapping[str, JSON]) -> bool:
+    """Return whether a resource, a template, a link or a content has the URI of a view of ideabridge."""
+    uri = resource.get("uri", resource.get("uriTemplate"))
+    return isinstance(uri, str) and is_own_view_uri(uri)
+
+
+def is_for_views_only(meta: JSON) -> bool:
+    """Return whether the `_meta` of a tool says that only views may call it."""
+    about = meta.get("ui") if isinstance(meta, dict) else None
+    return isinstance(about, dict) and about.get("visibility") == ["app"]
+
+
+def without_views(meta: JSONObject) -> JSONObject:
+    """A `_meta` without all that is about views, or names one."""
+    return {key: value for key, value in meta.items() if not _is_about_views(key, value)}
+
+
+def without_own_views(meta: JSONObject) -> JSONObject:
+    """A `_meta` without all that names a view of ideabridge."""
+    return {key: value for key, value in meta.items() if not any(map(is_own_view_uri, _texts(value)))}
+
+
+def _is_about_views(key: str, value: JSON) -> bool:
+    plain = key.strip().lower()
+    return plain == "ui" or plain.startswith(_KEYS) or any(map(is_view_uri, _texts(value)))
+
+
+def _texts(value: JSON) -> list[str]:
+    """Every text in a value, also the keys of objects."""
+    texts: list[str] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            texts += part
+            waiting += part.values()
+    return texts
