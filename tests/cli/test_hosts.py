@@ -717,3 +717,45 @@ def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for words in (["install", "cursr"], ["modules", "import", "cursr"]):
         assert main(words) == 2
         assert capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"
+
+
+# -- links out of a clone ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("host", "name"), [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json")])
+def test_install_writes_through_no_link_out_of_a_clone(
+    host: str, name: str, home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = put(home / "elsewhere" / Path(name).name, {"precious": 1})
+    before = victim.read_bytes()
+    link = project / Path(name).parts[0]
+    link.symlink_to(victim if link == project / name else victim.parent)
+    assert main(["install", host, "--scope", "project", "--write"]) != 0
+    said = "".join(capsys.readouterr().err.split())
+    assert "leadsoutoftheproject" in said
+    assert str(victim) in said
+    assert victim.read_bytes() == before
+    assert [file.name for file in victim.parent.iterdir()] == [victim.name]
+
+
+def test_a_link_within_a_project_is_followed(project: Path) -> None:
+    real = put(project / "hosts" / "mcp.json", {"kept": 1})
+    (project / ".mcp.json").symlink_to(real)
+    assert main(["install", "claude-code", "--scope", "project", "--write"]) == 0
+    assert set(json.loads(real.read_text(encoding="utf-8"))) == {"kept", "mcpServers"}
+
+
+@pytest.mark.parametrize("name", ["ideabridge.json", ".mcp.json"])
+def test_servers_are_imported_and_moved_through_no_link_out_of_a_clone(
+    name: str, home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = {"mcpServers": {"one": {"command": "one"}}}
+    put(project / ".mcp.json", server)
+    victim = put(home / "elsewhere" / "victim.json", server if name == ".mcp.json" else {"precious": 1})
+    before = victim.read_bytes()
+    (project / name).unlink(missing_ok=True)
+    (project / name).symlink_to(victim)
+    assert main(["modules", "import", "claude-code", "--move", "--yes", "one"]) != 0
+    assert "leadsoutoftheproject" in "".join(capsys.readouterr().err.split())
+    assert victim.read_bytes() == before
+    assert (project / "ideabridge.json").exists() == (name == "ideabridge.json")

@@ -332,6 +332,17 @@ def test_links_in_a_target_folder_are_not_followed(here: Path, capsys: pytest.Ca
     assert [file.name for file in shared.iterdir()] == ["twice.json"]
 
 
+def test_nothing_is_exported_through_a_link_to_a_folder_elsewhere(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (here / "ideas").symlink_to(elsewhere)
+    for options in (["--folder", "ideas"], ["--folder", "ideas/new"], ["-o", "ideas/twice.json"]):
+        assert main(["ideas", "export", "twice", *options]) == 2
+        assert "leadsoutofthisfolder" in "".join(capsys.readouterr().err.split())
+        assert list(elsewhere.iterdir()) == []
+
+
 def test_a_recording_is_not_written_through_a_link(here: Path) -> None:
     victim = here / "victim"
     victim.write_text("precious", encoding="utf-8")

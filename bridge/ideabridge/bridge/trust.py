@@ -103,6 +103,23 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return data
 
 
+def link_out(path: Path, folder: Path) -> Path | None:
+    """The first link on the way from a folder to a path in it that leads out of the folder; None if none does, or if
+    the path is elsewhere. Who made the folder, for example a repository, has chosen such a link.
+    """
+    base = Path(os.path.normpath(folder.absolute()))
+    place = Path(os.path.normpath(path.absolute()))
+    if not place.is_relative_to(base):
+        return None
+    real = Path(os.path.realpath(base))
+    below = base
+    for part in place.relative_to(base).parts:
+        below = below / part
+        if below.is_symlink() and not Path(os.path.realpath(below)).is_relative_to(real):
+            return below
+    return None
+
+
 def write_own(path: Path, text: str, mode: int = 0o600) -> None:
     """Replace a file in one step: readers, and a system that fails, see either the old content or all of `text`.
 

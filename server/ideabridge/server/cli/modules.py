@@ -420,9 +420,13 @@ def import_modules(
     moving, staying = movable(found, names or ()) if move else ([], [])
     # Errors in the files are found before anything is written.
     changes = removals(chosen, places, moving)
+    of_project = {adoption.file for adoption in moving if adoption.scope == "project"}
     if write or move:
         for target in receiving:
             target.document.check_strict()
+            target.document.check_place(None if target.is_own else places.project)
+        for document, _ in changes:
+            document.check_place(places.project if document.path in of_project else None)
     if moving and not yes:
         if options.json or not at_terminal():
             raise UsageError(f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes")
@@ -438,7 +442,6 @@ def import_modules(
             )
         for file in trusted:
             trust_file(file)
-    of_project = {adoption.file for adoption in moving if adoption.scope == "project"}
     removed = [
         (document.path, document.write(content, keep=True, shared=document.path in of_project))
         for document, content in changes

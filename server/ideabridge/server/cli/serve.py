@@ -350,7 +350,9 @@ def install(
     refused: str | None = None
     if write and before != entry:
         try:
-            backup = document.write(content, shared=scope == "project")
+            backup = document.write(
+                content, shared=scope == "project", project=places.project if scope == "project" else None
+            )
             result["written"] = True
             result["backup"] = str(backup) if backup else None
         except CommentedHostFileError as error:

@@ -92,6 +92,11 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     """Export each idea to a file. An idea that cannot be exported is reported, and the others are exported."""
     if not refs:
         raise UsageError("REF: nothing to export: name ideas, or publish some")
+    from ideabridge.bridge.trust import link_out
+
+    link = link_out(folder, Path.cwd())
+    if link is not None:
+        raise UsageError(f"--folder: {folder} is not written to, because the link {link} leads out of this folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -128,11 +133,14 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
     Raises:
         UsageError: it cannot be written, or it exists and is not a plain file.
     """
-    from ideabridge.bridge.trust import write_own
+    from ideabridge.bridge.trust import link_out, write_own
 
     where = f"{option}: {path}" if option else str(path)
     try:
         kind = _kind(path)
+        link = link_out(path.parent, Path.cwd())
+        if link is not None:
+            raise UsageError(f"{where} is not written, because the link {link} leads out of this folder")
         if kind == "device" and named:
             # /dev/stdout, or a pipe with a reader.
             path.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast
 
 import platformdirs
 
-from ideabridge.bridge.trust import write_own
+from ideabridge.bridge.trust import link_out, write_own
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
@@ -210,8 +210,24 @@ class HostDocument:
         if not self.strict:
             raise CommentedHostFileError(f"{self.path}: has comments or trailing commas, which writing would lose")
 
+    def check_place(self, project: Path | None) -> None:
+        """Raise `HostFileError` if a link leads from a project to a file elsewhere, which a repository has chosen."""
+        link = None if project is None else link_out(self.path, project)
+        if link is not None:
+            where = "" if link == self.path else f" by the link {link}"
+            raise HostFileError(
+                f"{self.path}: leads out of the project{where}, to {os.path.realpath(self.path)}, and is not written;"
+                " expected a file in the project's folder"
+            )
+
     def write(
-        self, content: JSONObject, *, keep: bool = False, private: bool = False, shared: bool = False
+        self,
+        content: JSONObject,
+        *,
+        keep: bool = False,
+        private: bool = False,
+        shared: bool = False,
+        project: Path | None = None,
     ) -> Path | None:
         """Replace the content in one step and return the path of the backup, or None if there was no file.
 
@@ -224,12 +240,14 @@ class HostDocument:
             private: only its owner can read the file and the backup from now on.
             shared: a repository may hold a file beside this one, so the backup is in the user's own folder, and has a
                 free name.
+            project: the folder of the project whose file it is; no link may lead out of it.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
-            HostFileError: it cannot be written, or another program changed it.
+            HostFileError: it cannot be written, or another program changed it, or a link leads out of the project.
         """
         self.check_strict()
+        self.check_place(project)
         target = Path(os.path.realpath(self.path))
         backup: Path | None = None
         try:
