@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -248,3 +250,92 @@ async def test_a_conversation_of_codex_is_taken_under_the_name_of_another_module
     assert one.run is not None
     assert (one.conversation, one.title) == ("019f-77aa", "What is o-17?")
     assert read_function(bridge.store, one.run, "local").run.result == "Order o-17: 12 EUR"
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    1e308,
+    2**64,
+    float("nan"),
+    float("-inf"),
+    "",
+    "yesterday",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "2500-01-01T00:00:00Z",
+    "1969-12-31T23:59:59Z",
+    "\x00\ud800",
+    [],
+    {},
+    [[None]],
+]
+"""Values that no host writes in these places."""
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+async def test_an_odd_time_costs_one_record_its_time_and_nothing_else(odd: Any, bridge: Bridge, home: Path) -> None:
+    log = told("ann", "o-17")
+    for line in log.lines[1:3]:
+        assert isinstance(line, dict)
+        line["timestamp"] = odd
+    put(home, log)
+    put(home, told("bob", "o-31"))
+    report = await taken(bridge)
+    # NaN and infinity are no JSON, so their lines, one with a call, are none either.
+    is_json = not isinstance(odd, float) or math.isfinite(odd)
+    calls = 3 if is_json else 2
+    found = {(one.conversation, one.calls, one.why) for one in report.runs}
+    assert found == {("about-ann", calls, ""), ("about-bob", 3, "")}
+    assert all(one.run is not None for one in report.runs)
+    if not is_json:
+        assert report.unread == {"unreadable": 2}
+    elif odd is not None:
+        assert report.unread == {"with a time that cannot be read": 1}
+
+
+def mutated(lines: list[Any], odd: Any) -> Iterator[list[Any]]:
+    """The lines of a log, each time with an odd value in the place of one member."""
+    places = [path for number, line in enumerate(lines) for path in places_in(line, (number,))]
+    for path in places:
+        changed = copy.deepcopy(lines)
+        at: Any = changed
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = odd
+        yield changed
+
+
+def places_in(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    members: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        members = [*cast("dict[str, Any]", value).items()]
+    elif isinstance(value, list):
+        members = [*enumerate(cast("list[Any]", value))]
+    for key, member in members:
+        yield (*path, key)
+        yield from places_in(member, (*path, key))
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+async def test_no_odd_record_ends_an_import(host: str, bridge: Bridge, home: Path) -> None:
+    found = [{"id": "x", "n": 1}]
+    number = 0
+    for odd in (None, True, 2**64, "\x00\ud800", [[None]], {"type": 1}):
+        claude = ClaudeCode("s")
+        claude.asks("Find orders")
+        claude.calls("c", "mcp__shop__find_orders", {"customer": "ann"}, text(json.dumps(found)))
+        codex = Codex("s")
+        codex.asks("Find orders")
+        codex.calls("c", "shop", "find_orders", {"customer": "ann"}, {"Ok": {"content": text("x")}}, "x")
+        for lines in mutated([*(claude if host == "claude-code" else codex).lines], odd):
+            number += 1
+            named = json.loads(json.dumps(lines).replace('"c"', f'"call-{number}"'))
+            folder = ".claude/projects/x" if host == "claude-code" else ".codex/sessions/2026"
+            name = f"log-{number}" if host == "claude-code" else f"rollout-{number}"
+            write(home / folder / f"{name}.jsonl", named)
+    assert number > 100
+    report = await taken(bridge, host)
+    assert report.logs == number
+    assert sum(one.run is not None for one in report.runs) > number / 2

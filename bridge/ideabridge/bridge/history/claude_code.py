@@ -24,7 +24,6 @@ from ideabridge.bridge.history.conversation import (
     content_value,
     open_plain,
     read_lines,
-    seconds_of,
     shortened_prompt,
     text_in,
 )
@@ -118,7 +117,7 @@ class _Log:
                     conversation.skipped["beyond the most calls"] += 1
                     continue
                 prompt = self._prompts.get(self._part(line), "")
-                time = seconds_of(line.get("timestamp"))
+                time = conversation.time_of(line)
                 call = HistoryCall(call_id, module, tool, arguments, number, time, prompt)
                 self._calls[call_id] = call
                 conversation.calls.append(call)

@@ -22,7 +22,6 @@ from ideabridge.bridge.history.conversation import (
     Names,
     content_value,
     read_lines,
-    seconds_of,
     shortened_prompt,
     text_in,
 )
@@ -81,9 +80,9 @@ class _Log:
             elif kind == "session_meta":
                 self._begin(payload)
             elif kind == "event_msg":
-                self._take_event(number, seconds_of(line.get("timestamp")), payload, size)
+                self._take_event(number, conversation.time_of(line), payload, size)
             elif kind == "response_item":
-                self._take_item(number, seconds_of(line.get("timestamp")), payload, size)
+                self._take_item(number, conversation.time_of(line), payload, size)
             elif "call_id" in payload or "item" in payload:
                 # Others have neither calls nor results; each version has other ones.
                 conversation.skipped["of an unknown kind"] += 1

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ MAX_HELD: Final = 64 * 1024 * 1024
 
 MAX_FILES: Final = 20_000
 """The most logs of one host that are read, the newest."""
+
+_AHEAD: Final = 86_400.0
+"""Seconds by which the clock of a host may be ahead."""
 
 _MAX_VALUES: Final = 1_000_000
 _DEEPEST: Final = 8
@@ -112,6 +116,14 @@ class Conversation:
     others: Counter[str] = field(default_factory=Counter[str])
     lines: int = 0
     skipped: Counter[str] = field(default_factory=Counter[str])
+
+    def time_of(self, line: JSONObject) -> float | None:
+        """The time of a line. One that is none is counted, and the line is read without it."""
+        told = line.get("timestamp")
+        seconds = seconds_of(told)
+        if seconds is None and told is not None:
+            self.skipped["with a time that cannot be read"] += 1
+        return seconds
 
 
 class Names:
@@ -198,14 +210,15 @@ def shortened_prompt(text: str) -> str:
 
 
 def seconds_of(value: JSON) -> float | None:
-    """The seconds since 1970 of an ISO 8601 time; None if it is not one."""
+    """The seconds since 1970 of an ISO 8601 time; None if it is not one, or not one at which a host can have run."""
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
         read = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    seconds = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    return seconds if 0 <= seconds <= time.time() + _AHEAD else None
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------
