@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from ideabridge.server.hosts.host import (
     CommentedHostFileError,
     HostEnvironment,
     HostFileError,
+    blank_comments,
     find_host,
     read_document,
 )
@@ -134,6 +137,36 @@ def test_comments_are_read_and_never_written_over(tmp_path: Path) -> None:
         document.write({})
     assert path.read_text(encoding="utf-8") == text
     assert not (tmp_path / "mcp.json.bak").exists()
+
+
+READ = """
+import sys
+from pathlib import Path
+from ideabridge.server.hosts.host import HostFileError, read_document
+for path in sys.argv[1:]:
+    try:
+        read_document(Path(path))
+    except HostFileError:
+        pass
+"""
+
+
+def test_no_file_takes_more_time_than_its_length_needs(tmp_path: Path) -> None:
+    # A pattern that began anew at each place took hours for the first two of these.
+    parts = ("/*", '"\\', '"', "//", ", ", "/", ",/**/", "*/")
+    files = [put(tmp_path / f"{number}.json", part * (1_000_000 // len(part))) for number, part in enumerate(parts)]
+    command = [sys.executable, "-c", READ, *map(str, files)]
+    subprocess.run(command, check=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+@given(st.text(alphabet='{}[]",:/*\\\n a1', max_size=40))
+def test_blanking_comments_moves_nothing(text: str) -> None:
+    plain = blank_comments(text)
+    assert [len(line) for line in plain.split("\n")] == [len(line) for line in text.split("\n")]
+    with suppress(ValueError):
+        # What is JSON already stays as it is.
+        json.loads(text)
+        assert plain == text
 
 
 def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -46,8 +46,9 @@ SERVER_NAME: Final = "ideabridge"
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Some hosts keep recorded conversations in the same file."""
 
-_STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_STRING_OR_COMMA: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
+_PIECE: Final = re.compile(r'"|//|/\*|,')
+_STRING_END: Final = re.compile(r'["\\\n]')
+_BEHIND: Final = re.compile(r"\S")
 _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
 
@@ -303,7 +304,7 @@ def read_document(path: Path) -> HostDocument:
     except ValueError:
         strict = False
         try:
-            content = _parse(_plain(text))
+            content = _parse(blank_comments(text))
         except (ValueError, RecursionError) as error:
             raise HostFileError(f"{path}: is not JSON: {_where(error)}") from None
     except RecursionError:
@@ -327,14 +328,64 @@ def _where(error: Exception) -> str:
     return str(error)
 
 
-def _plain(text: str) -> str:
-    """Replace comments and trailing commas by spaces; lines and columns stay the same."""
+def blank_comments(text: str) -> str:
+    """Replace comments and trailing commas by spaces; lines and columns stay the same. It reads each character once:
+    the text may come from anybody.
+    """
+    parts: list[str] = []
+    commas: list[int] = []
+    done = 0
+    while (piece := _PIECE.search(text, done)) is not None:
+        start = piece.start()
+        parts.append(text[done:start])
+        match piece.group():
+            case '"':
+                done = _string_end(text, start + 1)
+                parts.append(text[start:done])
+            case ",":
+                done = start + 1
+                parts.append(",")
+                commas.append(start)
+            case "//":
+                end = text.find("\n", start)
+                done = len(text) if end < 0 else end
+                parts.append(" " * (done - start))
+            case _:
+                end = text.find("*/", start + 2)
+                done = len(text) if end < 0 else end + 2
+                parts.append(_blank(text[start:done]))
+    parts.append(text[done:])
+    plain = "".join(parts)
+    trailing = [place for place in commas if _is_trailing(plain, place)]
+    return "".join(_with_spaces_at(plain, trailing))
 
-    def blank(match: re.Match[str]) -> str:
-        found = match.group()
-        return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
 
-    return _STRING_OR_COMMA.sub(blank, _STRING_OR_COMMENT.sub(blank, text))
+def _string_end(text: str, place: int) -> int:
+    """Where a string ends that begins before a place: behind its quote, or where its line or the text ends."""
+    while (found := _STRING_END.search(text, place)) is not None:
+        if found.group() == "\\":
+            place = found.end() + 1
+            continue
+        return found.end() if found.group() == '"' else found.start()
+    return len(text)
+
+
+def _blank(comment: str) -> str:
+    return "\n".join(" " * len(line) for line in comment.split("\n"))
+
+
+def _is_trailing(text: str, comma: int) -> bool:
+    behind = _BEHIND.search(text, comma + 1)
+    return behind is not None and behind.group() in "}]"
+
+
+def _with_spaces_at(text: str, places: list[int]) -> Iterator[str]:
+    done = 0
+    for place in places:
+        yield text[done:place]
+        yield " "
+        done = place + 1
+    yield text[done:]
 
 
 def _render(content: JSONObject, before: str | None) -> str:
