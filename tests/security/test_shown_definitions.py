@@ -337,3 +337,10 @@ def test_keys_of_other_hosts_are_masked_too() -> None:
         "httpUrl": "https://me:•••@example.org/?token=•••",
     }
     assert shown_definition({"oauth": {"clientSecret": "${S}"}}) == {"oauth": {"clientSecret": "${S}"}}
+
+
+def test_a_long_part_of_an_address_takes_no_more_time_than_its_length_needs() -> None:
+    # A pattern that tried each length of the part anew took minutes.
+    code = "from ideabridge.bridge.masking import shown_definition as shown; shown({'url': 'https://a/' + %s})"
+    for part in ("'1' * 1_000_000 + '!'", "'1111' + 'a' * 1_000_000 + '!'", "'1-' * 500_000 + '!'"):
+        subprocess.run([sys.executable, "-c", code % part], check=True, timeout=60, stdin=subprocess.DEVNULL)

@@ -41,7 +41,8 @@ _TOKEN: Final = re.compile(
 
 _RANDOM: Final = re.compile(r"(?<![\w./\\@-])(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])")
 _SEGMENT: Final = re.compile(
-    r"(?=(?:[\w:-]*\d){4})(?:\w*:)?(?:\w{20,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*"
+    # Possessive: a long part that is no secret must not be tried again at each of its characters.
+    r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
 )
 """A part of the path of an address that looks random."""
 
