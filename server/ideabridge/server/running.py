@@ -53,7 +53,7 @@ from ideabridge.server.asking.relaying import Relaying
 from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
 from ideabridge.server.asking.sampling import Sampler
 from ideabridge.server.brief import brief_requests, preview_approvals, shorten_answer
-from ideabridge.server.callers import Context, session_id
+from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.extensions.module_views import ModuleViews
 from ideabridge.server.search import ToolSearch
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
@@ -348,8 +348,13 @@ class Running:
         await self.sampler.answered(last, request, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
-        """Middleware that seals the state of requests that come again, with a key that all servers on a store share."""
-        security = RequestStateSecurity(keys=[state_key(self.bridge.store)], ttl=STATE_SECONDS)
+        """Middleware that seals the state of requests that come again, with a key that all servers on a store share. A
+        state is bound to its caller, also one that a module made: a text that another caller sends is refused.
+        """
+        # By itself the SDK binds a state to a token that only its own middleware notes.
+        security = RequestStateSecurity(
+            keys=[state_key(self.bridge.store)], ttl=STATE_SECONDS, bind_principal=caller_of
+        )
         return RequestStateBoundary(security, default_audience=audience)
 
     async def wait_started(self, run: Run, request: ToolRequest, seconds: float = WAIT_S) -> RunStatus:
