@@ -194,7 +194,8 @@ class Steps:
         asked: dict[str, Any] = orjson.loads(body)
         writes = asked.get("method") == "tools/call" and asked["params"]["name"] == "write"
         if writes and known is not None and "write" not in known.scopes:
-            await self._refuse(send, 403, 'Bearer error="insufficient_scope", scope="write"')
+            demanded = self._server.demanded
+            await self._refuse(send, 403, f'Bearer error="insufficient_scope", scope="{demanded}"')
             return
         if self._server.is_open and asked.get("method") != "tools/call" and not token:
             # As if this request needed no token.
@@ -354,6 +355,7 @@ class Authorized:
         is_open: only calls of tools need a token.
         public_key: of the client `reports`, in PEM.
         challenge: what a request without a token is answered with, in place of the truth.
+        demanded: the scopes that a call of `write` is refused for, separated by spaces.
         missing: the beginnings of paths that do not exist.
         metadata: what the module says about itself, in place of the truth.
         given: the fields of each request for tokens with credentials.
@@ -370,6 +372,7 @@ class Authorized:
         self.given: list[list[str]] = []
         self.devices: Devices | None = None
         self.challenge: str | None = None
+        self.demanded = "write"
         self.missing: tuple[str, ...] = ()
         self.metadata: dict[str, Any] | None = None
         inside = 0

@@ -13,14 +13,15 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from mcp.shared.auth import OAuthClientInformationFull
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
-from ideabridge.bridge.modules.authorization import Authorization
+from ideabridge.bridge.modules.authorization import LONGEST_SCOPE, MOST_SCOPES, Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.sign_ins import SignInError, SignInFile, forget
+from ideabridge.bridge.modules.sign_ins import MOST_BYTES, SignInError, SignInFile, forget, signed_in_users
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.trust import MAX_FILE_BYTES
 from tests import keyrings
 
 from .authorized import Authorized, Browser, authorized
@@ -169,6 +170,64 @@ async def test_without_a_person_the_next_sign_in_asks_for_more() -> None:
             await sign_in(server)
             assert set(server.provider.asked[-1]) == {"read", "write"}
             assert await modules["tickets"].call("write", {}) == "written"
+
+
+async def test_scopes_that_a_module_demands_are_bounded() -> None:
+    """Each refusal demands others: they would grow the file until nobody could read it, or sign out."""
+    async with authorized() as server:
+        await sign_in(server)
+        async with opened(server) as modules:
+            refusals: list[str] = []
+            for call in range(40):
+                server.demanded = " ".join(f"scope-{call}-{number}" for number in range(10))
+                with pytest.raises(ModuleSignInError) as caught:
+                    await modules["tickets"].call("write", {})
+                refusals.append(str(caught.value))
+            assert "needs you to sign in for more" in refusals[0]
+            assert refusals[-1] == f"module 'tickets' demands 110 scopes by now; at most {MOST_SCOPES} are asked for"
+            server.demanded = "s" * 5000
+            with pytest.raises(ModuleSignInError) as caught:
+                await modules["tickets"].call("write", {})
+            assert str(caught.value) == (
+                f"module 'tickets' demands a scope of 5,000 characters; at most {LONGEST_SCOPE} are asked for"
+            )
+            # What needs no other scope still works.
+            assert await modules["tickets"].call("read", {}) == "read"
+        found = SignInFile("tickets", server.url).read()
+        assert found is not None
+        assert found.scope is not None
+        assert len(found.scope.split()) <= MOST_SCOPES
+        assert forget("tickets") == [server.url]
+
+
+async def test_a_sign_in_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with authorized() as server:
+        issue = server.provider.issue
+
+        def issue_much(*arguments: Any) -> OAuthToken:
+            return issue(*arguments).model_copy(update={"scope": "read " * 100_000})
+
+        monkeypatch.setattr(server.provider, "issue", issue_much)
+        async with opened(server, Browser()) as modules:
+            error = modules["tickets"].status().error or ""
+        assert error.startswith("module 'tickets' cannot be signed in to: its sign-in has ")
+        assert f"at most {MOST_BYTES:,} are kept" in error
+        assert not kept(server).exists()
+
+
+async def test_a_file_that_is_too_large_can_be_signed_out_of_and_keeps_nobody_signed_in() -> None:
+    async with authorized() as server:
+        await sign_in(server)
+        await sign_in(server, "copies")
+        file = kept(server)
+        text = file.read_text()
+        file.write_text(text.replace('"scope": "read"', f'"scope": "{"read " * 1_000_000}"'))
+        assert file.stat().st_size > MAX_FILE_BYTES
+        # It must not stand in the way of others.
+        assert signed_in_users("copies") == []
+        assert forget("copies") == [server.url]
+        assert forget("tickets") == [server.url]
+        assert not file.exists()
 
 
 @pytest.mark.parametrize(

@@ -93,14 +93,19 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         TrustError: others may write it, its owner is neither the user nor root, or it is larger than `max_bytes`.
         OSError: it cannot be read.
     """
+    data = read_own_beginning(path, max_bytes + 1)
+    if len(data) > max_bytes:
+        raise TrustError(f"{path}: is larger than {max_bytes:,} bytes")
+    return data
+
+
+def read_own_beginning(path: Path, size: int) -> bytes:
+    """Read up to `size` bytes of a file that no other user can have written; raises as `read_own`, but for its size."""
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
         if problem is not None:
             raise TrustError(f"{path}: is refused: {problem}")
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise TrustError(f"{path}: is larger than {max_bytes:,} bytes")
-    return data
+        return file.read(size)
 
 
 def link_out(path: Path, folder: Path) -> Path | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -59,6 +59,12 @@ _EARLY: Final = 10.0
 """Seconds before its end at which a token is renewed: a request must arrive before."""
 _MOST_BYTES: Final = 1024 * 1024
 """Bytes of an answer of an authorization server."""
+MOST_SCOPES: Final = 100
+"""The scopes that a module may demand, together with those that were granted or demanded before."""
+
+LONGEST_SCOPE: Final = 500
+"""Characters of one scope."""
+
 _PAST: Final = 1.0
 _SHOWN: Final = 400
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -254,11 +260,38 @@ class Authorization(httpx2.Auth):
             return not self._has_headers or "bearer" in response.headers.get("www-authenticate", "").lower()
         if response.status_code != _FORBIDDEN or extract_field_from_www_auth(response, "error") != "insufficient_scope":
             return False
-        scope = extract_field_from_www_auth(response, "scope") or ""
-        if scope in self._asked and (self._person is not None or not self._is_personal):
-            return False  # there is a token for it, and the module still refuses
-        self._asked.add(scope)
+        # Some modules name no scope.
+        scopes = set(self._demanded(response, self._asked) or [""])
+        if scopes <= self._asked and (self._person is not None or not self._is_personal):
+            return False  # there is a token for them, and the module still refuses
+        self._asked |= scopes
         return True
+
+    def _demanded(self, challenge: httpx2.Response, before: Iterable[str]) -> list[str]:
+        """The scopes that a module demands.
+
+        Args:
+            challenge: the module's refusal.
+            before: those that were demanded or granted before, with which these are kept.
+
+        Raises:
+            ModuleSignInError: they are too many, or one is too long.
+        """
+        scopes = (extract_field_from_www_auth(challenge, "scope") or "").split()
+        longest = max(map(len, scopes), default=0)
+        if longest > LONGEST_SCOPE:
+            raise ModuleSignInError(
+                self._module,
+                f"module {self._module!r} demands a scope of {longest:,} characters; at most {LONGEST_SCOPE} are asked "
+                "for",
+            )
+        count = len({*before, *scopes})
+        if count > MOST_SCOPES:
+            raise ModuleSignInError(
+                self._module,
+                f"module {self._module!r} demands {count:,} scopes by now; at most {MOST_SCOPES} are asked for",
+            )
+        return scopes
 
     def _is_due(self) -> bool:
         """True if the token can be renewed, and has expired or soon will."""
@@ -423,7 +456,12 @@ class Authorization(httpx2.Auth):
         raise OAuthFlowError(f"the module names {found}, and {self._place}.auth.issuer is {issuer}")
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
-        """The challenge, with the configured scopes, and with those that were granted or asked for before."""
+        """The challenge, with the configured scopes, and with those that were granted or asked for before.
+
+        Raises:
+            ModuleSignInError: the module demands too much.
+        """
+        self._demanded(challenge, (self._found.scope or "").split())
         named = extract_field_from_www_auth(challenge, "scope")
         scope = union_scopes(self._found.scope, self._settings.scope or named)
         if scope is None or scope == named:
@@ -525,11 +563,16 @@ class Authorization(httpx2.Auth):
         context.oauth_metadata, context.protected_resource_metadata = found.server, found.resource
 
     async def _want(self, challenge: httpx2.Response) -> None:
-        """Remember the scopes that the module asks for, for the next sign-in."""
-        scope = extract_field_from_www_auth(challenge, "scope")
-        is_more = challenge.status_code == _FORBIDDEN and self._file is not None
-        wanted = union_scopes(self._found.scope, scope) if is_more else None
-        if wanted is not None and wanted != self._found.scope:
+        """Remember the scopes that the module asks for, for the next sign-in.
+
+        Raises:
+            ModuleSignInError: the module demands too much.
+        """
+        if challenge.status_code != _FORBIDDEN or self._file is None:
+            return
+        scopes = self._demanded(challenge, (self._found.scope or "").split())
+        wanted = union_scopes(self._found.scope, " ".join(scopes))
+        if wanted and wanted != self._found.scope:
             await self._keep(self._found.model_copy(update={"scope": wanted}))
 
     @asynccontextmanager
@@ -583,7 +626,13 @@ class Authorization(httpx2.Auth):
             return
         # Another process that renews the tokens of an earlier sign-in must not write them over these.
         async with self._locked():
-            place = await self._keep(found)
+            try:
+                place = await self._keep(found)
+            except SignInError:
+                if self._person is not None:
+                    # The person would be told that they are signed in, and only this process would know it.
+                    context.clear_tokens()
+                raise
         if self._person is not None:
             self.signed_in = place
 

@@ -12,7 +12,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ideabridge.bridge.modules.settings import public_url
 from ideabridge.bridge.secrets import Keyring, KeyringError, NoKeyringError, Secrets
-from ideabridge.bridge.trust import TrustError, read_own, write_own
+from ideabridge.bridge.trust import TrustError, read_own, read_own_beginning, write_own
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
+MOST_BYTES: Final = 256 * 1024
+"""Bytes of one sign-in, as JSON. Tokens and metadata come from servers that nobody has checked."""
+
 _LOCK_PAUSE: Final = 0.05
+_HEAD_BYTES: Final = 64 * 1024
+"""Bytes at the beginning of a file in which everything stands but the sign-in itself."""
+
+_SIGN_IN: Final = b',\n "sign_in": '
+"""Stands between the head of a file and the sign-in: each member of the file is a line."""
 
 
 class SignInError(IdeabridgeError):
@@ -83,7 +91,9 @@ class SignIn(BaseModel):
 
 
 class _Kept(BaseModel):
-    """The content of a file. The address, without credentials, is for people who look at the file."""
+    """The content of a file. The address, without credentials, is for people who look at the file. The sign-in stands
+    last: what is before it says whose file it is, however large the sign-in is.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -147,9 +157,12 @@ class SignInFile:
         """Keep the sign-in in the keyring if that works, else in the file. Return where it is, for people.
 
         Raises:
-            SignInError: the file cannot be written.
+            SignInError: it is too large, or the file cannot be written.
         """
         text = sign_in.model_dump_json(exclude_none=True)
+        size = len(text.encode())
+        if size > MOST_BYTES:
+            raise SignInError(f"its sign-in has {size:,} bytes; at most {MOST_BYTES:,} are kept")
         refusal = self._to_keyring(text)
         inside = refusal is None
         kept = _Kept(
@@ -232,8 +245,8 @@ def signed_in_users(module: str) -> list[str]:
     Raises:
         SignInError: a sign-in cannot be read.
     """
-    kept = [_read(path) for path in sorted(folder().glob("*.json"))]
-    return sorted({one.user for one in kept if one is not None and one.module == module and one.user is not None})
+    heads = [_read_head(path) for path in sorted(folder().glob("*.json"))]
+    return sorted({one.user for one in heads if one is not None and one.module == module and one.user is not None})
 
 
 def forget(module: str, user: str | None = None) -> list[str]:
@@ -248,22 +261,36 @@ def forget(module: str, user: str | None = None) -> list[str]:
     """
     found: list[str] = []
     for path in sorted(folder().glob("*.json")):
-        kept = _read(path)
-        if kept is None or kept.module != module or kept.user != user:
+        head = _read_head(path)
+        if head is None or head.module != module or head.user != user:
             continue
-        if kept.kept_in == "keyring":
-            _delete_from_keyring(path.stem, kept.url)
+        if head.kept_in == "keyring":
+            _delete_from_keyring(path.stem, head.url)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise SignInError(f"{path}: cannot be removed: {error.strerror or error}") from None
-        found.append(kept.url)
+        found.append(head.url)
     return found
 
 
 def _read(path: Path) -> _Kept | None:
+    return _parsed(path, lambda: read_own(path))
+
+
+def _read_head(path: Path) -> _Kept | None:
+    """The content of a file without the sign-in itself, which may be too large to be read."""
+
+    def read() -> bytes:
+        head, has_sign_in, _ = read_own_beginning(path, _HEAD_BYTES).partition(_SIGN_IN)
+        return head + b"}" if has_sign_in else head
+
+    return _parsed(path, read)
+
+
+def _parsed(path: Path, read: Callable[[], bytes]) -> _Kept | None:
     try:
-        return _Kept.model_validate_json(read_own(path))
+        return _Kept.model_validate_json(read())
     except FileNotFoundError:
         return None
     except TrustError as error:
