@@ -14,6 +14,7 @@ from typing import Any
 
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 
 from .plans import Execution
 from .reading import Told, told_by
@@ -189,7 +190,7 @@ class Witness:
     def _open_runs(self, store: Store) -> list[str]:
         found: list[str] = []
         after: str | None = None
-        while page := store.runs.newest(limit=100, after=after):
+        while page := store.runs.newest(limit=100, after=after, caller=SEES_ALL):
             found.extend(record.id for record in page)
             after = page[-1].id
         lost = self.seen - set(found)

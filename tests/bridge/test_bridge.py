@@ -25,9 +25,10 @@ from ideabridge.bridge.errors import (
 from ideabridge.bridge.loop.event import CallStarted, Event
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.errors import StoreBusyError, UnknownRunError
+from ideabridge.bridge.store.errors import StoreBusyError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, ValueMismatchError
@@ -109,7 +110,7 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
         answer = run.answer()
         assert answer["status"] == "done"
         assert answer["output"] == {"zone": "ASIA/TOKYO", "difference": "+9.0h"}
-        stored = bridge.store.ideas.get(str(answer["idea"]))
+        stored = bridge.store.ideas.get(str(answer["idea"]), caller=SEES_ALL)
         assert stored.meta.tools == ("convert_time", "shout")
 
 
@@ -311,7 +312,7 @@ async def test_each_caller_sees_only_its_own_runs() -> None:
             await bridge.run(run.id, caller="ben")
         assert bridge.runs(caller="ben") == []
         assert len(bridge.runs(caller="ann")) == 1
-        with pytest.raises(UnknownRunError):
+        with pytest.raises(UnknownIdeaError):
             await bridge.publish(run.id, "mine", caller="ben")
 
 
@@ -640,7 +641,7 @@ async def test_a_cancelled_run_says_so_in_its_idea() -> None:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         run.cancel()
-        assert bridge.store.ideas.get(run.id).meta.outcome == "cancelled"
+        assert bridge.store.ideas.get(run.id, caller=SEES_ALL).meta.outcome == "cancelled"
 
 
 async def test_what_a_named_caller_publishes_is_published_to_it_alone() -> None:

@@ -12,6 +12,7 @@ from ideabridge.bridge.errors import MindUnavailableError
 from ideabridge.bridge.minds.choice import choose
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.settings import ModelConfiguration
+from ideabridge.bridge.store.users import SEES_ALL
 
 
 class Model:
@@ -91,4 +92,7 @@ async def test_a_run_tells_which_mind_answers_and_why() -> None:
         assert waiting.status == "needs_solution"
         assert waiting.answer()["mind"] == {"name": "turns", "why": "it was asked for"}
         waiting.submit(0, {"output": "by hand"})
-        assert [bridge.store.ideas.get(one.id).meta.mind for one in (run, waiting)] == ["model", "turns"]
+        assert [bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.mind for one in (run, waiting)] == [
+            "model",
+            "turns",
+        ]

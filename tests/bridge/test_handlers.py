@@ -20,6 +20,7 @@ from ideabridge.bridge import (
     SolutionProposed,
     sync,
 )
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import JSONObject, Tool, Toolbox, tool
 
 pytestmark = pytest.mark.anyio
@@ -200,7 +201,7 @@ async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_
         proposed = [event async for event in run if isinstance(event, SolutionProposed)]
         assert [event.extra for event in proposed] == [{"thought_process": thought}, None]
         first = bridge.store.ideas.of_run(run.id)[0]
-        assert thoughts_in(bridge.store.ideas.get(first.id).idea) == thought
+        assert thoughts_in(bridge.store.ideas.get(first.id, caller=SEES_ALL).idea) == thought
         run_id = run.id
     # The setting is the run's, not the process's.
     async with Bridge(store=store) as bridge:

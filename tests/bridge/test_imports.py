@@ -9,6 +9,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.errors import IdeaDocumentError, PublicationNameError
 from ideabridge.bridge.store.portable import sealed
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
@@ -44,7 +45,7 @@ async def exported(name: str = "found") -> JSONObject:
         run = await there.run_plan(read_plan(raw))
         assert await run.wait(20) == "done"
         await there.publish(run.id, name)
-        return there.export_idea(name)
+        return there.export_idea(name, caller=SEES_ALL)
 
 
 def forged(document: JSONObject, **members: JSON) -> JSONObject:
@@ -102,9 +103,9 @@ async def test_without_tools_to_ask_the_store_believes_nothing_either() -> None:
     document = forged(await exported(), annotations=HARMLESS)
     async with here() as bridge:
         bridge.store.import_idea(document, with_publication=True)
-        assert bridge.store.publications.get("found").annotations["readOnlyHint"] is False
+        assert bridge.store.publications.get("found", caller=SEES_ALL).annotations["readOnlyHint"] is False
         bridge.store.import_idea(forged(document, answer="recorded", name="told"), with_publication=True)
-        assert bridge.store.publications.get("told").annotations["readOnlyHint"] is True
+        assert bridge.store.publications.get("told", caller=SEES_ALL).annotations["readOnlyHint"] is True
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ async def test_an_imported_description_ends_with_that_it_was_not_checked_here(cl
             f"{kept}Imported: its author's description was not checked here. It replays a saved plan with your input."
         )
         # Once more through a document, it is the same.
-        again = await bridge.import_idea(bridge.export_idea("found"), publish=True)
+        again = await bridge.import_idea(bridge.export_idea("found", caller=SEES_ALL), publish=True)
         assert again.publication is not None
         assert again.publication.description == adopted.publication.description
         assert again.publication.plan == adopted.publication.plan
@@ -148,7 +149,9 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
         assert replay.run is not None
         assert await replay.run.wait(20) == "done"
         bridge.store.import_idea(forged(document, answer="recorded"), with_publication=True)
-        assert bridge.store.publications.get("found").description.endswith("recorded for its one input; nothing runs.")
+        assert bridge.store.publications.get("found", caller=SEES_ALL).description.endswith(
+            "recorded for its one input; nothing runs."
+        )
 
 
 async def test_a_plan_is_held_against_the_tools_here() -> None:
@@ -170,7 +173,7 @@ async def test_an_import_cannot_close_a_circle_of_ideas() -> None:
         second = forged(document, name="second", plan=plan_calling(calls_first))
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
-        assert bridge.store.publications.count() == 1
+        assert bridge.store.publications.count(caller=SEES_ALL) == 1
 
 
 async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_to_come() -> None:
@@ -290,7 +293,7 @@ async def test_times_are_times_and_not_still_to_come() -> None:
         with pytest.raises(IdeaDocumentError, match=r"meta\.time: expected a time"):
             await bridge.import_idea(sealed({**document, "meta": {**told, "time": "zzz"}}))
         adopted = await bridge.import_idea(sealed({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}}))
-        assert bridge.store.ideas.get(adopted.idea_id).meta.time < "9"
+        assert bridge.store.ideas.get(adopted.idea_id, caller=SEES_ALL).meta.time < "9"
 
 
 @pytest.mark.parametrize("calls", [[], [{"_tool": "look", "name": "†input.name"}]])

@@ -15,6 +15,7 @@ from ideabridge.bridge.errors import DecisionError, SettledTurnError
 from ideabridge.bridge.loop.event import JournalError, PlanAsked, PlanDecided, RequestMade, decider_of
 from ideabridge.bridge.runs import people
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -126,7 +127,10 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
         assert await run.wait(10) == "done"
         assert (run.answer()["output"], RAN) == ("Bob", ["look ['Bob']", "look Bob"])
         [idea] = bridge.store.ideas.of_run(run.id)
-        assert bridge.store.ideas.get(idea.id).idea.solution == {"calls": edited, "output": "†state.sent"}
+        assert bridge.store.ideas.get(idea.id, caller=SEES_ALL).idea.solution == {
+            "calls": edited,
+            "output": "†state.sent",
+        }
         await bridge.publish(run.id, "edited", answer="plan")
         replay = await bridge.call_idea("edited", {})
         assert replay.run is not None

@@ -14,6 +14,7 @@ from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.server.assuming import publish
@@ -175,7 +176,7 @@ async def test_a_plan_that_may_be_followed_by_a_mind_has_the_hints_of_both(tmp_p
         async with bridge(store) as here:
             await here.call_idea("greet", {"name": "ann"})
             with Store.open(store) as opened:
-                hints.append(here.hints(opened.publications.named("greet"))["readOnlyHint"])
+                hints.append(here.hints(opened.publications.named("greet", caller=SEES_ALL))["readOnlyHint"])
     assert hints == [True, False]
 
 

@@ -12,6 +12,7 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -76,7 +77,7 @@ async def test_a_call_runs_while_the_answer_still_streams() -> None:
             run = await bridge.solve("x", output_schema=TEXT)
             assert await run.wait() == "done"
             assert run.answer()["output"] == "a"
-            assert bridge.store.ideas.get(run.id).meta.mind == "scripted"
+            assert bridge.store.ideas.get(run.id, caller=SEES_ALL).meta.mind == "scripted"
 
 
 async def test_errors_are_fed_back_until_it_is_right() -> None:

@@ -13,6 +13,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import RejectedSolutionError, SecretGivenError
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.store.portable import sealed
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -194,7 +195,7 @@ async def test_an_import_that_holds_one_is_refused_wherever_it_stands(tmp_path: 
         run = await bridge.run_plan(read_plan(raw))
         assert await run.wait() == "done"
         await bridge.publish(run.id, "shouts", answer="recorded")
-        document = bridge.export_idea("shouts")
+        document = bridge.export_idea("shouts", caller=SEES_ALL)
         told = document["publication"]
         assert isinstance(told, dict)
         changes: list[tuple[JSONObject, str]] = [

@@ -28,6 +28,7 @@ from ideabridge.bridge import (
 )
 from ideabridge.bridge.errors import InterruptedRunError, PublicationError, SettledTurnError, UnknownPathError
 from ideabridge.bridge.loop.event import CallFinished, GroupCommitted, RequestMade
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import ActivityError
@@ -131,7 +132,7 @@ async def test_a_session_is_one_run_whose_steps_the_application_answers() -> Non
         run = await bridge.run(session.id)
         assert run.status == "done"
         steps = bridge.store.ideas.of_run(session.id)
-        assert [bridge.store.ideas.get(one.id).meta.tools for one in steps] == [("echo",), ("echo",)]
+        assert [bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.tools for one in steps] == [("echo",), ("echo",)]
 
 
 async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:

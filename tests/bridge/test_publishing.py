@@ -10,8 +10,9 @@ from ideabridge.bridge.lifting.draft import inconsistency
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.errors import UnknownIdeaError
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, SchemaError
@@ -82,7 +83,7 @@ async def test_an_idea_is_published_by_those_whose_run_made_it() -> None:
         for caller in ("ben", "local"):
             with pytest.raises(UnknownIdeaError, match="no idea"):
                 await here.publish(run.idea[:6], "stolen", caller=caller, answer="recorded")
-            with pytest.raises(UnknownRunError):
+            with pytest.raises(UnknownIdeaError, match="no idea"):
                 await here.publish(run.id, "stolen", caller=caller)
         await plan(here, LOUD, "ben")
         assert (await here.publish(run.idea[:6], "bens", caller="ben")).owner == "ben"
@@ -92,7 +93,7 @@ async def test_an_idea_is_published_by_those_whose_run_made_it() -> None:
 async def test_an_idea_that_was_made_elsewhere_has_no_answer_to_publish() -> None:
     async with bridge() as there, bridge() as here:
         run = await plan(there, LOUD)
-        idea = here.store.import_idea(there.store.export_idea(run.id))
+        idea = here.store.import_idea(there.store.export_idea(run.id, caller=SEES_ALL))
         with pytest.raises(PublicationError, match="made elsewhere"):
             await here.publish(idea, "loud")
 

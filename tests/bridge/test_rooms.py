@@ -19,6 +19,7 @@ from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -109,7 +110,7 @@ async def test_inline_latent_the_mind_writes_the_result_into_the_call() -> None:
     async with Bridge(mind=Mind(think)) as bridge:
         run = await bridge.solve("summarise 'x is y'", context=[SUMMARISE])
         assert await run.result() == "y"
-        assert len(bridge.store.runs.newest()) == 1
+        assert len(bridge.store.runs.newest(caller=SEES_ALL)) == 1
 
 
 async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a_sub_request() -> None:
@@ -322,7 +323,7 @@ async def test_rooms_open_in_each_other_only_so_deep() -> None:
         run = await bridge.solve("deep", tools=["anonymous.solve"])
         assert await run.result() == "no further"
         assert "nested as deep as the settings allow" in "\n".join(mind.seen)
-        assert max(one.id.count(".") for one in bridge.store.runs.newest()) == 3
+        assert max(one.id.count(".") for one in bridge.store.runs.newest(caller=SEES_ALL)) == 3
 
 
 async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> None:
@@ -344,7 +345,9 @@ async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> 
         assert run.answer()["reason"] == "10 requests were made, the most a run and its rooms may make"
         # Requests that are written together are counted together, before their minds are asked.
         assert len(mind.seen) == 10 or (writes == "later" and len(mind.seen) < 10)
-        assert {one.status for one in bridge.store.runs.newest() if one.parent == run.id} == {"cancelled"}
+        assert {one.status for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id} == {
+            "cancelled"
+        }
 
 
 async def test_what_a_room_used_counts_for_the_run() -> None:
@@ -381,7 +384,9 @@ async def test_cancelling_a_run_ends_its_rooms() -> None:
         run = await waiting_room(bridge)
         run.cancel("enough")
         assert await run.wait() == "cancelled"
-        assert [one.status for one in bridge.store.runs.newest() if one.parent == run.id] == ["cancelled"]
+        assert [one.status for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id] == [
+            "cancelled"
+        ]
 
 
 async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
@@ -411,7 +416,7 @@ async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
             with anyio.fail_after(10):
                 assert await session.run_any(alternatives) == "quick"
             assert (dict(run.rooms), session.state) == ({}, {"quick": "quick"})
-            [room_id] = [one.id for one in bridge.store.runs.newest() if one.parent == run.id]
+            [room_id] = [one.id for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id]
             room = await bridge.run(room_id)
             assert (room.status, room.machine.reason) == ("cancelled", "the call it answers was cancelled")
             with pytest.raises(FinishedRunError):

@@ -21,6 +21,7 @@ from ideabridge.bridge.loop.event import CallProposed, RequestMade, SolutionProp
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -123,7 +124,7 @@ def journaled(store: Store, run: str) -> JSONObject:
     """What all journals hold together: of the run and its rooms."""
     requests = tokens = calls = 0
     cost = 0.0
-    for record in store.runs.newest(limit=100):
+    for record in store.runs.newest(limit=100, caller=SEES_ALL):
         if record.id != run and not record.id.startswith(f"{run}."):
             continue
         for _, raw in store.runs.events(record.id):

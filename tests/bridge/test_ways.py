@@ -20,6 +20,7 @@ from ideabridge.bridge.runs.replay import Replay, same_input
 from ideabridge.bridge.store.errors import PublicationContentError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
@@ -321,7 +322,7 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
                 await bridge.call_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.
             await bridge.publish(await looked(bridge), "away", answer="solve")
-            document = bridge.export_idea("away")
+            document = bridge.export_idea("away", caller=SEES_ALL)
         with Store.open(":memory:") as other:
             other.import_idea(document, with_publication=True)
             async with Bridge(toolbox=box(), store=other, mind=Mind(literally)) as bridge:
@@ -368,7 +369,7 @@ async def test_an_absent_parameter_has_its_default() -> None:
         assert await run.result() == "cc."
         assert [one.faults for one in await bridge.verify(["again"])] == [[]]
         # An imported plan has them as well, when it is checked with the input that it was recorded with.
-        document: dict[str, Any] = bridge.export_idea("again")
+        document: dict[str, Any] = bridge.export_idea("again", caller=SEES_ALL)
         document["publication"]["recorded"]["input"] = {"text": "a"}
         await bridge.import_idea(document, publish=True, edited=True, replace=["again"])
         assert await gave(await bridge.call_idea("again", {"text": "b"})) == "bb."

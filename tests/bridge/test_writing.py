@@ -20,6 +20,7 @@ from ideabridge.bridge.store.errors import StoreBusyError, StoreFullError
 from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
 from tests.disk import REASON, Disk
@@ -155,7 +156,7 @@ async def test_clients_are_answered_while_another_program_keeps_the_store_locked
                     for _ in range(20):
                         assert [one["run"] for one in bridge.runs()] == [run.id]
                         assert (await bridge.run(run.id)).answer()["status"] == "running"
-                        bridge.store.publications.page()
+                        bridge.store.publications.page(caller=SEES_ALL)
                         await anyio.sleep(0.05)
                     # What begins meanwhile is not acknowledged before it is in the store.
                     assert later == []

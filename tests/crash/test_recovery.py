@@ -21,6 +21,7 @@ from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
 from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.toolbox import Toolbox
@@ -254,8 +255,8 @@ async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
         run = await bridge.run_plan(read_plan(PLAN), caller="somebody")
         await run.wait(10)
         with pytest.raises(FinishedRunError, match="has ended"):
-            await bridge.resume(run.id)
-        for run_id, caller in ((run.id, "another"), ("run_0", None)):
+            await bridge.resume(run.id, caller=SEES_ALL)
+        for run_id, caller in ((run.id, "another"), ("run_0", SEES_ALL)):
             with pytest.raises(UnknownRunError, match="unknown run"):
                 await bridge.resume(run_id, caller=caller)
 

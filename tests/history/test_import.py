@@ -16,6 +16,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.history.importer import HistoryReport
 from ideabridge.bridge.lifting.function import read_function
+from ideabridge.bridge.store.users import SEES_ALL
 from tests import preloaded
 
 from .logs import START, ClaudeCode, Codex, text, write
@@ -108,7 +109,7 @@ async def test_importing_twice_adds_nothing_and_new_calls_are_added(bridge: Brid
     log.session = "copy"
     put(home, log)
     assert (await taken(bridge)).runs == []
-    assert len(bridge.store.runs.newest(limit=10)) == 2
+    assert len(bridge.store.runs.newest(limit=10, caller=SEES_ALL)) == 2
 
 
 async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
@@ -151,7 +152,7 @@ async def test_two_imports_at_once_store_a_stretch_once(bridge: Bridge, home: Pa
     (first,), (second,) = (await one.take()).runs, (await two.take()).runs
     assert first.run is not None
     assert (second.run, second.why) == (None, f"another import has just saved it as {first.run}")
-    assert len(bridge.store.runs.newest(limit=5)) == 1
+    assert len(bridge.store.runs.newest(limit=5, caller=SEES_ALL)) == 1
 
 
 async def test_a_survey_stores_nothing_and_starts_no_module(home: Path) -> None:
@@ -161,7 +162,7 @@ async def test_a_survey_stores_nothing_and_starts_no_module(home: Path) -> None:
         closed = Bridge(configured(), store=other.store)
         report = await closed.history("claude-code").survey()
         assert [(one.calls, one.modules, one.run, one.why) for one in report.runs] == [(3, ("shop",), None, "")]
-        assert other.store.runs.newest(limit=5) == []
+        assert other.store.runs.newest(limit=5, caller=SEES_ALL) == []
 
 
 async def test_calls_that_a_run_cannot_have_are_left_and_counted(bridge: Bridge, home: Path) -> None:

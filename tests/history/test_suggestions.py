@@ -10,6 +10,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.runs.stretch import cut
 from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
@@ -78,7 +79,7 @@ async def test_what_was_done_in_conversations_is_suggested_and_published(home: P
         assert (one.times, one.tools, one.changes) == (3, ("find_orders", "describe", "send"), True)
         latest, *others = [occurrence.ref for occurrence in one.occurrences]
         assert one.command == f"ideabridge ideas publish {latest} {one.name} --with {others[0]} --with {others[1]}"
-        assert {run.id for run in bridge.store.runs.newest(limit=5)} == {latest, *others}
+        assert {run.id for run in bridge.store.runs.newest(limit=5, caller=SEES_ALL)} == {latest, *others}
 
 
 async def test_parts_of_runs_are_found_without_their_failed_calls(home: Path) -> None:

@@ -19,6 +19,7 @@ from ideabridge.bridge.store.errors import (
     StoreFullError,
 )
 from ideabridge.bridge.store.sqlite import database, sqlite3
+from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
 
 
@@ -140,7 +141,7 @@ def test_a_closed_store(tmp_path: Path) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.ideas.page(),
         lambda: store.ideas.save(idea_of("x"), IdeaMeta()),
-        lambda: store.ideas.search("x"),
+        lambda: store.ideas.search("x", caller=SEES_ALL),
         lambda: store.runs.append("run", 1, [{}]),
         lambda: store.settings.get("x"),
     ]

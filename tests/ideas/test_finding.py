@@ -12,6 +12,7 @@ from ideabridge.bridge.store import ideas as table
 from ideabridge.bridge.store.errors import FilterError
 from ideabridge.bridge.store.ideas import LAG, read_time
 from ideabridge.bridge.store.shapes import CallIndex, is_literal, shape_of
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
 
@@ -26,7 +27,7 @@ def saved(store: Store, text: str, *calls: JSON, meta: IdeaMeta | None = None) -
 
 
 def found(store: Store, words: str = "", **chosen: str) -> list[str]:
-    return [hit.meta.title for hit in store.ideas.search(words, 20, IdeaFilter(**chosen))]
+    return [hit.meta.title for hit in store.ideas.search(words, 20, IdeaFilter(**chosen), caller=SEES_ALL)]
 
 
 @pytest.fixture
@@ -178,12 +179,12 @@ def test_saving_takes_shapes_up_before_too_many_wait(store: Store) -> None:
 
 
 def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
-    monday = filled.ideas.search("monday")[0].id
+    monday = filled.ideas.search("monday", caller=SEES_ALL)[0].id
     assert filled.ideas.tag(monday, ["weekly", "good", "weekly"]) == ("weekly", "good")
     assert found(filled, tag="good") == ["monday"]
     assert filled.ideas.tag(monday, ["best"], ["good", "never"]) == ("weekly", "best")
     assert found(filled, tag="good") == []
-    stored = filled.ideas.get(monday)
+    stored = filled.ideas.get(monday, caller=SEES_ALL)
     assert (stored.id, stored.meta.tags, stored.meta.title) == (monday, ("weekly", "best"), "monday")
     for wrong in ("", "a b", "a,b", "x" * 65):
         with pytest.raises(FilterError, match="expected 1 to 64 characters"):

@@ -11,6 +11,7 @@ from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import SecretInIdeaError, TamperedIdeaError
 from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA, read_document, shapes_in
 from ideabridge.bridge.store.shapes import Need, needs_of
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Tool
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -56,28 +57,28 @@ def test_a_token_of_a_known_shape_is_found_wherever_it_stands(store: Store, what
     for place, (idea, meta) in places.items():
         saved = store.ideas.save(idea, meta)
         with pytest.raises(SecretInIdeaError) as caught:
-            store.export_idea(saved)
+            store.export_idea(saved, caller=SEES_ALL)
         assert f"{place}: {what}" in str(caught.value)
         assert token not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_a_little_like_one_leaves(store: Store, text: str) -> None:
-    assert store.export_idea(store.ideas.save(idea_of(text), IdeaMeta()))["context"]
+    assert store.export_idea(store.ideas.save(idea_of(text), IdeaMeta()), caller=SEES_ALL)["context"]
 
 
 def test_a_secret_in_a_publication_is_found(store: Store) -> None:
     saved = store.ideas.save(idea_of("x"), IdeaMeta())
     publish(store, "telling", saved, description=f"call it with {TOKENS['a GitHub token']}")
     with pytest.raises(SecretInIdeaError, match=r"publication\.description: a GitHub token"):
-        store.export_idea("telling")
-    assert store.export_idea(saved)
+        store.export_idea("telling", caller=SEES_ALL)
+    assert store.export_idea(saved, caller=SEES_ALL)
 
 
 def test_what_is_known_as_a_secret_is_found(store: Store) -> None:
     saved = store.ideas.save(idea_of("open sesame"), IdeaMeta())
     with pytest.raises(SecretInIdeaError, match=r"context\.0\.content: the secret DOOR"):
-        store.export_idea(saved, lambda text: ["DOOR"] if "sesame" in text else [])
+        store.export_idea(saved, lambda text: ["DOOR"] if "sesame" in text else [], caller=SEES_ALL)
 
 
 def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(store: Store) -> None:
@@ -89,21 +90,21 @@ def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(stor
     saved = store.ideas.save(idea, IdeaMeta(run="r", step=1, tags=("a",), usage={"tokens": 1}))
     publish(store, "whole", saved)
     for ref in (saved, "whole"):
-        document = store.export_idea(ref)
+        document = store.export_idea(ref, caller=SEES_ALL)
         assert document["needs"] == [{"tool": "git_log", "module": "git"}]
         assert validator.is_valid(document)
         read_document(document)
-    published: JSON = store.export_idea("whole")["publication"]
+    published: JSON = store.export_idea("whole", caller=SEES_ALL)["publication"]
     bad: list[JSONObject] = [{"ideabridge": 1}, {"id": "x"}, {"other": 1}, {"meta": {"step": -1}}, {"context": {}}]
     assert isinstance(published, dict)
     bad.append({"publication": {**published, "answer": "never"}})
     for change in bad:
-        assert not validator.is_valid({**store.export_idea("whole"), **change}), change
+        assert not validator.is_valid({**store.export_idea("whole", caller=SEES_ALL), **change}), change
 
 
 def test_a_publication_that_was_changed_is_refused(store: Store) -> None:
     publish(store, "whole", store.ideas.save(idea_of("x"), IdeaMeta()))
-    document = store.export_idea("whole")
+    document = store.export_idea("whole", caller=SEES_ALL)
     told = document["publication"]
     assert isinstance(told, dict)
     with pytest.raises(TamperedIdeaError, match="digest: the document says"):

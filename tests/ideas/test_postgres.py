@@ -17,6 +17,7 @@ import pytest
 from ideabridge.bridge.configuration import ConfigurationError, load_configuration, load_workspace
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreVersionError
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSONObject
 from tests.ideas.values import idea_of, publish, said
 from tests.postgres import PostgresServer, check_server, run_sql, server
@@ -331,7 +332,7 @@ def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) 
                             if number % 10 == 0:
                                 publish(store, "shared_name", saved[name][-1])
                             if number % 15 == 0:
-                                store.ideas.search(name)
+                                store.ideas.search(name, caller=SEES_ALL)
                         except StoreBusyError:
                             continue
                         break
@@ -351,10 +352,10 @@ def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) 
     assert failed == []
     with Store.open(address) as store:
         for name in names:
-            assert len(store.ideas.search(name, 100)) == 60
+            assert len(store.ideas.search(name, 100, caller=SEES_ALL)) == 60
             for one in saved[name]:
-                assert len(store.ideas.get(one).idea.context) == 31
-        versions = [one.version for one in store.publications.versions("shared_name")]
+                assert len(store.ideas.get(one, caller=SEES_ALL).idea.context) == 31
+        versions = [one.version for one in store.publications.versions("shared_name", caller=SEES_ALL)]
         assert versions == list(range(len(versions), 0, -1))
     assert run_sql(address, "SELECT count(*) FROM contents GROUP BY hash HAVING count(*) > 1") == []
     check_server(address)

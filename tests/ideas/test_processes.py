@@ -10,11 +10,13 @@ import pytest
 
 from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
 
 HEAD = """
 import sys
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.users import SEES_ALL
 def idea_of(text):
     return Idea([{"role": "user", "content": text}], {"type": "object"}, {"calls": [], "output": None})
 """
@@ -52,8 +54,8 @@ with Store.open(sys.argv[1]) as store:
         assert len(store.ideas.page(1000).items) == 160
         for run in ("a", "b", "c"):
             assert len(store.ideas.of_run(run)) == 80
-        assert len({hit.id for hit in store.ideas.search("shared", 100)}) == 3
-        assert len(store.ideas.search("both 7", 100)) > 0
+        assert len({hit.id for hit in store.ideas.search("shared", 100, caller=SEES_ALL)}) == 3
+        assert len(store.ideas.search("both 7", 100, caller=SEES_ALL)) > 0
     check(path)
 
 
@@ -111,8 +113,8 @@ with Store.open(sys.argv[1]) as store:
         assert process.returncode == 0
         assert store.data_version() != version
         assert store.publications.catalogue_version() != catalogue
-        assert store.publications.get("theirs").version == 1
-        assert len(store.ideas.search("theirs")) == 1
+        assert store.publications.get("theirs", caller=SEES_ALL).version == 1
+        assert len(store.ideas.search("theirs", caller=SEES_ALL)) == 1
 
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ while True:
         assert acknowledged <= len(events) <= acknowledged + 1
         steps = [record.meta.step for record in store.ideas.of_run("run")]
         assert steps == list(range(3, len(events) + 1, 3))
-        assert store.ideas.search("step 1497")[0].meta.run == "run"
+        assert store.ideas.search("step 1497", caller=SEES_ALL)[0].meta.run == "run"
     check(path)
 
 

@@ -22,6 +22,7 @@ from ideabridge.bridge.store import pruning as reach
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.test_processes import HEAD, check
@@ -76,7 +77,7 @@ def newest(store: Store) -> str:
 
 def kept(store: Store) -> set[str]:
     """The ids of all runs there are."""
-    return {one.id for one in store.runs.newest(limit=1000)}
+    return {one.id for one in store.runs.newest(limit=1000, caller=SEES_ALL)}
 
 
 USES = "SELECT what, time, idea FROM idea_uses ORDER BY 1, 2, 3"
@@ -214,10 +215,14 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             if one in tagged | published:
                 assert ideas[one].id in everything
                 assert any(run in left for run, had in before.items() if ideas[one].id in had)
-            hits = [hit for hit in store.ideas.search(f"word{one}", 100) if ideas[one].id in before[hit.meta.run or ""]]
+            hits = [
+                hit
+                for hit in store.ideas.search(f"word{one}", 100, caller=SEES_ALL)
+                if ideas[one].id in before[hit.meta.run or ""]
+            ]
             assert bool(hits) == (ideas[one].id in everything)
             if ideas[one].id in everything:
-                assert store.ideas.get(ideas[one].id).idea == ideas[one]
+                assert store.ideas.get(ideas[one].id, caller=SEES_ALL).idea == ideas[one]
                 assert set(store.ideas.runs_of(ideas[one].id)) <= left
         assert store.prunable(before=f"2020-01-{day:02}").runs == 0
     check_whole(str(path))
@@ -233,11 +238,11 @@ def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -
     newest(store)
     assert store.prune(store.prunable(before="2021-01-01")).runs == 1
     assert store.ideas.runs_of(shared.id) == ["second"]
-    meta = store.ideas.get(shared.id).meta
+    meta = store.ideas.get(shared.id, caller=SEES_ALL).meta
     assert (meta.run, meta.step, meta.title, meta.tags) == ("second", 7, "again", ("mine",))
     with pytest.raises(UnknownIdeaError):
-        store.ideas.get(own.id)
-    assert [hit.id for hit in store.ideas.search("own")] == []
+        store.ideas.get(own.id, caller=SEES_ALL)
+    assert [hit.id for hit in store.ideas.search("own", caller=SEES_ALL)] == []
     with pytest.raises(UnknownRunError):
         store.runs.acquire("first", "late", 10, time.time())
 
@@ -256,10 +261,10 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
     newest(store)
     pruned = store.prune(store.prunable(before="2021-01-01"))
     assert (pruned.runs, pruned.ideas) == (1, 1)
-    assert [store.ideas.get(one.id).meta.run for one in (young, tagged, published)] == [None] * 3
+    assert [store.ideas.get(one.id, caller=SEES_ALL).meta.run for one in (young, tagged, published)] == [None] * 3
     assert [store.ideas.runs_of(one.id) for one in (young, tagged, published)] == [[], [], []]
     with pytest.raises(UnknownIdeaError):
-        store.ideas.get(old.id)
+        store.ideas.get(old.id, caller=SEES_ALL)
     assert store.prunable(before="2021-01-01").ideas == 0
     check_whole(store.path)
 
@@ -272,7 +277,7 @@ def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(stor
     for idea in (hostile, long, idea_of("newest")):
         store.ideas.save(idea, IdeaMeta())
     assert store.prune(store.prunable(before="2021-01-01")).contents == 0
-    assert [store.ideas.get(one.id).idea for one in (hostile, long)] == [hostile, long]
+    assert [store.ideas.get(one.id, caller=SEES_ALL).idea for one in (hostile, long)] == [hostile, long]
 
 
 def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
@@ -326,7 +331,7 @@ def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
     assert found.runs == 8
     with Store.open(store.path) as other:
         other.ideas.tag("r0", ["mine"])
-        publish(other, "mine", other.ideas.get("r1").id)
+        publish(other, "mine", other.ideas.get("r1", caller=SEES_ALL).id)
         # Taken up again, answering a call of another, forked, and with a new idea.
         assert other.runs.acquire("r2", "driver", 1000, time.time()) is not None
         other.runs.create("room", kind="solve", caller="", title="", fingerprint="", parent="r3")
@@ -366,23 +371,26 @@ def test_others_save_and_search_between_all_its_transactions(store: Store, betwe
         mine = Idea([*long, said("mine")], {"type": "object"}, {"calls": []})
         other.ideas.save(mine, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
         newest(store)
-        for hit in other.ideas.search("old", 100):
+        for hit in other.ideas.search("old", 100, caller=SEES_ALL):
             assert hit.id
 
         def disturb() -> None:
             place = len(saved)
             saved.append(Idea([*long[place % 50 :], said(f"new{place}")], {"type": "object", "n": place}, {}))
             other.ideas.save(saved[-1], IdeaMeta())
-            assert len(other.ideas.search(f"new{place}")) == 1
-            assert all(other.ideas.get(hit.id).idea.context for hit in other.ideas.search("old part"))
+            assert len(other.ideas.search(f"new{place}", caller=SEES_ALL)) == 1
+            assert all(
+                other.ideas.get(hit.id, caller=SEES_ALL).idea.context
+                for hit in other.ideas.search("old part", caller=SEES_ALL)
+            )
 
         between.append(disturb)
         store.prune(store.prunable(before="2021-01-01"))
         assert len(saved) > 5
         for one in saved:
-            assert other.ideas.get(one.id).idea == one
-            assert store.ideas.get(one.id).idea == one
-        assert [hit for hit in other.ideas.search("old") if hit.meta.run] == []
+            assert other.ideas.get(one.id, caller=SEES_ALL).idea == one
+            assert store.ideas.get(one.id, caller=SEES_ALL).idea == one
+        assert [hit for hit in other.ideas.search("old", caller=SEES_ALL) if hit.meta.run] == []
     if is_address(store.path):
         check_server(store.path)
     else:
@@ -403,7 +411,7 @@ def test_two_prunings_at_once_leave_the_store_whole(
                 old_run(one, f"r{number}", idea_of(f"old {number}", number))
                 one.ideas.save(idea_of(f"kept {number}", number), IdeaMeta(title=f"kept {number}"))
             newest(one)
-            assert len(one.ideas.search("old", 100)) == 12
+            assert len(one.ideas.search("old", 100, caller=SEES_ALL)) == 12
             count = itertools.count(0)
 
             def meanwhile(place: int = place, other: Store = other, count: Iterator[int] = count) -> None:
@@ -421,8 +429,8 @@ def test_two_prunings_at_once_leave_the_store_whole(
             between.clear()
             one.prune(one.prunable(before="2021-01-01"))
             for store in (one, other):
-                assert store.ideas.search("old", 100) == []
-                assert len(store.ideas.search("kept", 100)) == 12
+                assert store.ideas.search("old", 100, caller=SEES_ALL) == []
+                assert len(store.ideas.search("kept", 100, caller=SEES_ALL)) == 12
         check_whole(str(path))
         if next(count) <= place:
             # It paused less often.
@@ -440,7 +448,7 @@ store.ideas.save(idea_of("other"), IdeaMeta())
 print("saved", flush=True)
 sys.stdin.readline()
 print(store.ideas.save(Idea(shared, {"shared": 1}, 2), IdeaMeta()), flush=True)
-print(len(store.ideas.get(store.ideas.page(1).items[0].id).idea.context), flush=True)
+print(len(store.ideas.get(store.ideas.page(1).items[0].id, caller=SEES_ALL).idea.context), flush=True)
 """
     code = f"{HEAD}\n{body}"
     words = [sys.executable, "-c", code, str(path)]
@@ -454,7 +462,7 @@ print(len(store.ideas.get(store.ideas.page(1).items[0].id).idea.context), flush=
         assert pruned.contents > 100
         idea, count = process.communicate("go\n")[0].split()
         assert (process.returncode, count) == (0, "100")
-        assert store.ideas.get(idea).idea.context == [said(f"shared {n}") for n in range(100)]
+        assert store.ideas.get(idea, caller=SEES_ALL).idea.context == [said(f"shared {n}") for n in range(100)]
     check(path)
 
 
@@ -484,7 +492,7 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
             store.runs.create(f"young{number}", kind="plan", caller="", title="", fingerprint="")
             store.ideas.save(idea_of(f"young {number}"), IdeaMeta(run=f"young{number}", step=1))
             end(store, f"young{number}")
-        assert len(store.ideas.search("young", 100)) == 20
+        assert len(store.ideas.search("young", 100, caller=SEES_ALL)) == 20
     words = [sys.executable, "-c", f"{HEAD}\n{KILLED}", str(path), str(place)]
     killed = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stdout) == (-9, "")
@@ -493,8 +501,10 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
         left = kept(store)
         for run in left:
             assert len(list(store.runs.events(run))) == 3
-            assert [store.ideas.get(one.id).idea.context for one in store.ideas.of_run(run)]
-        assert {hit.meta.run for hit in store.ideas.search("young", 100)} == {f"young{n}" for n in range(20)}
+            assert [store.ideas.get(one.id, caller=SEES_ALL).idea.context for one in store.ideas.of_run(run)]
+        assert {hit.meta.run for hit in store.ideas.search("young", 100, caller=SEES_ALL)} == {
+            f"young{n}" for n in range(20)
+        }
         assert len({one.id for one in store.ideas.page(1000).items}) == 20 + 2 * (len(left) - 20)
         # The next one goes on with what was left behind, though none of it is anybody's any more.
         store.prune(store.prunable(before="2021-01-01"))
@@ -502,7 +512,7 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
         connection = sqlite3.connect(path)
         assert connection.execute("SELECT count(*) FROM contents").fetchone() == (21,)
         connection.close()
-        assert store.ideas.search("m7") == []
+        assert store.ideas.search("m7", caller=SEES_ALL) == []
     check_whole(str(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import cast
 
 import pytest
@@ -17,8 +18,11 @@ from ideabridge.bridge.store.errors import (
     TamperedIdeaError,
     UnknownIdeaError,
     UnknownPublicationError,
+    UnknownRunError,
 )
 from ideabridge.bridge.store.portable import read_document, sealed
+from ideabridge.bridge.store.publications import Evidence
+from ideabridge.bridge.store.users import SEES_ALL, Viewer
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from tests.ideas.values import idea_of, publish
@@ -31,18 +35,18 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     assert publish(store, "name", ideas[1]).version == 2
     store.publications.unpublish("name")
     with pytest.raises(UnknownPublicationError, match="not published any more; its last version was 2"):
-        store.publications.get("name")
+        store.publications.get("name", caller=SEES_ALL)
     with pytest.raises(UnknownPublicationError):
         store.publications.unpublish("name")
-    assert store.publications.get("name", 1).description == "one"
-    assert store.publications.count() == 0
+    assert store.publications.get("name", 1, caller=SEES_ALL).description == "one"
+    assert store.publications.count(caller=SEES_ALL) == 0
     assert publish(store, "name", ideas[2]).version == 3
-    assert store.publications.get("name").idea_id == ideas[2]
-    assert store.publications.get("name", 1).live is False
+    assert store.publications.get("name", caller=SEES_ALL).idea_id == ideas[2]
+    assert store.publications.get("name", 1, caller=SEES_ALL).live is False
     with pytest.raises(UnknownPublicationError, match="versions 1 to 3, not 9"):
-        store.publications.get("name", 9)
+        store.publications.get("name", 9, caller=SEES_ALL)
     with pytest.raises(UnknownPublicationError, match="nearest: name"):
-        store.publications.get("nam")
+        store.publications.get("nam", caller=SEES_ALL)
     assert store.ideas.page().items[0].names == ("name",)
     assert store.ideas.page().items[1].names == ()
 
@@ -68,7 +72,7 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
         record = Record(run, "local", kind, "2026-11-22T00:00:00Z", {at: value}, {"†input.a": a, "†input.b": b})
         before = store.publications.catalogue_version()
         found = store.publications.add_evidence("taught", 1, lambda told, known: teach(told, known, record))
-        kept = [one["run"] for one in store.publications.evidence("taught", 1)]
+        kept = [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)]
         assert (run in kept) == (store.publications.catalogue_version() > before)
         return found.learned
 
@@ -78,16 +82,16 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
     assert add("one", 2, 1, 2) == learned
     assert add("the same data again", 2, 1, 2) == learned
 
-    assert [one["run"] for one in store.publications.evidence("taught", 1)] == ["asked a mind", "one"]
-    assert store.publications.evidence("other", 1) == []
-    assert store.publications.named("taught").learned == learned
-    assert store.publications.page().items[1].learned == learned
-    at_publication = store.publications.named("taught@1")
+    assert [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)] == ["asked a mind", "one"]
+    assert store.publications.evidence("other", 1, caller=SEES_ALL) == []
+    assert store.publications.named("taught", caller=SEES_ALL).learned == learned
+    assert store.publications.page(caller=SEES_ALL).items[1].learned == learned
+    at_publication = store.publications.named("taught@1", caller=SEES_ALL)
     assert (at_publication.learned, at_publication.plan) == (None, plan)
-    current = store.publications.named("taught")
+    current = store.publications.named("taught", caller=SEES_ALL)
     pinned = store.publications.pin(current, {**plan, "pins": []}, None, {})
     assert pinned.learned == learned
-    assert store.publications.get("taught", 1).plan == {**plan, "pins": []}
+    assert store.publications.get("taught", 1, caller=SEES_ALL).plan == {**plan, "pins": []}
     store.publications.unpublish("taught")
     assert add("later", 9, 8, 9) == {"explained": [{**literal, "by": ["†input.b"], "runs": 2}], "seen": {}}
     with pytest.raises(UnknownPublicationError, match="version 1, not 2"):
@@ -109,7 +113,7 @@ def test_a_publication_is_kept_whole(store: Store) -> None:
         recorded=[1, None],
         owner="me",
     )
-    assert store.publications.get("whole") == told
+    assert store.publications.get("whole", caller=SEES_ALL) == told
     assert (told.input_schema, told.output_schema, told.plan, told.recorded) == (schema, {}, {"calls": []}, [1, None])
     assert (told.owner, told.annotations, told.answer, told.idea_id) == ("me", {"title": "t"}, "plan", idea)
 
@@ -130,14 +134,18 @@ def test_publications_that_cannot_be(store: Store) -> None:
         publish(store, "mine", idea, owner="you")
     with pytest.raises(NameTakenError):
         publish(store, "mine", idea)
-    assert store.publications.count() == 1
+    assert store.publications.count(caller=SEES_ALL) == 1
 
 
 def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
     idea = store.ideas.save(idea_of("x"), IdeaMeta())
     for number in range(12):
         publish(store, f"n{number:02}", idea, owner=(None, "a", "b")[number % 3])
-    expected = {None: range(12), "a": [n for n in range(12) if n % 3 < 2], "z": range(0, 12, 3)}
+    expected: dict[Viewer, Iterable[int]] = {
+        SEES_ALL: range(12),
+        "a": [n for n in range(12) if n % 3 < 2],
+        "z": range(0, 12, 3),
+    }
     for caller, numbers in expected.items():
         names: list[str] = []
         after = None
@@ -164,35 +172,35 @@ def test_the_catalogue_version_grows_with_publications_only(store: Store) -> Non
 def test_a_published_idea_travels(store: Store) -> None:
     idea = store.ideas.save(idea_of("x"), IdeaMeta(run="r", step=2, title="t", tools=("a",), usage={"tokens": 3}))
     publish(store, "traveller", idea, description="far")
-    document = store.export_idea("traveller")
+    document = store.export_idea("traveller", caller=SEES_ALL)
     with Store.open(":memory:") as other:
         publish(other, "traveller", other.ideas.save(idea_of("theirs"), IdeaMeta()))
         assert other.import_idea(document) == idea
-        assert other.publications.get("traveller").version == 1
+        assert other.publications.get("traveller", caller=SEES_ALL).version == 1
         other.import_idea(document, with_publication=True)
-        arrived = other.publications.get("traveller")
+        arrived = other.publications.get("traveller", caller=SEES_ALL)
         assert (arrived.version, arrived.idea_id) == (2, idea)
         # The author's words, then ours.
         assert arrived.description.startswith("far. ")
         assert "Imported: " in arrived.description
-        assert other.ideas.get(idea).meta == store.ideas.get(idea).meta
+        assert other.ideas.get(idea, caller=SEES_ALL).meta == store.ideas.get(idea, caller=SEES_ALL).meta
         other.runs.create("s", kind="plan", caller="", title="", fingerprint="")
         joiner = Idea([], {}, None)
         store.ideas.save(joiner, IdeaMeta(run="s", step=9))
-        other.import_idea(store.export_idea(joiner.id))
+        other.import_idea(store.export_idea(joiner.id, caller=SEES_ALL))
         assert other.ideas.of_run("s") == []
-    assert "publication" not in store.export_idea(idea)
+    assert "publication" not in store.export_idea(idea, caller=SEES_ALL)
     with pytest.raises(IdeaDocumentError, match="publication"):
-        store.import_idea(store.export_idea(idea), with_publication=True)
+        store.import_idea(store.export_idea(idea, caller=SEES_ALL), with_publication=True)
 
 
 def test_a_document_may_say_that_it_has_no_publication(store: Store) -> None:
-    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")))
+    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")), caller=SEES_ALL)
     assert read_document({**document, "publication": None}, "idea").publication is None
 
 
 def test_documents_that_are_wrong_say_where(store: Store) -> None:
-    good = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")))
+    good = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")), caller=SEES_ALL)
     wrong: list[tuple[JSON, str]] = [
         (None, "an object, found null"),
         ([], "an object, found []"),
@@ -234,7 +242,7 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
 
 @pytest.mark.parametrize("part", ["id", "request", "context", "schema", "solution"])
 def test_tampered_documents_are_refused(store: Store, part: str) -> None:
-    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()))
+    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()), caller=SEES_ALL)
     changed: JSONObject = {"context": ["y"], "schema": {}, "solution": None, "id": "0" * 64, "request": "0" * 64}
     document[part] = changed[part]
     with pytest.raises(TamperedIdeaError, match="changed after export"):
@@ -243,7 +251,7 @@ def test_tampered_documents_are_refused(store: Store, part: str) -> None:
 
 
 def test_reordered_keys_are_tampering(store: Store) -> None:
-    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()))
+    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()), caller=SEES_ALL)
     document["schema"] = dict(reversed(cast("JSONObject", document["schema"]).items()))
     with pytest.raises(TamperedIdeaError):
         store.import_idea(document)
@@ -255,3 +263,36 @@ def test_settings(store: Store) -> None:
     assert store.settings.ensure("key", lambda: b"two") == b"one\0\xff"
     store.settings.set("key", b"three")
     assert store.settings.get("key") == b"three"
+
+
+def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None:
+    """One rule for runs, ideas, versions and evidence."""
+    for run, caller in (("run_a", "a"), ("run_b", "b")):
+        store.runs.create(run, kind="plan", caller=caller, title=run, fingerprint="")
+    idea = store.ideas.save(idea_of("of a"), IdeaMeta(run="run_a", step=1, title="of a", tags=("secret",)))
+    for _ in range(2):
+        publish(store, "noted", idea, owner="a")
+    record: JSONObject = {"run": "run_a", "by": "a", "kind": "person", "time": "", "values": [], "view": None}
+    store.publications.add_evidence("noted", 2, lambda _published, _records: Evidence(record, {}))
+
+    for ref in ("noted", "noted@1", "run_a", idea, idea[:6]):
+        with pytest.raises(UnknownIdeaError, match=r"no idea|nothing is published"):
+            store.ideas.get(ref, caller="b")
+        assert store.ideas.get(ref, caller="a").meta.tags == ("secret",)
+        assert store.ideas.get(ref, caller=SEES_ALL).id == idea
+    with pytest.raises(UnknownRunError, match="unknown run"):
+        store.runs.find("run_a", caller="b")
+    with pytest.raises(UnknownRunError, match="no run"):
+        store.runs.newest("b", after="run_a")
+    assert [one.id for one in store.runs.newest("b")] == ["run_b"]
+    assert store.runs.find("run_a", caller="a") == store.runs.find("run_a", caller=SEES_ALL)
+
+    store.publications.share("noted", ("b",))
+    assert [one.version for one in store.publications.versions("noted", caller="b")] == [2]
+    assert [one.version for one in store.publications.versions("noted", caller="a")] == [2, 1]
+    assert store.publications.evidence("noted", 2, caller="b") == []
+    assert store.publications.evidence("noted", 2, caller="a") == [record]
+    meta = store.ideas.get("noted", caller="b").meta
+    assert (meta.run, meta.step, meta.tags, meta.title) == (None, None, (), "of a")
+    with pytest.raises(UnknownPublicationError, match="'noted' has version 2, not 1"):
+        store.publications.get("noted", 1, caller="b")

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON
 from tests.ideas.test_processes import check
 from tests.ideas.test_pruning import end, newest, old_run
@@ -29,7 +30,7 @@ def test_lists_messages_and_words_are_read_by_sql_alone(file_store: Store) -> No
     file_store.ideas.save(idea_of("other words"), IdeaMeta(title="Other", tags=("kept",)))
     publish(file_store, "sums", first, description="adds")
     end(file_store, "run")
-    assert len(file_store.ideas.search("sums")) == 1
+    assert len(file_store.ideas.search("sums", caller=SEES_ALL)) == 1
     counts = {str(row["table"]): row["count"] for row in utils("tables", file_store.path, "--counts")}
     assert (counts["ideas"], counts["runs"], counts["events"]) == (2, 1, 3)
     listed = utils("rows", file_store.path, "idea_list", "--order", "number", "-c", "id", "-c", "title")
@@ -65,19 +66,19 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: S
         old_run(file_store, f"run{number}", idea)
     newest(file_store)
     for idea in ideas:
-        assert file_store.ideas.get(idea.id).idea == idea
+        assert file_store.ideas.get(idea.id, caller=SEES_ALL).idea == idea
     found = utils("search", file_store.path, "contents", "before", "-c", "body")
     assert [json.loads(str(row["body"])) for row in found] == [said("before")]
     assert len(utils("search", file_store.path, "runs", "run7")) == 1
     file_store.prune(file_store.prunable(before="2021-01-01"))
     assert utils("search", file_store.path, "runs", "run7") == []
     assert utils("search", file_store.path, "contents", "message") == []
-    assert [hit.meta.title for hit in file_store.ideas.search("before")] == ["before"]
+    assert [hit.meta.title for hit in file_store.ideas.search("before", caller=SEES_ALL)] == ["before"]
     assert utils("rows", file_store.path, "mine") == []
     assert {"title": "before"} in utils("rows", file_store.path, "worded")
     with Store.open(file_store.path) as again:
         again.ideas.save(ideas[3], IdeaMeta())
-        assert again.ideas.get(ideas[3].id).idea == ideas[3]
+        assert again.ideas.get(ideas[3].id, caller=SEES_ALL).idea == ideas[3]
     check(Path(file_store.path))
 
 

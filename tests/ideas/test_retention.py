@@ -14,6 +14,7 @@ from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.pruning import DAY, Bounds, told_of
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON
 from tests.ideas.test_growth import journal, rows, started
@@ -82,7 +83,7 @@ def test_what_is_published_tagged_unfinished_or_part_of_something_younger_stays(
     assert rounds(store) == ("deleted", 3)
     assert kept(store) == {"published", "tagged", "waiting", "parent", "room", "newest"}
     # Nobody made it here by running something: whoever imported it looks for it.
-    assert store.ideas.get(imported).idea == idea_of("imported")
+    assert store.ideas.get(imported, caller=SEES_ALL).idea == idea_of("imported")
     check_whole(store.path)
 
 
@@ -140,7 +141,7 @@ def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Pa
         # The server was killed: its lease runs out.
         assert other.retention(HALF_A_YEAR, quick).round(later + 601, "other")[0] == "deleted"
         assert kept(other) == {"newest"}
-        assert len(one.ideas.search("meanwhile", 100)) == 1
+        assert len(one.ideas.search("meanwhile", 100, caller=SEES_ALL)) == 1
         check_whole(str(tmp_path / "ideas.db"))
 
 

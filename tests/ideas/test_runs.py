@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import RunExistsError, StaleDriverError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 from tests.ideas.values import VALUES, idea_of
@@ -128,7 +129,7 @@ def test_unknown_and_double_runs(store: Store) -> None:
         lambda: store.runs.release("nothing", 1),
         lambda: store.runs.set_status("nothing", 1, "done", None),
         lambda: list(store.runs.events("nothing")),
-        lambda: store.runs.newest(after="nothing"),
+        lambda: store.runs.newest(after="nothing", caller=SEES_ALL),
     ):
         with pytest.raises(UnknownRunError):
             call()
@@ -148,12 +149,12 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
         epoch = begin(store, f"r{number}", caller=f"c{number % 2}")
         if number % 3 == 0:
             store.runs.set_status(f"r{number}", epoch, "done", None)
-    ids = [run.id for run in store.runs.newest()]
+    ids = [run.id for run in store.runs.newest(caller=SEES_ALL)]
     assert ids == [f"r{number}" for number in reversed(range(10))]
     assert [run.id for run in store.runs.newest("c1")] == ["r9", "r7", "r5", "r3", "r1"]
-    assert [run.id for run in store.runs.newest(status="done")] == ["r9", "r6", "r3", "r0"]
+    assert [run.id for run in store.runs.newest(status="done", caller=SEES_ALL)] == ["r9", "r6", "r3", "r0"]
     assert [run.id for run in store.runs.newest("c1", "done")] == ["r9", "r3"]
-    assert [run.id for run in store.runs.newest(limit=3, after="r8")] == ["r7", "r6", "r5"]
+    assert [run.id for run in store.runs.newest(limit=3, after="r8", caller=SEES_ALL)] == ["r7", "r6", "r5"]
 
 
 def test_events_and_ideas_are_committed_as_one(store: Store) -> None:
@@ -170,7 +171,7 @@ def test_events_and_ideas_are_committed_as_one(store: Store) -> None:
         step(first, 1)
     assert list(store.runs.events("run")) == []
     with pytest.raises(UnknownIdeaError):
-        store.ideas.get(first.id)
+        store.ideas.get(first.id, caller=SEES_ALL)
     with store.transaction():
         store.ideas.save(first, IdeaMeta(run="run", step=1))
         store.runs.append("run", epoch, [{"n": 1}])

@@ -1,6 +1,7 @@
 """The store: references to ideas, lists, search."""
 
 import itertools
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import AmbiguousIdeaError, CursorError, UnknownIdeaError
+from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of, publish
 
 
@@ -18,20 +20,20 @@ def test_an_idea_is_found_by_every_kind_of_reference(store: Store) -> None:
     publish(store, "report", first.id)
     publish(store, "report", last.id)
     for ref in (last.id, last.id[:6], last.id[:17], "report", "report@2", "run-1"):
-        assert store.ideas.get(ref).id == last.id, ref
-    assert store.ideas.get("report@1").id == first.id
-    assert store.ideas.get("run-1").meta.outcome == "done"
+        assert store.ideas.get(ref, caller=SEES_ALL).id == last.id, ref
+    assert store.ideas.get("report@1", caller=SEES_ALL).id == first.id
+    assert store.ideas.get("run-1", caller=SEES_ALL).meta.outcome == "done"
 
 
 def test_unknown_and_ambiguous_references_say_what_was_expected(store: Store) -> None:
     publish(store, "weekly_report", store.ideas.save(idea_of("x"), IdeaMeta()))
     with pytest.raises(UnknownIdeaError, match="nearest names: weekly_report"):
-        store.ideas.get("weekly_reprot")
+        store.ideas.get("weekly_reprot", caller=SEES_ALL)
     for ref in ("", "abc", "weekly_report@9", "weekly_report@x", "weekly_report@", "f" * 64, "F" * 64, "a\0b"):
         with pytest.raises(UnknownIdeaError):
-            store.ideas.get(ref)
+            store.ideas.get(ref, caller=SEES_ALL)
     with pytest.raises(AmbiguousIdeaError, match="write more digits"):
-        store.ideas.get(shared_prefix(store))
+        store.ideas.get(shared_prefix(store), caller=SEES_ALL)
 
 
 def shared_prefix(store: Store) -> str:
@@ -51,10 +53,10 @@ def test_a_second_save_is_another_occurrence(store: Store) -> None:
     store.ideas.save(idea, IdeaMeta(run="a", step=1, title="first"))
     for run in ("a", "b", "b"):
         assert store.ideas.save(idea, IdeaMeta(run=run, step=1, title="again")) == idea.id
-    assert store.ideas.get(idea.id).meta.title == "first"
+    assert store.ideas.get(idea.id, caller=SEES_ALL).meta.title == "first"
     assert [record.meta.title for record in store.ideas.of_run("a")] == ["first"]
     assert [record.meta.title for record in store.ideas.of_run("b")] == ["again"]
-    assert store.ideas.get("b").id == idea.id
+    assert store.ideas.get("b", caller=SEES_ALL).id == idea.id
     assert len(store.ideas.page().items) == 1
     assert store.ideas.of_run("no such run") == []
 
@@ -94,15 +96,15 @@ def test_cursors_from_elsewhere_are_refused(store: Store, after: str) -> None:
 
 def test_limits_are_bounded(store: Store) -> None:
     for limit in (0, -1, 1001):
-        for call in (store.ideas.page, store.publications.page):
+        for call in (store.ideas.page, partial(store.publications.page, caller=SEES_ALL)):
             with pytest.raises(CursorError, match="from 1 to 1000"):
                 call(limit)
         with pytest.raises(CursorError):
-            store.ideas.search("x", limit)
+            store.ideas.search("x", limit, caller=SEES_ALL)
         with pytest.raises(CursorError):
-            store.runs.newest(limit=limit)
+            store.runs.newest(limit=limit, caller=SEES_ALL)
     with pytest.raises(CursorError):
-        store.publications.page(after="No name")
+        store.publications.page(after="No name", caller=SEES_ALL)
 
 
 def test_search_looks_at_titles_texts_tools_tags_and_names(store: Store) -> None:
@@ -115,27 +117,27 @@ def test_search_looks_at_titles_texts_tools_tags_and_names(store: Store) -> None
         "quarterly", "number", "sums", "sale", "ZURICH", "zürich", "京", "東京", "москва", "create issue",
         "createIssue", "github", "finance", "sales quarterly nowhere", "quart",
     ):  # fmt: skip
-        hits = store.ideas.search(words)
+        hits = store.ideas.search(words, caller=SEES_ALL)
         assert [hit.id for hit in hits] == [wanted], words
     publish(store, "till_closing", wanted, description="Ledger run")
-    assert store.ideas.search("ledger")[0].names == ("till_closing",)
-    assert store.ideas.search("till_closing")[0].id == wanted
+    assert store.ideas.search("ledger", caller=SEES_ALL)[0].names == ("till_closing",)
+    assert store.ideas.search("till_closing", caller=SEES_ALL)[0].id == wanted
     store.publications.unpublish("till_closing")
-    assert store.ideas.search("ledger") == []
+    assert store.ideas.search("ledger", caller=SEES_ALL) == []
 
 
 def test_search_puts_all_words_before_some_and_published_first(store: Store) -> None:
     some = store.ideas.save(idea_of("alpha alpha alpha alpha"), IdeaMeta())
     both = store.ideas.save(idea_of("alpha beta in a longer text than that of the others"), IdeaMeta())
-    assert [hit.id for hit in store.ideas.search("alpha beta")] == [both, some]
+    assert [hit.id for hit in store.ideas.search("alpha beta", caller=SEES_ALL)] == [both, some]
     publish(store, "alpha", some)
-    assert [hit.id for hit in store.ideas.search("alpha beta")] == [some, both]
+    assert [hit.id for hit in store.ideas.search("alpha beta", caller=SEES_ALL)] == [some, both]
 
 
 def test_a_run_is_one_hit_its_last_idea(store: Store) -> None:
     steps = [store.ideas.save(idea_of("walk the graph", n), IdeaMeta(run="long", step=n)) for n in range(1, 200)]
     other = store.ideas.save(idea_of("walk the dog"), IdeaMeta())
-    assert {hit.id for hit in store.ideas.search("walk", limit=5)} == {steps[-1], other}
+    assert {hit.id for hit in store.ideas.search("walk", limit=5, caller=SEES_ALL)} == {steps[-1], other}
 
 
 def test_search_finds_what_follows_a_rolled_back_save(store: Store) -> None:
@@ -147,9 +149,9 @@ def test_search_finds_what_follows_a_rolled_back_save(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         lose()
-    assert store.ideas.search("gone") == []
+    assert store.ideas.search("gone", caller=SEES_ALL) == []
     kept = store.ideas.save(idea_of("gone 1"), IdeaMeta(run="run", step=1))
-    assert [hit.id for hit in store.ideas.search("gone")] == [kept]
+    assert [hit.id for hit in store.ideas.search("gone", caller=SEES_ALL)] == [kept]
 
 
 HOSTILE = [
@@ -161,7 +163,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_is_a_search_error(store: Store, text: str) -> None:
     store.ideas.save(idea_of("a b x not and or near title"), IdeaMeta())
-    store.ideas.search(text)
+    store.ideas.search(text, caller=SEES_ALL)
 
 
 @settings(deadline=None, max_examples=80)
@@ -169,4 +171,4 @@ def test_no_text_is_a_search_error(store: Store, text: str) -> None:
 def test_any_text_can_be_saved_and_searched(text: str) -> None:
     with Store.open(":memory:") as store:
         saved = store.ideas.save(idea_of(text), IdeaMeta(title=text))
-        assert {hit.id for hit in store.ideas.search(text)} <= {saved}
+        assert {hit.id for hit in store.ideas.search(text, caller=SEES_ALL)} <= {saved}

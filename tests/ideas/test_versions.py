@@ -6,6 +6,7 @@ import pytest
 
 from ideabridge.bridge.store import IdeaMeta, Publication, Store
 from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import idea_of
 
@@ -62,7 +63,7 @@ def test_parameters_that_are_required_removed_or_retyped_are_named(
 ) -> None:
     put(store, "old", input_schema=old)
     put(store, "new", input_schema=new)
-    assert store.change("tool@1", "tool@2").breaking == [f"input: {line}" for line in why]
+    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == [f"input: {line}" for line in why]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_parameters_that_are_required_removed_or_retyped_are_named(
 def test_fields_that_are_removed_or_retyped_are_named(store: Store, old: JSON, new: JSON, why: list[str]) -> None:
     put(store, "old", output_schema=old)
     put(store, "new", output_schema=new)
-    assert store.change("tool@1", "tool@2").breaking == [f"output: {line}" for line in why]
+    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == [f"output: {line}" for line in why]
 
 
 def put(store: Store, text: str, **told: Any) -> Publication:
@@ -118,17 +119,17 @@ def test_an_output_without_a_schema_is_held_to_what_it_was_seen_to_be(
     for place, (output, given) in enumerate((old, new)):
         recorded: JSON = {"input": {}, "output": given}
         put(store, str(place), plan={"calls": [], "output": output}, recorded=recorded, output_schema=None)
-    assert store.change("tool@1", "tool@2").breaking == why
+    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == why
 
 
 @pytest.mark.parametrize("ref", ["tool@", "tool@x", "tool@²", "tool@1@1", "tool@-1", "Tool", "@1", "tool@9"])
 def test_what_is_no_version_of_a_name_is_told(store: Store, ref: str) -> None:
     put(store, "x")
-    assert store.publications.named("tool@1") == store.publications.named("tool")
+    assert store.publications.named("tool@1", caller=SEES_ALL) == store.publications.named("tool", caller=SEES_ALL)
     with pytest.raises(UnknownPublicationError, match=r"expected NAME or NAME@VERSION|has version 1, not 9"):
-        store.publications.named(ref)
+        store.publications.named(ref, caller=SEES_ALL)
     with pytest.raises(UnknownIdeaError):
-        store.ideas.get(ref)
+        store.ideas.get(ref, caller=SEES_ALL)
 
 
 def test_a_change_is_told_in_lines(store: Store) -> None:
@@ -146,7 +147,7 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
         answer="recorded",
         description="e",
     )
-    change = store.change("tool@1", "tool@2")
+    change = store.change("tool@1", "tool@2", caller=SEES_ALL)
     assert change.lines == [
         '~ description: "d" -> "e"',
         '~ answer: "plan" -> "recorded"',
@@ -165,36 +166,36 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
         "answer: it answers for one input only, the recorded one",
         "annotations: it only read, and does not any more",
     ]
-    assert store.change("tool@1", "tool@1").lines == []
-    back = store.change("tool@2", "tool@1")
+    assert store.change("tool@1", "tool@1", caller=SEES_ALL).lines == []
+    back = store.change("tool@2", "tool@1", caller=SEES_ALL)
     assert back.breaking == ["input: b: is removed"]
     assert '- calls.0: {"_tool":"count","items":"†input.a"}' in back.lines
     # Ideas nobody published are compared by what they hold.
-    ideas = [store.publications.get("tool", version).idea_id for version in (1, 2)]
-    assert store.change(*ideas).lines == ['~ context.0.content: "x" -> "y"']
+    ideas = [store.publications.get("tool", version, caller=SEES_ALL).idea_id for version in (1, 2)]
+    assert store.change(*ideas, caller=SEES_ALL).lines == ['~ context.0.content: "x" -> "y"']
 
 
 def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
     for number in range(3):
         put(store, f"idea {number}", description=f"number{number}")
-    assert [one.version for one in store.publications.versions("tool")] == [3, 2, 1]
+    assert [one.version for one in store.publications.versions("tool", caller=SEES_ALL)] == [3, 2, 1]
     version = store.publications.catalogue_version()
     assert store.publications.stand_for("tool", 1).version == 1
     assert store.publications.catalogue_version() > version
-    assert store.publications.get("tool").version == 1
-    assert [hit.names for hit in store.ideas.search("number0")] == [("tool",)]
-    assert store.ideas.search("number2") == []
+    assert store.publications.get("tool", caller=SEES_ALL).version == 1
+    assert [hit.names for hit in store.ideas.search("number0", caller=SEES_ALL)] == [("tool",)]
+    assert store.ideas.search("number2", caller=SEES_ALL) == []
     # The next publication takes its place, unless it is pinned.
     assert put(store, "idea 3").live
     assert store.publications.stand_for("tool", 2, pinned=True).pinned
     fifth = put(store, "idea 4")
     assert (fifth.version, fifth.live, fifth.pinned) == (5, False, False)
-    assert [(one.version, one.pinned) for one in store.publications.page().items] == [(2, True)]
-    assert store.ideas.get("tool").id == store.publications.get("tool", 2).idea_id
+    assert [(one.version, one.pinned) for one in store.publications.page(caller=SEES_ALL).items] == [(2, True)]
+    assert store.ideas.get("tool", caller=SEES_ALL).id == store.publications.get("tool", 2, caller=SEES_ALL).idea_id
     assert store.publications.stand_for("tool").version == 5
     assert put(store, "idea 5").live
     store.publications.unpublish("tool")
-    assert len(store.publications.versions("tool")) == 6
+    assert len(store.publications.versions("tool", caller=SEES_ALL)) == 6
     for name, number in (("tool", 1), ("other", None)):
         with pytest.raises(UnknownPublicationError):
             store.publications.stand_for(name, number)

@@ -25,6 +25,7 @@ from ideabridge.bridge.lifting.evidence import (
 )
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox
 from ideabridge.tools.encoding import JSON
 from tests.server.assuming import WRITING
@@ -140,7 +141,7 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
     person = Decider("person", "terminal", "local")
     async with Bridge(toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite") as bridge:
         publications = bridge.store.publications
-        published = publications.get("noted", 1)
+        published = publications.get("noted", 1, caller=SEES_ALL)
 
         def add(run: str) -> tuple[Record | None, Publication]:
             record = record_of(bridge.store, run, published)

@@ -10,6 +10,7 @@ from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.settings import ModelConfiguration
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox
 from ideabridge.tools.encoding import JSON
 
@@ -79,7 +80,7 @@ async def test_the_name_of_a_model_is_kept_as_far_as_it_is_one(name: bytes, kept
     answer = said(solution(output="b"), "MODEL").replace(b"MODEL", name)
     async with asked(say(answer, drop)) as (bridge, _, _sleeps):
         run = await solved(bridge, "b")
-        assert bridge.store.ideas.get(run.id).meta.model == kept
+        assert bridge.store.ideas.get(run.id, caller=SEES_ALL).meta.model == kept
 
 
 async def test_a_model_that_thinks_is_not_silent() -> None:
@@ -147,7 +148,7 @@ async def test_an_answer_that_comes_whole_though_a_stream_was_asked_for_is_read(
     async with asked(Raw(answer, "application/json")) as (bridge, fake, _):
         run = await solved(bridge)
         assert len(fake.bodies) == 1
-        usage = bridge.store.ideas.get(run.id).meta.usage
+        usage = bridge.store.ideas.get(run.id, caller=SEES_ALL).meta.usage
         assert usage is not None
         assert (usage["input_tokens"], usage["output_tokens"]) == (1200, 34)
 

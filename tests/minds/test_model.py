@@ -17,6 +17,7 @@ from ideabridge.bridge.context.messages import Draft, Handlers, Message
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.settings import ModelConfiguration
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from tests import keyrings
@@ -110,7 +111,7 @@ async def test_a_call_runs_before_the_endpoint_has_ended_its_answer() -> None:
     async with asked(say(first, ran.wait, rest), toolbox=Toolbox(signal, shout)) as (bridge, fake, _):
         run = await solved(bridge)
         assert len(fake.bodies) == 1
-        idea = bridge.store.ideas.get(run.id)
+        idea = bridge.store.ideas.get(run.id, caller=SEES_ALL)
         assert (idea.meta.mind, idea.meta.model) == ("model", "tiny-1")
         assert idea.meta.usage == {"input_tokens": 1200, "output_tokens": 34}
         assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
@@ -172,7 +173,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
         async with Bridge(Configuration(model=model, thought_process=True), toolbox=Toolbox(shout)) as bridge:
             run = await bridge.solve("x", output_schema=TEXT)
             assert await run.result() == "A"
-            assert bridge.store.ideas.get(run.id).idea.solution == {**thinking, "output": "†state.a"}
+            assert bridge.store.ideas.get(run.id, caller=SEES_ALL).idea.solution == {**thinking, "output": "†state.a"}
         enforced = fake.bodies[0]["response_format"]["json_schema"]["schema"]
         assert list(enforced["properties"]) == ["thought_process", "calls", "output", "program"]
         assert enforced["required"][0] == "thought_process"
@@ -451,7 +452,10 @@ async def test_what_an_answer_took_is_told_when_it_has_ended() -> None:
     async with asked(DONE) as (bridge, _, _sleeps):
         run = await solved(bridge)
         assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
-        assert bridge.store.ideas.get(run.idea or "").meta.usage == {"input_tokens": 1200, "output_tokens": 34}
+        assert bridge.store.ideas.get(run.idea or "", caller=SEES_ALL).meta.usage == {
+            "input_tokens": 1200,
+            "output_tokens": 34,
+        }
 
 
 COUNTING = {"openai_continuous_usage_stats": True}

@@ -12,6 +12,7 @@ from mcp import Client
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import ProgramRefusedError, PublicationError
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.server import Front
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -221,7 +222,7 @@ async def test_after_three_programs_it_is_given_up_and_nothing_is_published(regi
         run = await worked(bridge, ["anna", "axel", "alma"])
         with pytest.raises(PublicationError, match=r"none of 3 programs does what the runs did; .*its output differs"):
             await bridge.publisher.distill([run], "mark_names")
-        assert bridge.store.publications.page(10).items == []
+        assert bridge.store.publications.page(10, caller=SEES_ALL).items == []
 
 
 async def test_without_a_mind_the_error_says_what_to_do(bridge: Bridge) -> None:

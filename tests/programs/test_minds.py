@@ -23,6 +23,7 @@ from ideabridge.bridge.minds.recorded import Recorded
 from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.bridge.programs.names import SIGNATURES
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
@@ -109,7 +110,7 @@ async def test_a_streamed_program_runs_when_its_text_is_complete(size: int) -> N
     async with scripted(mind) as bridge:
         run = await solved(bridge)
         assert (run.status, run.given(), len(run.calls())) == ("done", 11, 6)
-        idea = bridge.store.ideas.get(run.id)
+        idea = bridge.store.ideas.get(run.id, caller=SEES_ALL)
         assert idea.idea.solution == {"program": LOOP}
         assert idea.meta.mind == "scripted"
         events = [event async for event in run]

@@ -12,6 +12,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import MeantToolError, PublicationError
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -159,7 +160,7 @@ async def test_a_changed_tool_is_noticed(library: Library, tmp_path: Path) -> No
         run = await ended(bridge, "import tools\nlen(await tools.page(number=0, size=input['n']))", {"n": 2})
         published = await bridge.publish(run.id, "count_names")
         assert published.annotations["readOnlyHint"] is True
-        document = bridge.export_idea("count_names")
+        document = bridge.export_idea("count_names", caller=SEES_ALL)
 
     @tool(read_only=True)
     async def page(number: int, size: int, order: str) -> list[str]:
@@ -177,7 +178,7 @@ async def test_a_changed_tool_is_noticed(library: Library, tmp_path: Path) -> No
 async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> None:
     run = await ended(bridge, PAGES, {"size": 2})
     await bridge.publish(run.id, "find_names")
-    document = bridge.export_idea("find_names")
+    document = bridge.export_idea("find_names", caller=SEES_ALL)
     async with Bridge(FREE, toolbox=Library().toolbox) as other:
         await other.import_idea(document, publish=True)
         assert await called(other, "find_names", {"size": 4, "prefix": "c"}) == {"found": ["cora"], "pages": 2}

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, types
 
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.asking.forms import Commands, publication_form
 from ideabridge.tools.encoding import JSONObject
 from tests import preloaded
@@ -55,7 +56,7 @@ async def solved(client: Client) -> str:
 
 def decided_by(folder: Path, name: str) -> Any:
     with Store.open(folder / "ideas.sqlite") as store:
-        plan: Any = store.publications.get(name).plan
+        plan: Any = store.publications.get(name, caller=SEES_ALL).plan
         return plan["lifting"]["decided_by"]
 
 
@@ -74,7 +75,7 @@ async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(era
         assert await call(client, "sum_up", a=1, a_2=50, b=8) == {"result": 58}
     assert not shown
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        plan: Any = store.publications.get("sum_up").plan
+        plan: Any = store.publications.get("sum_up", caller=SEES_ALL).plan
     # Nobody decided anything.
     assert "decided_by" not in plan["lifting"]
 

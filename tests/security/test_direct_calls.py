@@ -19,6 +19,7 @@ from mcp import Client, types
 from ideabridge.bridge.store.journal import MAX_AGE_S, MAX_ROWS, DirectCall
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from tests import preloaded
 from tests.server.serving import (
@@ -225,13 +226,13 @@ def test_the_record_is_bounded_in_rows_and_age(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store.sqlite") as store:
         store.direct_calls.add(made(1.0, 10), 1.0)
         store.direct_calls.add(made(2.0, 5), 2.0 + MAX_AGE_S)
-        assert [one.at for one in store.direct_calls.page(50).items] == [2.0] * 5
+        assert [one.at for one in store.direct_calls.page(50, caller=SEES_ALL).items] == [2.0] * 5
         store.direct_calls.add(made(3.0, MAX_ROWS), 3.0)
         store.direct_calls.add(made(4.0, 1), 4.0)
-        page = store.direct_calls.page(500)
+        page = store.direct_calls.page(500, caller=SEES_ALL)
         assert page.items[0].at == 4.0
         assert page.items[0].number == MAX_ROWS + 16
-        assert store.direct_calls.page(5, "17").items == []
+        assert store.direct_calls.page(5, "17", caller=SEES_ALL).items == []
         assert store.direct_calls.page(5, caller="bob").items == []
 
 

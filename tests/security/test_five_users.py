@@ -20,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.loop.event import Decider, read_decider
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from tests import preloaded
 from tests.server.serving import BIN, configured, listening, structured, text
 
@@ -278,7 +279,7 @@ async def client_of(url: str, person: Person, people: list[Person], mode: str) -
 def deciders(store: Store) -> list[tuple[str, str, Decider]]:
     """(run, whose it is, who decided) of every decision in the store."""
     found: list[tuple[str, str, Decider]] = []
-    for record in store.runs.newest(limit=1000):
+    for record in store.runs.newest(limit=1000, caller=SEES_ALL):
         for _, event in store.runs.events(record.id):
             if event["event"] == "call_decided":
                 found.append((record.id, record.caller, read_decider(event["by"])))

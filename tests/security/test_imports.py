@@ -15,6 +15,7 @@ from ideabridge.bridge.errors import NameInUseError, PublicationError
 from ideabridge.bridge.store.errors import PublicationNameError, TamperedIdeaError
 from ideabridge.bridge.store.portable import sealed
 from ideabridge.bridge.store.publications import RESERVED
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import UsageError
 from ideabridge.server.cli.sharing import write_file
 from ideabridge.server.main import main
@@ -208,7 +209,7 @@ async def test_an_embedding_program_names_what_is_replaced() -> None:
         run = await bridge.run_plan(cast("Any", raw))
         assert await run.wait(20) == "done"
         await bridge.publish(run.id, "looked")
-        whole = bridge.export_idea("looked")
+        whole = bridge.export_idea("looked", caller=SEES_ALL)
         changed = sealed(
             {**whole, "publication": {**cast("JSONObject", whole["publication"]), "description": "Other."}}
         )
@@ -216,7 +217,7 @@ async def test_an_embedding_program_names_what_is_replaced() -> None:
             await bridge.import_idea(changed, publish=True)
         assert caught.value.ref == "looked@1"
         assert any(line.startswith("~ description: ") for line in caught.value.lines)
-        assert len(bridge.store.publications.versions("looked")) == 1
+        assert len(bridge.store.publications.versions("looked", caller=SEES_ALL)) == 1
         assert (await bridge.import_idea(changed, publish=True, replace=["looked@1"])).publication is not None
         with pytest.raises(TamperedIdeaError):
             await bridge.import_idea({**changed, "meta": {"title": "x"}})

@@ -17,6 +17,7 @@ from ideabridge.bridge.runs.pins import read_pins
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Answer
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
@@ -244,7 +245,7 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
         bridge.accept(changed, by=Decider("person", "terminal", "local"))
         assert await bridge.changed_tools("git") == []
         assert await replayed(bridge) == "git.git_log"
-        plan = bridge.store.publications.get("history").plan or {}
+        plan = bridge.store.publications.get("history", caller=SEES_ALL).plan or {}
         [pin] = read_pins(plan) or []
         [step] = pin.accepted
         assert isinstance(step, dict)

@@ -18,6 +18,7 @@ from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from tests import preloaded
 from tests.server.serving import (
     BIN,
@@ -503,5 +504,5 @@ def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_p
     # No text from outside begins a line of the terminal's own making.
     assert not [line for line in lines if line.startswith(".")]
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        [run] = store.runs.newest()
+        [run] = store.runs.newest(caller=SEES_ALL)
     assert journaled(tmp_path, run.id) == [{"kind": "person", "via": "terminal", "user": "local"}]

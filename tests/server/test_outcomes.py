@@ -12,6 +12,7 @@ from mcp import types
 from ideabridge.bridge import Bridge, Store, read_plan
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.loop.event import CallStarted
+from ideabridge.bridge.store.users import SEES_ALL
 
 from .serving import ERAS, call, configured, over_stdio, read_by_a_person, refused, text
 
@@ -186,5 +187,5 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
         assert error == f"{died} (the last of 3 tries)".replace("'pay'", "'look'")
         assert (tmp_path / "ledger").read_text().splitlines() == ["pay Ada", "pay Bob", *["look Cid"] * 3]
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        kept = [(one.name, one.outcome) for one in store.direct_calls.page().items]
+        kept = [(one.name, one.outcome) for one in store.direct_calls.page(caller=SEES_ALL).items]
     assert sorted(kept) == [("look", "error"), ("pay", "unknown")]

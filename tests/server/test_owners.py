@@ -136,7 +136,7 @@ async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(urls
         # It is theirs to publish, under another name: names are one space, and whose they are is not told.
         assert "published by another owner" in await refused(client, "publish_idea", idea=own, name=SECRET)
         # The idea is known to them, the run is not.
-        assert "unknown run" in await refused(client, "publish_idea", idea=run, name="stolen")
+        assert f"no idea {run!r}" in await refused(client, "publish_idea", idea=run, name="stolen")
 
 
 async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path) -> None:

@@ -19,6 +19,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.minds.recorded import recording
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 
 from .sampled import (
     FIRST,
@@ -131,7 +132,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting(tmp_path: Pa
         assert done["output"] == 3
     assert "thought_process" in said(model.asked[0])
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        assert store.ideas.get(done["run"]).idea.solution == thinking
+        assert store.ideas.get(done["run"], caller=SEES_ALL).idea.solution == thinking
 
 
 async def test_by_turns_the_same_task_has_the_same_output(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ideabridge.bridge import (
     read_plan,
 )
 from ideabridge.bridge.loop.event import decider_text
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools import Toolbox
 from tests import preloaded
@@ -194,7 +195,7 @@ async def test_every_place_says_who_decided(
         events = [event for _, event in store.runs.events(run)]
         decided = [event["by"] for event in events if "by" in event]
         assert decided == ([] if journaled is None else [journaled])
-        listed = [one for one in store.runs.decisions() if one.run == run]
+        listed = [one for one in store.runs.decisions(caller=SEES_ALL) if one.run == run]
     with client(url) as http:
         page, detail = shown(http, f"/ui/runs/{run}"), shown(http, f"/ui/runs/{run}/calls/0")
         inbox = shown(http, "/ui/approvals")

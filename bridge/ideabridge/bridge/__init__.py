@@ -126,6 +126,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.ideas import IdeaFilter as IdeaFilter
     from ideabridge.bridge.store.sqlite import sqlite3 as sqlite3
     from ideabridge.bridge.store.store import Store as Store
+    from ideabridge.bridge.store.users import SEES_ALL as SEES_ALL
+    from ideabridge.bridge.store.users import Viewer as Viewer
     from ideabridge.bridge.trust import TrustError as TrustError
     from ideabridge.bridge.trust import trust_file as trust_file
 
@@ -276,6 +278,7 @@ _HOMES: Final = {
     ),
     "store.sqlite": ("sqlite3",),
     "store.store": ("Store",),
+    "store.users": ("SEES_ALL", "Viewer"),
     "trust": (
         "TrustError",
         "trust_file",

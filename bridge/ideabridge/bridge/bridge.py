@@ -71,7 +71,7 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.store.users import LOCAL, Viewer
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -163,6 +163,7 @@ class Bridge:
         self._lists.recall()
         self.offer.forget()
         self.modules.identify_store = self._store.settings.sign_in_key
+        self.modules.quotes = self._has_one_user
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
@@ -194,6 +195,13 @@ class Bridge:
         if self._store.can_notify or self._role != "alone":
             self.modules.share_limits(self._runs.shared_calls.place, partial(module_fingerprint, self.configuration))
         return self
+
+    def _has_one_user(self) -> bool:
+        """Whether what a module wrote may be quoted: with several users, it may hold the arguments of another one."""
+        try:
+            return not self.store.users.exist()
+        except StoreError:
+            return False
 
     def _learn_secrets(self) -> None:
         """Register every secret of the configuration and the token of the server, whether the modules run or not."""
@@ -277,15 +285,19 @@ class Bridge:
 
     # -- ideas and publications --------------------------------------------------------------------------------
 
-    def export_idea(self, ref: str) -> JSONObject:
+    def export_idea(self, ref: str, *, caller: Viewer = LOCAL) -> JSONObject:
         """Return an idea as a portable document, with its publication if `ref` is a name.
+
+        Args:
+            ref: as in `Ideas.get`.
+            caller: who asks; what others do not share with a caller does not exist for it.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
             SecretInIdeaError: it contains a configured secret, or text in the form of a well-known kind of secret.
         """
         self._learn_secrets()
-        return self.store.export_idea(ref, self.secrets.found_in)
+        return self.store.export_idea(ref, self.secrets.found_in, caller=caller)
 
     async def import_idea(
         self,
@@ -575,11 +587,8 @@ class Bridge:
             thought_process=thought_process,
         )
 
-    def runs_at_work(self, caller: str | None = LOCAL) -> int:
-        """Return how many runs of a caller this process drives now; runs that wait for somebody do not count.
-
-        None: of all callers.
-        """
+    def runs_at_work(self, caller: Viewer = LOCAL) -> int:
+        """Return how many runs of a caller this process drives now; runs that wait for somebody do not count."""
         return self._open_runs.at_work(caller)
 
     async def run_plan(
@@ -852,13 +861,13 @@ class Bridge:
         # While the bridge is not open, the methods of the store wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
-    async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
+    async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
         """Continue a run here whose process ended, or that was set aside; see `Runs.resume` for what it raises. If only
         a heartbeat can show whether its driver is alive, this waits for one.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
-    async def cancel(self, run_id: str, reason: str, *, caller: str | None = None) -> Run:
+    async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
         """End a run in whatever process drives it; see `Runs.cancel` for what it raises."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)

@@ -14,6 +14,7 @@ from ideabridge.bridge.runs.offer import SETTLE_SECONDS
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import LIST_SECONDS
 from ideabridge.server.own_tools import OWN_NAMES, own_tools
@@ -262,7 +263,7 @@ class ToolCatalogue:
         if name in OWN_NAMES:
             return True
         try:
-            return self.bridge.store.publications.get(name).live
+            return self.bridge.store.publications.get(name, caller=SEES_ALL).live
         except UnknownPublicationError:
             return False
 
@@ -330,7 +331,7 @@ class ToolCatalogue:
             self._published.move_to_end(name)
             return tool
         try:
-            publication = self.bridge.store.publications.named(name)
+            publication = self.bridge.store.publications.named(name, caller=SEES_ALL)
         except UnknownPublicationError:
             return None
         if not self._is_served(publication) or not (publication.live or "@" in name):

@@ -11,7 +11,7 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownPublicationError
-from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredIdea
+from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
@@ -205,9 +205,8 @@ class Finding:
         return answer(result, "\n".join(lines))
 
     def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
-        run, meta = self._origin(hit.id, hit.meta, caller)
+        meta = hit.meta
         entry: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
-        # Other users may have saved the same idea, and published it to themselves.
         published = [one for name in hit.names if (one := self._published(name, caller)) is not None]
         if published:
             entry["published_as"] = [one.name for one in published]
@@ -218,24 +217,11 @@ class Finding:
             entry["description"] = meta.description[:500]
         if meta.tools:
             entry["tools"] = list[JSON](meta.tools[:20])
-        if run is not None:
-            entry["run"] = run
+        if meta.run is not None:
+            entry["run"] = meta.run
         if meta.outcome:
             entry["outcome"] = meta.outcome
         return entry
-
-    def _origin(self, idea: str, meta: IdeaMeta, caller: str) -> tuple[str | None, IdeaMeta]:
-        """The run in which an idea was first saved, and the metadata of that run. If that run belongs to another
-        caller, the first run of this caller; if there is no such run, None, because runs of others are not shown.
-        """
-        store, first = self._bridge.store, meta.run
-        if first is None or (record := store.runs.get(first)) is None or record.caller == caller:
-            return first, meta
-        for run in store.ideas.runs_of(idea):
-            record = store.runs.get(run)
-            if record is not None and record.caller == caller:
-                return run, next(one.meta for one in store.ideas.of_run(run) if one.id == idea)
-        return None, meta
 
     def _published(self, ref: str, caller: str) -> Publication | None:
         try:
@@ -243,21 +229,9 @@ class Finding:
         except UnknownPublicationError:
             return None
 
-    def expect_visible(self, ref: str, caller: str) -> StoredIdea:
-        """The idea with this id or name, if the caller may see it.
-
-        Raises:
-            UnknownIdeaError: the caller sees no such idea.
-            AmbiguousIdeaError: several ids begin with `ref`.
-        """
-        stored = self._bridge.store.ideas.get(ref, caller=caller)
-        if self._bridge.store.ideas.may_see(stored.id, caller) or self._published(ref, caller) is not None:
-            return stored
-        raise self._bridge.store.ideas.unknown(ref, caller)
-
     def guidance(self, ref: str, caller: str) -> list[JSON]:
-        """A stored idea as guidance for a new run: its texts, and its calls as a plan; raises as `expect_visible`."""
-        stored = self.expect_visible(ref, caller)
+        """A stored idea as guidance for a new run: its texts, and its calls as a plan; raises as `Ideas.get`."""
+        stored = self._bridge.store.ideas.get(ref, caller=caller)
         # Without the input and the state, which belong to the earlier run.
         messages: list[JSON] = [
             message.to_json()
@@ -272,15 +246,12 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """The calls of an idea, after those of the earlier steps of its run. If the caller has a run of it, that run
-        counts, because another caller's run may have reached the same idea in another way.
-        """
-        ideas = self._bridge.store.ideas
-        _, meta = self._origin(stored.id, stored.meta, caller)
+        """The calls of an idea, after those of the earlier steps of the run of it that the caller sees."""
+        ideas, meta = self._bridge.store.ideas, stored.meta
         steps = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
             earlier = [one for one in ideas.of_run(meta.run) if one.meta.step is not None and one.meta.step < meta.step]
-            steps = [*(ideas.get(one.id) for one in earlier), stored]
+            steps = [*(ideas.get(one.id, caller=caller) for one in earlier), stored]
         calls: list[JSON] = []
         for one in steps:
             solution = one.idea.solution

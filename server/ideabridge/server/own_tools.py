@@ -631,7 +631,8 @@ class OwnHandlers:
         name, choices = arguments["name"], arguments.get("choices")
         self._check_free(name, request.caller)
         ref = await self._called_run(arguments["idea"], arguments.get("calls"), request)
-        self._finding.expect_visible(ref, request.caller)
+        # Otherwise the answer to a run that is not done would differ.
+        self._bridge.store.ideas.get(ref, caller=request.caller)
         how, by = arguments.get("answer", "auto"), by_tool(request)
         program = arguments.get("program")
         others = [ref, *read_choices(choices).runs]

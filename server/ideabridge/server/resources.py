@@ -14,6 +14,7 @@ from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.store.errors import CursorError, SecretInIdeaError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
@@ -124,9 +125,9 @@ class IdeaResources:
             )
         name, version = match[1], match[2]
         try:
-            number = int(version) if version else None
-            publication = self._bridge.store.publications.get(name, number, caller=caller_of(context))
-            document = self._bridge.export_idea(f"{name}@{publication.version}")
+            number, caller = int(version) if version else None, caller_of(context)
+            publication = self._bridge.store.publications.get(name, number, caller=caller)
+            document = self._bridge.export_idea(f"{name}@{publication.version}", caller=caller)
         except SecretInIdeaError as error:
             raise _refusal(f"{uri} is not shown: {error}") from None
         except (UnknownPublicationError, UnknownIdeaError) as error:
@@ -168,17 +169,14 @@ class IdeaResources:
         return names
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
+        publications = self._bridge.store.publications
         try:
-            self._bridge.store.publications.get(name, caller=caller)
+            publications.get(name, caller=caller)
         except UnknownPublicationError:
             return []
         # A pinned name refers to an earlier version than the latest one.
-        store = self._bridge.store
-        return [
-            str(one.version)
-            for one in store.publications.versions(name)
-            if str(one.version).startswith(start) and store.publications.sees(one, caller)
-        ]
+        numbers = [str(one.version) for one in publications.versions(name, caller=caller)]
+        return [number for number in numbers if number.startswith(start)]
 
 
 class IdeaPrompts:
@@ -219,7 +217,7 @@ class IdeaPrompts:
         return types.GetPromptResult(description=publication.description, messages=messages)
 
     def _words(self, publication: Publication) -> list[Message]:
-        stored = self._bridge.store.ideas.get(publication.idea_id)
+        stored = self._bridge.store.ideas.get(publication.idea_id, caller=SEES_ALL)
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:

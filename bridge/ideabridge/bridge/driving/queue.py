@@ -25,7 +25,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError, UnknownRunError
 from ideabridge.bridge.store.queue import QUEUED, QueuedRun
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import user_of
+from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import LimitExceededError
@@ -151,7 +151,7 @@ class _Runs(Protocol):
     fingerprint: str
     users: UsersSettings
 
-    def resume(self, run_id: str) -> DrivenRun: ...
+    def resume(self, run_id: str, caller: Viewer) -> DrivenRun: ...
     def hand_over_all(self) -> None: ...
 
 
@@ -219,7 +219,7 @@ class Worker:
     async def _drive(self, run_id: str) -> None:
         """Continue a run, and wait until this process no longer drives it."""
         try:
-            run = await self._writer.patiently(lambda: self._runs.resume(run_id))
+            run = await self._writer.patiently(lambda: self._runs.resume(run_id, SEES_ALL))
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):

@@ -19,6 +19,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError
 from ideabridge.bridge.store.idea import StoredIdea
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, decode, encode
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
@@ -80,7 +81,7 @@ class Recorded:
         for _ in range(_LOOKED_AT // _PAGE):
             page = self._store.ideas.page(_PAGE, after)
             for record in page.items:
-                yield self._store.ideas.get(record.id)
+                yield self._store.ideas.get(record.id, caller=SEES_ALL)
             if (after := page.next) is None:
                 return
 
@@ -146,7 +147,7 @@ def recording_of(store: Store, run_id: str, export: Callable[[str], JSONObject])
     ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None
     while True:
-        records = store.runs.newest(limit=_PAGE, after=after)
+        records = store.runs.newest(SEES_ALL, limit=_PAGE, after=after)
         for record in records:
             if record.id.startswith(f"{run_id}."):
                 ids += [one.id for one in store.ideas.of_run(record.id)]

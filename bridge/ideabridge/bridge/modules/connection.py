@@ -328,6 +328,7 @@ class Connection:
         auth: httpx2.Auth | None,
         legacy: bool,
         secrets: Secrets,
+        quotes: Callable[[], bool],
         max_bytes: int,
         on_listing: Callable[[], None],
         on_ask: Callable[[], None],
@@ -339,6 +340,8 @@ class Connection:
         self._module = module
         self._configuration = configuration
         self._secrets = secrets
+        # Whether errors and notes quote what the module wrote; see `Modules.quotes`.
+        self._quotes = quotes
         self._on_listing = on_listing
         self._on_event = on_event
         # The resources whose changes somebody wants to hear of; the module's owner changes it.
@@ -398,7 +401,8 @@ class Connection:
         notes = list(self.listing.notes)
         if self._stdio is not None and self._stdio.garbage:
             line = self._secrets.mask(self._stdio.garbage_line)
-            notes.append(f"wrote {self._stdio.garbage} lines to its output that are not messages, such as {line!r}")
+            example = f", such as {line!r}" if self._quotes() else ""
+            notes.append(f"wrote {self._stdio.garbage} lines to its output that are not messages{example}")
         if self._tap.left_out:
             notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
         return notes
@@ -693,7 +697,7 @@ class Connection:
         return [shown(one, self._secrets, _WORDS) for one in words]
 
     def _words(self) -> str:
-        words = self.last_words
+        words = self.last_words if self._quotes() else []
         return f"; its last words: {words[-1]}" if words else ""
 
     def _failure(self, error: Exception) -> ModuleError:

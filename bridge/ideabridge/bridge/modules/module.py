@@ -159,6 +159,7 @@ class Module:
         folder: Path,
         variables: Variables | None,
         secrets: Secrets,
+        quotes: Callable[[], bool],
         result_bytes: int,
         exposed: bool,
         on_change: Callable[[str], None],
@@ -170,6 +171,7 @@ class Module:
         self._folder = folder
         self._variables = variables
         self._secrets = secrets
+        self._quotes = quotes
         self._result_bytes = result_bytes
         self._on_change = on_change
         self._on_event = on_event
@@ -221,6 +223,7 @@ class Module:
             folder=self._folder,
             variables=self._variables,
             secrets=self._secrets,
+            quotes=self._quotes,
             result_bytes=self._result_bytes,
             exposed=self._exposed,
             on_change=lambda _name: None,
@@ -417,6 +420,7 @@ class Module:
             auth=self.authorization,
             legacy=self._legacy,
             secrets=self._secrets,
+            quotes=self._quotes,
             max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
             on_listing=lambda: self._take_listing(connection),
             on_ask=lambda: self._limiter.lower(1),

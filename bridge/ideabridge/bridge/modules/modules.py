@@ -91,6 +91,7 @@ class Modules:
         on_event: called with a module's name when its resources or prompts, or a watched resource, have changed.
         identify_store: returns what identifies the store whose named users use the modules (`ModuleUser.store`); ""
             if none of them has ever signed in to a module.
+        quotes: returns whether errors and notes quote what modules wrote to standard error, or in place of messages.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Modules:
         user: ModuleUser | None = None,
     ) -> None:
         self.identify_store: Callable[[], str] = lambda: ""
+        self.quotes: Callable[[], bool] = lambda: True
         self._person, self._at_once, self._user = person, at_once, user
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
@@ -119,6 +121,7 @@ class Modules:
                     folder=configuration.folder_of(name),
                     variables=configuration.variables_of(name),
                     secrets=self.secrets,
+                    quotes=lambda: self.quotes(),
                     result_bytes=configuration.limits.result_bytes,
                     exposed=configuration.exposes(name),
                     on_change=on_change or (lambda _name: None),

@@ -99,7 +99,7 @@ from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import EVERYBODY, LOCAL, user_of
+from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
@@ -231,7 +231,7 @@ class Publisher:
                 idea_id = self.store.import_idea(
                     proved, with_publication=True, owner=owner, annotations=annotations, checks=kept
                 )
-                after = self.store.publications.versions(name)[0]
+                after = self.store.publications.versions(name, caller=SEES_ALL)[0]
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
                     lines = differences(before, after)
                     if lines:
@@ -636,8 +636,8 @@ class Publisher:
             await self.modules[module].ready(SETTLE_SECONDS)
         found: list[ChangedTool] = []
         definition = self.store.tool_memory.definition
-        for live in self._published(None):
-            for before in self.store.publications.versions(live.name):
+        for live in self._published(SEES_ALL):
+            for before in self.store.publications.versions(live.name, caller=SEES_ALL):
                 one = await self.ways.pinned(before, before.owner or LOCAL)
                 tools = self.offer.of_plan(_plan_of(one, {}), one.owner or LOCAL)
                 found += changed_in(one, module, tools, definition)
@@ -660,7 +660,7 @@ class Publisher:
                     publication, plan, guide, {one.tool.digest: one.tool.essence for one in group}
                 )
 
-    def _published(self, caller: str | None) -> list[Publication]:
+    def _published(self, caller: Viewer) -> list[Publication]:
         found: list[Publication] = []
         after: str | None = None
         while True:

@@ -19,6 +19,7 @@ from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain
 from ideabridge.bridge.store.publications import RESERVED
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import ToolKey
@@ -232,7 +233,7 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
     while True:
         page = store.publications.page(_PAGE, after, caller=caller)
         for one in page.items:
-            solution = one.plan if one.plan is not None else store.ideas.get(one.idea_id).idea.solution
+            solution = one.plan if one.plan is not None else store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
             found.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
         if page.next is None:
             return found

@@ -27,7 +27,6 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.runs import Runs
 from ideabridge.bridge.runs.starts import program_of_mind, settings_under, start_plan
 from ideabridge.bridge.runs.values import program_in, read_submission
-from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
@@ -53,9 +52,7 @@ async def fork(
     becomes `new_input`. The configuration decides which calls ask from now on.
     """
     store = runs.store
-    record = store.runs.get(run_id)
-    if record is None or record.caller != caller:
-        raise UnknownRunError(f"unknown run {run_id!r}")
+    record = store.runs.find(run_id, caller=caller)
     if record.parent is not None:
         raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
     journal = [event_from_json(event) for _, event in store.runs.events(run_id)]
@@ -87,7 +84,9 @@ async def fork(
         # The ideas of the steps before the fork are steps of the fork, too.
         for step in store.ideas.of_run(run_id) if new_input is None else ():
             if step.meta.step is not None and step.meta.step < requests:
-                store.ideas.save(store.ideas.get(step.id).idea, dataclasses.replace(step.meta, run=fork_id))
+                store.ideas.save(
+                    store.ideas.get(step.id, caller=caller).idea, dataclasses.replace(step.meta, run=fork_id)
+                )
     return fork_id
 
 

@@ -18,7 +18,6 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.values import given_by
-from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord, StoredIdea
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -115,17 +114,15 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     otherwise the latest, preferably one whose status is `done`.
 
     Raises:
-        UnknownRunError, UnknownIdeaError: it does not exist, or only other callers have it.
+        UnknownIdeaError: it does not exist, or only other callers have it.
         PublicationError: no run in this store ended with it.
     """
     record = store.runs.get(ref)
-    if record is not None:
-        if record.caller != caller:
-            raise UnknownRunError(f"unknown run {ref!r}")
+    if record is not None and record.caller == caller:
         steps = store.ideas.of_run(ref)
         if not steps:
             raise PublicationError(f"run {ref} holds no solution yet")
-        return store.ideas.get(steps[-1].id), ref
+        return store.ideas.get(steps[-1].id, caller=caller), ref
     stored = store.ideas.get(ref, caller=caller)
     runs = [found for run in store.ideas.runs_of(stored.id) if (found := store.runs.get(run)) is not None]
     own = [run for run in runs if run.caller == caller]

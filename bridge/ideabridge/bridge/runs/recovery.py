@@ -26,6 +26,7 @@ from ideabridge.bridge.store.errors import PASSING, StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
 """The most runs that are taken up concurrently; the next one follows when one has ended or waits for somebody."""
@@ -204,7 +205,7 @@ class Recovery:
                 if root is not None and root.id != record.id and self._goes_on_with(root):
                     return None
                 try:
-                    run = self._runs.resume(record.id)
+                    run = self._runs.resume(record.id, SEES_ALL)
                 except FinishedRunError:
                     # Its driver died after the last event, before it noted the status. That is noted now, and reported
                     # to those who wait for the end of the run.

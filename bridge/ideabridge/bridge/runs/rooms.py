@@ -142,7 +142,8 @@ class Rooms:
         # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask as usual.
         settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
         if effect.call.room == "idea":
-            publication = self._runs.store.publications.named(effect.tool.remote_name or effect.tool.name)
+            name = effect.tool.remote_name or effect.tool.name
+            publication = self._runs.store.publications.named(name, caller=run.caller)
             answer = await self._runs.ways.answer(
                 publication,
                 effect.parameters,

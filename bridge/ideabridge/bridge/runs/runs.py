@@ -75,11 +75,10 @@ from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import user_of
+from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.names import did_you_mean
 
 MOST_TAKEN_UP: Final = 2
 """The number of times that a run without progress is taken up before it is set aside until a person asks for it."""
@@ -269,20 +268,12 @@ class Runs:
 
     def get(self, run_id: str, caller: str) -> Run:
         """Return a run of this caller. Raises `UnknownRunError`."""
-        record = self._record(run_id, caller)
+        record = self.store.runs.find(run_id, caller=caller)
         parent = self.get(record.parent, caller) if record.parent is not None else None
         run = self._reach(record, parent)
         run.parent = parent
         run.people.expire()
         return run
-
-    def _record(self, run_id: str, caller: str | None) -> RunRecord:
-        """The record of a run of this caller, or of anybody (None). Raises `UnknownRunError`."""
-        record = self.store.runs.get(run_id)
-        if record is None or (caller is not None and record.caller != caller):
-            known = [one.id for one in self.store.runs.newest(caller=caller, limit=50)]
-            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
-        return record
 
     def enter(self, record: RunRecord, parent: Run) -> Run:
         """Return a room of `parent`, from memory or from its journal.
@@ -296,17 +287,17 @@ class Runs:
         room.parent = parent
         return room
 
-    def resume(self, run_id: str, caller: str | None = None, *, anyway: bool = False) -> Run:
+    def resume(self, run_id: str, caller: Viewer, *, anyway: bool = False) -> Run:
         """Take a run up and continue it here. A run that waits for somebody is returned unchanged.
 
-        `caller` is its owner, or None for the person who owns the store. `anyway`: also a run that was set aside.
+        `caller` is who asks. `anyway`: also a run that was set aside.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
             FinishedRunError: it has ended.
             InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
         """
-        record = self._record(run_id, caller)
+        record = self.store.runs.find(run_id, caller=caller)
         # Read before, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self._reach(record, anyway=True) if anyway and is_set_aside(record) else self.get(run_id, record.caller)
@@ -318,7 +309,7 @@ class Runs:
             raise InterruptedRunError(f"run {run_id} is driven by another process right now")
         return run
 
-    async def resume_when_left(self, run_id: str, caller: str | None) -> Run:
+    async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
         """`resume` for a person: also a run that was set aside. If only a heartbeat can show whether its driver is
         alive, this waits for one, at most for the duration of the lease.
         """
@@ -335,7 +326,7 @@ class Runs:
                     raise
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
-    async def cancel(self, run_id: str, caller: str | None, reason: str) -> Run:
+    async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
         """End a run and its calls, in whatever process it is at work. A run that has ended stays as it is.
 
         A run that nobody drives is ended without being continued first. If another live process drives it, this asks
@@ -469,9 +460,9 @@ class Runs:
                 return
             await anyio.sleep(FOLLOWS_SECONDS / 10)
 
-    def _try_to_cancel(self, run_id: str, caller: str | None, reason: str) -> tuple[Run, RunRecord]:
+    def _try_to_cancel(self, run_id: str, caller: Viewer, reason: str) -> tuple[Run, RunRecord]:
         """End a run, or ask the process that drives it to end it."""
-        record = self._record(run_id, caller)
+        record = self.store.runs.find(run_id, caller=caller)
         run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
         if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
             run.cancel(reason)
@@ -695,7 +686,7 @@ class Runs:
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
-    def at_work(self, caller: str | None) -> int:
+    def at_work(self, caller: Viewer) -> int:
         """Count the runs of a caller, or of all, that are at work here, without rooms."""
         driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
         runs = [self._runs.get(run_id) for run_id in driven]
@@ -908,7 +899,7 @@ class Runs:
         except InterruptedRunError:
             return run
         if not current:
-            return self._reach(self._record(run.id, None), end=reason)
+            return self._reach(self.store.runs.find(run.id, caller=SEES_ALL), end=reason)
         self._end(run, reason)
         for room in self.store.runs.rooms(run.id):
             # Their calls have ended, so the rooms end too.
@@ -956,7 +947,7 @@ class Runs:
             run.driver.release()
         run.unblock()
         run.runner.follow([event])
-        record = self._record(run.id, None)
+        record = self.store.runs.find(run.id, caller=SEES_ALL)
         self._go_on(run, record, (), run.parent, anyway=False, end=None)
         run.poke()
 

@@ -30,7 +30,6 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
-from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -212,9 +211,7 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
         UnknownRunError: the caller has no run of this id.
         PublicationError: it is not done, does not have these calls, or one of them is more than one call of a tool.
     """
-    record = store.runs.get(run_id)
-    if record is None or record.caller != caller:
-        raise UnknownRunError(f"unknown run {run_id[:64]!r}")
+    record = store.runs.find(run_id, caller=caller)
     own = part_id(run_id, first, last)
     if store.runs.get(own) is not None:
         return own

@@ -65,7 +65,7 @@ _CHANGED: Final = (
     ),
     _table("evidence", "number publication record"),
     _table("names", "number name version owner pinned"),
-    _table("shares", "caller name", 2),
+    _table("shares", "caller name since", 2),
     _table("tool_uses", "tool count last"),
     _table("settings", "key value"),
     _table("tool_memory", "number kind key name value time"),

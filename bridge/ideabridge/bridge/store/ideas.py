@@ -6,15 +6,18 @@ was made). Lists are ordered by time of saving, then by row; the cursor of a pag
 The words for searches (`Search`) and the tools that runs call (`CallIndex`) are not indexed when an idea is saved:
 `index` indexes a batch, and methods that read these tables call `index_all` first.
 
-A `caller` sees an idea if one of its own runs made it or if the idea is published to it (`may_see`). Methods with
-`caller=None` act for the owner of the store, who sees everything.
+A caller sees an idea if one of its own runs made it or if the idea is published to it. A method that takes a `caller`
+looks among these only: what the caller does not see does not exist for it, in results, metadata, errors and counts.
+With `SEES_ALL` it looks among all. The other methods are for the owner of the store and for runs, which have checked
+whose run they are about.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -45,12 +48,17 @@ from ideabridge.bridge.store.search import (
     words_of,
 )
 from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, CallIndex, Place
-from ideabridge.bridge.store.users import Users, user_of
+from ideabridge.bridge.store.users import SEES_ALL, Users, Viewer, user_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
 
 LAG: Final = 2048
 """A save indexes a batch if about this many ideas wait to be indexed."""
+
+_MOST_ALIKE: Final = 1000
+"""Ideas with the same beginning of their ids among which those are looked for that a caller sees. For 6 digits this
+needs a store of billions of ideas.
+"""
 
 FEW: Final = 5000
 """A list starts from the index of a tool, server or tag if fewer ideas than this have it."""
@@ -248,23 +256,22 @@ class Ideas:
             )
         return number, False
 
-    def get(self, ref: str, *, caller: str | None = None) -> StoredIdea:
-        """Read an idea.
+    def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
+        """Read an idea, with the metadata that the caller may see.
 
         Args:
             ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or NAME@VERSION, or a run
                 (its last idea).
-            caller: ignores names that are not published to this caller, also in errors; None: the owner of the store.
-                The method does not check whether the caller may see the idea; see `may_see`.
+            caller: who asks.
 
         Raises:
             UnknownIdeaError: no such idea; the message lists the nearest names, or the existing versions.
             AmbiguousIdeaError: several ids begin with the prefix.
         """
         with self._database.snapshot():
-            return self.read(self.resolve(ref, caller))
+            return self.read(self.resolve(ref, caller), caller)
 
-    def resolve(self, ref: str, caller: str | None = None) -> int:
+    def resolve(self, ref: str, caller: Viewer) -> int:
         """The row that `get` reads. Call this inside a guard or transaction."""
         try:
             name, version = read_named(ref)
@@ -272,27 +279,17 @@ class Ideas:
             number = None
         else:
             number = self._publications.find(name, version, caller)
-        try:
-            # A prefix of an id can be a valid name.
-            seen = None if caller is None else partial(self._seen_of, caller=caller)
-            number = number or self._find_id(ref, seen) or self._last_of_run(ref)
-        except AmbiguousIdeaError:
-            if caller is None:
-                raise
-            raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}; write more digits") from None
+        # A prefix of an id can be a valid name.
+        number = number or self._find_id(ref, caller) or self._last_of_run(ref, caller)
         if number is None:
             raise self.unknown(ref, caller)
         return number
 
-    def _find_id(self, ref: str, seen: Callable[[list[int]], set[int]] | None = None) -> int | None:
-        """The row of an id or of a unique prefix of one.
-
-        Args:
-            ref: the id, or the prefix.
-            seen: returns the rows that count if several ids begin with the prefix; the others are ignored.
+    def _find_id(self, ref: str, caller: Viewer) -> int | None:
+        """The row of an id or of a unique prefix of one, among the ideas that the caller sees.
 
         Raises:
-            AmbiguousIdeaError: several ids begin with the prefix.
+            AmbiguousIdeaError: several of these ids begin with the prefix.
         """
         if _HEX.fullmatch(ref) is None:
             return None
@@ -300,27 +297,30 @@ class Ideas:
         high = bytes.fromhex(ref.ljust(64, "f"))
         rows = self._database.execute(
             "SELECT number, id FROM ideas WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
-            (low, high, 4 if seen is None else 1000),
+            (low, high, 4 if caller is SEES_ALL else _MOST_ALIKE),
         ).fetchall()
-        if seen is not None and len(rows) > 1:
-            passed = seen([row[0] for row in rows])
-            rows = [row for row in rows if row[0] in passed]
+        seen = set(self._visible([number for number, _ in rows], caller))
+        rows = [row for row in rows if row[0] in seen]
         if len(rows) > 1:
-            some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows)
+            some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows[:4])
             raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}: {some}; write more digits")
         return rows[0][0] if rows else None
 
-    def _last_of_run(self, run: str) -> int | None:
-        """The row of a run's last idea."""
+    def _last_of_run(self, run: str, caller: Viewer) -> int | None:
+        """The row of the last idea of a run, if the caller sees it."""
+        owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
+        if owner is not None and caller not in (SEES_ALL, owner[0]):
+            # The caller may see the idea by a run of its own, and must not learn of this one.
+            return None
         row = self._database.execute(
             "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
             "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) AS steps "
             "ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
             (run,),
         ).fetchone()
-        return None if row is None else row[0]
+        return None if row is None or not self._visible([row[0]], caller) else row[0]
 
-    def unknown(self, ref: str, caller: str | None) -> UnknownIdeaError:
+    def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
         """The error that `get` raises for an idea that does not exist, or that the caller may not know of."""
         name = ref
         with contextlib.suppress(UnknownPublicationError):
@@ -339,8 +339,8 @@ class Ideas:
             f"digits, or a run{hint}"
         )
 
-    def read(self, number: int) -> StoredIdea:
-        """The idea in a row. Call this inside a guard or transaction."""
+    def read(self, number: int, caller: Viewer) -> StoredIdea:
+        """The idea in a row, with the metadata that the caller may see. Call this inside a guard or transaction."""
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, contents.body, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
             "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
@@ -349,10 +349,29 @@ class Ideas:
         idea, request, context, solution, schema, *meta = row
         return StoredIdea(
             Idea(self._contents.context(context), decode_trusted(schema), decode_trusted(solution)),
-            read_meta(*meta),
+            self._meta_for(number, read_meta(*meta), caller),
             idea.hex(),
             request.hex(),
         )
+
+    def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
+        """The metadata of an idea for a caller: of its first save, or, if that was in a run of somebody else, of the
+        first run of the caller. Without one, the idea is published to the caller, and the metadata name no run.
+        """
+        if caller is SEES_ALL or first.run is None:
+            return first
+        owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (first.run,)).fetchone()
+        if owner is None or owner[0] == caller:
+            return first
+        row = self._database.execute(
+            "SELECT occurrences.meta, occurrences.run, occurrences.step, runs.fingerprint FROM occurrences "
+            "JOIN runs ON runs.id = occurrences.run WHERE occurrences.idea = ? AND runs.caller = ? "
+            "ORDER BY runs.number, occurrences.step LIMIT 1",
+            (number, caller),
+        ).fetchone()
+        if row is not None:
+            return read_meta(*row)
+        return dataclasses.replace(first, run=None, step=None, parent=None, usage={}, tags=())
 
     def check_ids(self) -> None:
         """Read every idea and compute its id anew.
@@ -367,7 +386,7 @@ class Ideas:
                     "SELECT number FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (last, BATCH)
                 ).fetchall()
                 for (number,) in rows:
-                    stored = self.read(number)
+                    stored = self.read(number, SEES_ALL)
                     if stored.idea.id != stored.id:
                         raise StoreCopyError(f"{self._database.path}: the content of idea {stored.id} has another id")
             if len(rows) < BATCH:
@@ -377,7 +396,8 @@ class Ideas:
     def page(
         self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None
     ) -> Page[IdeaRecord]:
-        """List ideas, newest first. `after` is the `next` of the previous page; `chosen` filters the list.
+        """List all ideas, newest first, for the owner of the store. `after` is the `next` of the previous page;
+        `chosen` filters the list.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -393,10 +413,11 @@ class Ideas:
                 below = _below((time, read_cursor(last)))
             places = self._places(chosen or IdeaFilter(), below, check_limit(limit) + 1, run)
             following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
-            return Page(self._records([number for _, number in places[:limit]]), following)
+            return Page(self._records([number for _, number in places[:limit]], SEES_ALL), following)
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Add and remove tags of an idea; returns its tags afterwards. Tags do not change the id.
+        """Add and remove tags of an idea, for the owner of the store; returns its tags afterwards. Tags do not change
+        the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.
@@ -407,7 +428,7 @@ class Ideas:
             if not 1 <= len(tag) <= 64 or any(sign.isspace() or sign == "," or not sign.isprintable() for sign in tag):
                 raise FilterError(f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space")
         with self._database.transaction():
-            number = self.resolve(ref)
+            number = self.resolve(ref, SEES_ALL)
             execute = self._database.execute
             text, time = execute("SELECT meta, time FROM ideas WHERE number = ?", (number,)).fetchone()
             meta_json = cast("JSONObject", decode_trusted(text))
@@ -423,7 +444,7 @@ class Ideas:
         self.index_all()
         with self._database.snapshot():
             found = self._calls.repeated(least, check_limit(limit))
-            records = self._records([number for number, _ in found])
+            records = self._records([number for number, _ in found], SEES_ALL)
         return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
 
     def of_request(self, request_id: str) -> list[StoredIdea]:
@@ -434,7 +455,7 @@ class Ideas:
             rows = self._database.execute(
                 "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC", (bytes.fromhex(request_id),)
             ).fetchall()
-            return [self.read(number) for (number,) in rows]
+            return [self.read(number, SEES_ALL) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
         """The ideas of a run by step, with the metadata of that run; [] if there is no such run."""
@@ -471,9 +492,7 @@ class Ideas:
             ).fetchall()
             return [row[0] for row in rows]
 
-    def search(
-        self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: str | None = None
-    ) -> list[IdeaHit]:
+    def search(self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: Viewer) -> list[IdeaHit]:
         """Search ideas, best first: published ideas, then ideas with all words, then ideas with some of them.
 
         The search covers titles, descriptions, task texts, tags, tool names and published names. A run is represented
@@ -483,7 +502,7 @@ class Ideas:
             words: any text. If it contains no word, the result is the newest ideas that pass the filter.
             limit: the maximum number of hits.
             chosen: a filter.
-            caller: only ideas that this caller may see, see `may_see`; None: the owner of the store.
+            caller: who searches.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -496,13 +515,13 @@ class Ideas:
         self.index_all()
         with self._database.snapshot():
             found = self._find(words, limit, chosen, caller)
-            records = self._records([number for number, _ in found])
+            records = self._records([number for number, _ in found], caller)
         return [
             IdeaHit(record.id, record.meta, record.names, score)
             for record, (_, score) in zip(records, found, strict=True)
         ]
 
-    def _newest(self, limit: int, chosen: IdeaFilter, caller: str | None) -> list[IdeaHit]:
+    def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
         """The newest ideas that pass a filter. For a caller, only the latest thousands are examined."""
         if chosen.empty:
             return []
@@ -514,32 +533,22 @@ class Ideas:
                 lambda most: [number for _, number in self._places(chosen, SQL("", []), most)],
                 partial(self._visible, caller=caller),
             )
-            records = self._records(numbers)
+            records = self._records(numbers, caller)
         return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
 
-    def _visible(self, numbers: list[int], caller: str | None) -> list[int]:
-        """Those of these rows that a caller may see."""
-        if caller is None:
-            return numbers
-        seen = self._seen_of(numbers, caller)
-        return [number for number in numbers if number in seen]
-
-    def may_see(self, idea_id: str, caller: str) -> bool:
-        """True if a caller may see an idea, given by its whole id: a run of the caller made it, or it is published to
-        the caller.
+    def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
+        """Those of these rows that a caller sees: a run of the caller made the idea, or it is published to the caller.
 
         The owner of the store imported the ideas that no run of this store made. Named users, except admins, see them
         only when they are published.
         """
-        with self._database.guard:
-            number = self._find_id(idea_id)
-            return number is not None and bool(self._seen_of([number], caller))
-
-    def _seen_of(self, numbers: list[int], caller: str) -> set[int]:
+        if caller is SEES_ALL or not numbers:
+            return numbers
         imported = user_of(caller) is None or self._users.manages(caller)
-        return self._publications.ideas_seen(numbers, caller, imported=imported)
+        seen = self._publications.ideas_seen(numbers, caller, imported=imported)
+        return [number for number in numbers if number in seen]
 
-    def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: str | None) -> list[tuple[int, float]]:
+    def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[tuple[int, float]]:
         def passing(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
             numbers = {number for number, _ in found}
             if not chosen.empty:
@@ -585,15 +594,25 @@ class Ideas:
         ).fetchall()
         return cast("list[Place]", rows)
 
-    def _records(self, numbers: list[int]) -> list[IdeaRecord]:
-        """Return the records of rows, in the given order."""
+    def _records(self, numbers: list[int], caller: Viewer) -> list[IdeaRecord]:
+        """Return the records of rows, in the given order, with the names and metadata that the caller may see."""
         rows = self._database.execute(
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record "  # noqa: S608
             "ON record.number = CAST(part.value AS BIGINT) "
             "ORDER BY part.key",
             (_listed(numbers),),
         ).fetchall()
-        return [_read_record(row) for row in rows]
+        records = [_read_record(row) for row in rows]
+        if caller is SEES_ALL:
+            return records
+        return [
+            dataclasses.replace(
+                record,
+                meta=self._meta_for(number, record.meta, caller),
+                names=tuple(name for name in record.names if self._publications.find(name, None, caller) is not None),
+            )
+            for number, record in zip(numbers, records, strict=True)
+        ]
 
     def index(self) -> bool:
         """Index a batch of saved ideas; returns whether more ideas are waiting.

@@ -14,7 +14,9 @@ from ideabridge.bridge.store.errors import CursorError, RunExistsError, StaleDri
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, Page, RunRecord
 from ideabridge.bridge.store.ideas import read_time
 from ideabridge.bridge.store.search import check_limit, read_cursor
+from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
+from ideabridge.tools.names import did_you_mean
 
 _BITS: Final = 32
 """An event's row number is the run's number shifted by so much, plus its sequence number: one tree, in order."""
@@ -375,10 +377,22 @@ class Journal:
         self._database.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """A run by id, or None."""
+        """A run by id, or None; for what drives runs. What somebody asks for is looked up by `find`."""
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
+
+    def find(self, run_id: str, *, caller: Viewer) -> RunRecord:
+        """A run that a caller has started.
+
+        Raises:
+            UnknownRunError: there is none, or it belongs to somebody else: the answer is the same.
+        """
+        record = self.get(run_id)
+        if record is None or caller not in (SEES_ALL, record.caller):
+            known = [one.id for one in self.newest(caller, limit=50)]
+            raise UnknownRunError(f"unknown run {run_id[:80]!r}.{did_you_mean(run_id, known)}")
+        return record
 
     def leases(self, status: str, fingerprint: str | None = None, limit: int = 1000) -> list[Lease]:
         """The leases of the runs that have a status, the newest run first, without runs that were set aside;
@@ -405,7 +419,7 @@ class Journal:
 
     def newest(
         self,
-        caller: str | None = None,
+        caller: Viewer,
         status: str | Sequence[str] | None = None,
         limit: int = 20,
         *,
@@ -414,21 +428,21 @@ class Journal:
         sessions: bool = True,
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
-        """Runs, newest first; `caller`, `status` and `chosen` filter them. `after` is the last id of the previous page.
-        Without `rooms`, runs that answer calls of other runs are left out; without `sessions`, recorded and imported
-        calls.
+        """The runs of a caller, newest first; `status` and `chosen` filter them. `after` is the last id of the previous
+        page. Without `rooms`, runs that answer calls of other runs are left out; without `sessions`, recorded and
+        imported calls.
 
         Raises:
             CursorError: the limit is out of bounds.
             FilterError: a time of the filter cannot be read.
-            UnknownRunError: `after` is not a run.
+            UnknownRunError: `after` is not a run of this caller.
         """
         check_limit(limit)
         statuses = [] if status is None else [status] if isinstance(status, str) else list(status)
         with self._database.guard:
-            before = read_cursor(None) if after is None else self._number(after)
-            values: list[Any] = [*([] if caller is None else [caller]), *statuses]
-            where = "" if caller is None else "caller = ? AND "
+            before = read_cursor(None) if after is None else self._place(after, caller)
+            values: list[Any] = [*([] if caller is SEES_ALL else [caller]), *statuses]
+            where = "" if caller is SEES_ALL else "caller = ? AND "
             where += f"status IN ({', '.join('?' * len(statuses))}) AND " if statuses else ""
             where += "" if rooms else "parent IS NULL AND "
             where += "" if sessions else "kind <> 'session' AND "
@@ -440,9 +454,18 @@ class Journal:
             ).fetchall()
         return [_read(row) for row in rows]
 
-    def decisions(self, caller: str | None = None, limit: int = 50) -> list[Decided]:
-        """What people, assistants and time-outs decided in the newest runs, the latest run first; `caller`: only in
-        this caller's runs.
+    def _place(self, run_id: str, caller: Viewer) -> int:
+        """The row of a run of a caller. Call this inside a guard or transaction."""
+        number = self._database.number(
+            "SELECT number FROM runs WHERE id = ?1 AND caller = coalesce(?2, caller)", (run_id, only_of(caller))
+        )
+        if number == 0:
+            raise UnknownRunError(f"no run {run_id[:64]!r}")
+        return number
+
+    def decisions(self, caller: Viewer, limit: int = 50) -> list[Decided]:
+        """What people, assistants and time-outs decided in the newest runs, the latest run first; of a caller, in those
+        that it has started.
         """
         check_limit(limit)
         with self._database.guard:
@@ -453,7 +476,7 @@ class Journal:
                 "coalesce(?2, runs.caller) AND json_extract(events.body, '$.event') IN "
                 "('call_decided', 'outcome_decided', 'plan_decided', 'question_answered') "
                 "AND json_extract(events.body, '$.granted') IS NULL ORDER BY events.id DESC LIMIT ?3",
-                (_DECIDED_RUNS, caller, limit),
+                (_DECIDED_RUNS, only_of(caller), limit),
             ).fetchall()
         return [Decided(run, title, owner, at, decode_trusted(body)) for run, title, owner, at, body in rows]
 
@@ -581,8 +604,8 @@ class DirectCallTable:
                 (MAX_ROWS, now - MAX_AGE_S, 2**62),
             )
 
-    def page(self, limit: int = 50, after: str | None = None, *, caller: str | None = None) -> Page[DirectCall]:
-        """Direct calls, the latest first; `after` is the `next` of the previous page; `caller` filters them.
+    def page(self, limit: int = 50, after: str | None = None, *, caller: Viewer) -> Page[DirectCall]:
+        """The direct calls of a caller, the latest first; `after` is the `next` of the previous page.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -594,7 +617,7 @@ class DirectCallTable:
             rows = self._database.execute(
                 f"SELECT {_COLUMNS}, number FROM direct_calls WHERE number < ?1 AND "  # noqa: S608
                 "(?2 IS NULL OR caller = ?2) ORDER BY number DESC LIMIT ?3",
-                (2**62 if after is None else int(after), caller, limit + 1),
+                (2**62 if after is None else int(after), only_of(caller), limit + 1),
             ).fetchall()
         found = [DirectCall(*row) for row in rows[:limit]]
         return Page(found, str(found[-1].number) if len(rows) > limit else None)

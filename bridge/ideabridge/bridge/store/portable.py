@@ -152,6 +152,16 @@ def unchecked(plan: JSON) -> JSON:
     return {**plan, "lifting": claimed}
 
 
+def without_runs(publication: Publication) -> Publication:
+    """The publication for somebody who may not see the runs from which its plan was made: without their ids."""
+    plan = publication.plan
+    lifting = None if plan is None else plan.get("lifting")
+    if plan is None or not isinstance(lifting, dict):
+        return publication
+    kept: JSONObject = {key: lifting[key] for key in ("checked", "claimed") if key in lifting}
+    return dataclasses.replace(publication, plan={**plan, "lifting": kept})
+
+
 # -- portable --------------------------------------------------------------------------------------------------------
 
 FORMAT: Final = 2

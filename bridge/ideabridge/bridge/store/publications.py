@@ -20,7 +20,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.idea import ANSWERS, PLANNED, Answer, Page, Publication
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
-from ideabridge.bridge.store.users import EVERYBODY, LOCAL
+from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, only_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import is_safe_name, nearest, safe_name
 
@@ -36,9 +36,12 @@ _SELECT: Final = (
 
 _SEEN: Final = (
     "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3) OR (p.owner = names.owner AND "
-    "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name)))"
+    "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name "
+    "AND (p.version >= shares.since OR p.version = names.version))))"
 )
-"""SQL for the condition that a caller, the third parameter, may see a version; NULL: the owner of the store."""
+"""SQL for the condition that a caller, the third parameter, may see a version; NULL: it is bound to nobody. A name is
+shared in the version to which it refers, and in those published since it was shared.
+"""
 
 _CATALOGUE: Final = "catalogue"
 """Key of the counter that grows with each publication and withdrawal."""
@@ -181,7 +184,7 @@ class Publications:
             row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
-                if not mine and not (replaces and self._sees(name, row[0], owner or LOCAL)):
+                if not mine and not (replaces and self._is_open(name, owner or LOCAL)):
                     raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
                 if not mine and audience is not None:
                     raise NameTakenError(
@@ -222,10 +225,10 @@ class Publications:
                 (name, version, owner or ""),
             )
             if audience is not None:
-                self.share(name, audience)
-            told = self.get(name)
+                self._share(name, audience, since=version)
+            told = self.get(name, caller=SEES_ALL)
             self._index(name, told.description)
-            return told if told.version == version else self.get(name, version)
+            return told if told.version == version else self.get(name, version, caller=SEES_ALL)
 
     def pin(
         self,
@@ -252,7 +255,7 @@ class Publications:
                 "UPDATE publications SET plan = ?, recorded = ? WHERE name = ? AND version = ?",
                 (_text(plan), _text(recorded), publication.name, publication.version),
             )
-            pinned = self.get(publication.name, publication.version)
+            pinned = self.get(publication.name, publication.version, caller=SEES_ALL)
             return dataclasses.replace(pinned, learned=publication.learned)
 
     def add_evidence(
@@ -273,8 +276,8 @@ class Publications:
             UnknownPublicationError: there is no such version.
         """
         with self._database.transaction():
-            published = self.get(name, version)
-            added = learn(published, self.evidence(name, version))
+            published = self.get(name, version, caller=SEES_ALL)
+            added = learn(published, self.evidence(name, version, caller=SEES_ALL))
             if added is not None:
                 self._database.execute(
                     "INSERT INTO evidence(publication, record) "
@@ -287,20 +290,25 @@ class Publications:
                 )
                 # The description of the tool says what its evidence leaves open.
                 self._note_change()
-            return next(one for one in self.versions(name) if one.version == version)
+            return next(one for one in self.versions(name, caller=SEES_ALL) if one.version == version)
 
-    def evidence(self, name: str, version: int) -> list[JSONObject]:
-        """The records of evidence of a version, the oldest first. They have values of the runs of its publisher."""
+    def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
+        """The records of evidence of a version, the oldest first. They have values of runs, so a caller sees only those
+        of its own runs.
+        """
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT record FROM evidence WHERE publication = "
-                "(SELECT number FROM publications WHERE name = ? AND version = ?) ORDER BY number",
-                (name, version),
+                "(SELECT number FROM publications WHERE name = ?1 AND version = ?2) AND (?3 IS NULL OR EXISTS "
+                "(SELECT 1 FROM runs WHERE runs.id = json_extract(evidence.record, '$.run') AND runs.caller = ?3)) "
+                "ORDER BY number",
+                (name, version, only_of(caller)),
             )
             return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Share a published name, in every version of its owner, with these callers instead of the previous ones.
+        """Share a published name with these callers instead of the previous ones: the version to which it refers, and
+        every later one. Who saw earlier versions still sees them.
 
         Args:
             name: the name.
@@ -310,22 +318,30 @@ class Publications:
             UnknownPublicationError: it is not published.
         """
         with self._database.transaction():
-            execute = self._database.execute
-            row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+            row = self._database.execute("SELECT version FROM names WHERE name = ?", (name,)).fetchone()
             if row is None:
                 raise self._unknown(name)
-            execute("DELETE FROM shares WHERE name = ?", (name,))
-            if row[0] == "" and EVERYBODY not in audience:
-                # Every version without an owner is visible to everybody. Now the owner of the store owns it.
-                execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
-                execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
-            if row[0] != "" or EVERYBODY not in audience:
-                given = (
-                    (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != row[0])
-                )
-                for caller in given:
-                    execute("INSERT INTO shares(caller, name) VALUES (?, ?)", (caller, name))
-            self._database.count("catalogue", 1)
+            latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+            # Versions after the one to which the name refers were taken back.
+            self._share(name, audience, since=latest if row[0] == latest else latest + 1)
+
+    def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
+        """Share a published name from a version on. Call this inside a transaction."""
+        execute = self._database.execute
+        (owner,) = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        earlier = dict(execute("SELECT caller, since FROM shares WHERE name = ?", (name,)).fetchall())
+        execute("DELETE FROM shares WHERE name = ?", (name,))
+        if owner == "" and EVERYBODY not in audience:
+            # Every version without an owner is visible to everybody. Now the owner of the store owns it.
+            earlier = {EVERYBODY: 1}
+            execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
+            execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
+        if owner != "" or EVERYBODY not in audience:
+            callers = (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != owner)
+            for caller in callers:
+                seen = [earlier[one] for one in (EVERYBODY, caller) if one in earlier]
+                execute("INSERT INTO shares(caller, name, since) VALUES (?, ?, ?)", (caller, name, min([since, *seen])))
+        self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
         """The callers that a published name is shared with besides its owner, or only `EVERYBODY`.
@@ -343,22 +359,15 @@ class Publications:
             return tuple(found[0] for found in rows)
 
     def sees(self, publication: Publication, caller: str) -> bool:
-        """True if a publication is published to a caller."""
+        """True if this version is published to a caller."""
         if publication.owner is None or publication.owner == caller:
             return True
         with self._database.guard:
-            return self._sees(publication.name, publication.owner, caller)
+            return self.find(publication.name, publication.version, caller) is not None
 
-    def _sees(self, name: str, owner: str, caller: str) -> bool:
-        """True if a caller sees the versions of a name that this owner published. An owner "" means no owner."""
-        if owner in ("", caller):
-            return True
-        found = self._database.number(
-            "SELECT count(*) FROM names JOIN shares ON shares.name = names.name "
-            "WHERE names.name = ? AND names.owner = ? AND shares.caller IN ('', ?)",
-            (name, owner, caller),
-        )
-        return found > 0
+    def _is_open(self, name: str, caller: str) -> bool:
+        """True if a published name is open to a caller."""
+        return self._database.number(f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}", (caller, name)) > 0  # noqa: S608
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
         """Those of these rows of ideas that a run of the caller made or that are published to the caller.
@@ -398,23 +407,27 @@ class Publications:
             if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
                 raise self._unknown(name)
             latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
-            told = self.get(name, version or latest)
+            told = self.get(name, version or latest, caller=SEES_ALL)
             self._database.execute(
                 "UPDATE names SET version = ?, pinned = ? WHERE name = ?", (told.version, int(pinned), name)
             )
             self._index(name, told.description)
-            return self.get(name)
+            return self.get(name, caller=SEES_ALL)
 
-    def versions(self, name: str) -> list[Publication]:
-        """Every version of a name, the latest first, with what was `learned`. The name need not be published now.
+    def versions(self, name: str, *, caller: Viewer) -> list[Publication]:
+        """The versions of a name that a caller may see, the latest first, with what was `learned`. The name need not be
+        published now.
 
         Raises:
-            UnknownPublicationError: the name was never published.
+            UnknownPublicationError: there is none.
         """
         with self._database.guard:
-            rows = self._database.execute(f"{_SELECT} WHERE p.name = ? ORDER BY p.version DESC", (name,)).fetchall()
+            rows = self._database.execute(
+                f"{_SELECT} WHERE p.name = ?1 AND {_SEEN} ORDER BY p.version DESC",
+                (name, None, only_of(caller)),
+            ).fetchall()
             if not rows:
-                raise self._unknown(name)
+                raise self._unknown(name, caller=caller)
             return [_read(row) for row in rows]
 
     def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
@@ -450,7 +463,7 @@ class Publications:
             self._database.execute("DELETE FROM shares WHERE name = ?", (name,))
             self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
-    def named(self, ref: str, *, caller: str | None = None) -> Publication:
+    def named(self, ref: str, *, caller: Viewer) -> Publication:
         """The publication that NAME or NAME@VERSION refers to; `caller` as for `get`.
 
         Raises:
@@ -458,7 +471,7 @@ class Publications:
         """
         return self.get(*read_named(ref), caller=caller)
 
-    def get(self, name: str, version: int | None = None, *, caller: str | None = None) -> Publication:
+    def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
         """The publication that a name refers to now, or one version of it, even if the name was unpublished since.
 
         A version that is asked for by its number is as it was published, without what was learned since.
@@ -466,7 +479,7 @@ class Publications:
         Args:
             name: the name.
             version: one of its versions; None: the current one.
-            caller: hide publications that this caller may not see; None: the owner of the store sees all.
+            caller: who asks. What others do not share with a caller does not exist for it.
 
         Raises:
             UnknownPublicationError: it does not exist; the message lists the nearest names, or the versions.
@@ -474,45 +487,45 @@ class Publications:
         with self._database.guard:
             which = "names.version" if version is None else "?2"
             row = self._database.execute(
-                f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, caller)
+                f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, only_of(caller))
             ).fetchone()
             if row is None:
                 raise self._unknown(name, version, caller)
             found = _read(row)
             return found if version is None else dataclasses.replace(found, learned=None)
 
-    def find(self, name: str, version: int | None, caller: str | None = None) -> int | None:
+    def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """The row of the idea that a name or version refers to; `caller` as for `get`."""
         row = self._database.execute(
             "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
-            (name, version, caller),
+            (name, version, only_of(caller)),
         ).fetchone()
         return None if row is None else row[0]
 
-    def names(self, caller: str | None = None) -> list[str]:
+    def names(self, caller: Viewer) -> list[str]:
         """Up to 5,000 names, for suggestions; `caller` as for `get`."""
         sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
-        return [name for (name,) in self._database.execute(sql, (caller,))]
+        return [name for (name,) in self._database.execute(sql, (only_of(caller),))]
 
-    def _unknown(self, name: str, version: int | None = None, caller: str | None = None) -> UnknownPublicationError:
-        latest = self._database.number(
-            "SELECT max(p.version) FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
+    def _unknown(self, name: str, version: int | None = None, caller: Viewer = SEES_ALL) -> UnknownPublicationError:
+        first, latest = self._database.execute(
+            "SELECT min(p.version), max(p.version) FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND {_SEEN}",
-            (name, None, caller),
-        )
+            (name, None, only_of(caller)),
+        ).fetchone()
         if latest and version is not None:
-            known = "version 1" if latest == 1 else f"the versions 1 to {latest}"
+            known = f"version {latest}" if latest == first else f"the versions {first} to {latest}"
             return UnknownPublicationError(f"{name!r} has {known}, not {version}")
         if latest:
             return UnknownPublicationError(f"{name!r} is not published any more; its last version was {latest}")
         near = nearest(name, self.names(caller))
         hint = f"; nearest: {', '.join(near)}" if near else ""
-        to = "" if caller is None else " to you"
+        to = "" if caller is SEES_ALL else " to you"
         return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
-    def page(self, limit: int = 50, after: str | None = None, *, caller: str | None = None) -> Page[Publication]:
-        """The current publications by name; with `caller`, only those that are published to it.
+    def page(self, limit: int = 50, after: str | None = None, *, caller: Viewer) -> Page[Publication]:
+        """The current publications by name; for a caller, only those that are published to it.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -523,7 +536,7 @@ class Publications:
                 raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
             rows = self._database.execute(
                 f"{_LIVE} WHERE names.name > ?2 AND {OPEN_TO} ORDER BY names.name LIMIT ?3",
-                (caller, after or "", limit + 1),
+                (only_of(caller), after or "", limit + 1),
             ).fetchall()
             return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
 
@@ -571,10 +584,10 @@ class Publications:
                 [(tool, count, now_text()) for tool, count in counts.items()],
             )
 
-    def count(self, *, caller: str | None = None) -> int:
-        """The number of names that are published now; with `caller`, only those it may see."""
+    def count(self, *, caller: Viewer) -> int:
+        """The number of names that are published now; for a caller, only those it may see."""
         with self._database.guard:
-            return self._database.number(f"SELECT count(*) FROM names WHERE {OPEN_TO}", (caller,))  # noqa: S608
+            return self._database.number(f"SELECT count(*) FROM names WHERE {OPEN_TO}", (only_of(caller),))  # noqa: S608
 
     def _note_change(self) -> None:
         self._database.count(_CATALOGUE, 1)

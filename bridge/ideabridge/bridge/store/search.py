@@ -15,6 +15,7 @@ from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.bridge.store.idea import IdeaMeta
+from ideabridge.bridge.store.users import Viewer, only_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 
 MAX_PAGE: Final = 1000
@@ -52,7 +53,7 @@ OPEN_TO: Final = (
     "(?1 IS NULL OR names.owner IN ('', ?1) "
     "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
 )
-"""SQL for the condition that a name is open to a caller, the first parameter; NULL: the owner of the store."""
+"""SQL for the condition that a name is open to a caller, the first parameter; NULL: it is bound to nobody."""
 
 
 def check_limit(limit: int) -> int:
@@ -273,16 +274,14 @@ class Search:
         """Return whether the index holds ideas that were deleted."""
         return self._database.counter(UNINDEXED) > 0
 
-    def find(
-        self, query: str, limit: int, caller: str | None = None, *, begins: bool = False
-    ) -> list[tuple[int, float]]:
+    def find(self, query: str, limit: int, caller: Viewer, *, begins: bool = False) -> list[tuple[int, float]]:
         """(row, score) of ideas, best first: ideas published under a matching name, then the others.
 
         Args:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
             caller: ignore names that are not published to this caller: a hit would confirm a guess at the words of
-                another's name or description. None: all names. The owners of the ideas are not checked.
+                another's name or description. The owners of the ideas are not checked.
             begins: the words are beginnings of words.
         """
         terms = _terms(query)
@@ -300,7 +299,7 @@ class Search:
         # Several matches can be of one run, or of deleted ideas.
         return widen(limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10)
 
-    def _named(self, terms: list[str], limit: int, caller: str | None, begins: bool) -> dict[int, float]:
+    def _named(self, terms: list[str], limit: int, caller: Viewer, begins: bool) -> dict[int, float]:
         """The ideas of the names that are open to a caller, with their scores."""
 
         def open_names(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -309,7 +308,7 @@ class Search:
                     "SELECT names.number, p.idea FROM json_each(?2) AS part "  # noqa: S608
                     "JOIN names ON names.number = CAST(part.value AS BIGINT) "
                     f"JOIN publications AS p ON p.name = names.name AND p.version = names.version WHERE {OPEN_TO}",
-                    (caller, f"[{','.join(str(number) for number, _ in matched)}]"),
+                    (only_of(caller), f"[{','.join(str(number) for number, _ in matched)}]"),
                 ).fetchall()
             )
             return [(ideas[number], 1000.0 + score) for number, score in matched if number in ideas]

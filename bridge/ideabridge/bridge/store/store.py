@@ -18,7 +18,7 @@ from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownP
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
 from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Journal, SessionTable, StoredSettings
-from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document
+from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document, without_runs
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.queue import CallPlaces, RunQueue
@@ -26,7 +26,7 @@ from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
 from ideabridge.bridge.store.tool_memory import ToolMemory
-from ideabridge.bridge.store.users import Users
+from ideabridge.bridge.store.users import SEES_ALL, Users, Viewer
 from ideabridge.bridge.store.versions import Side, breaking, changes
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -249,11 +249,12 @@ class Store:
 
     # Sharing
 
-    def export_idea(self, ref: str, known: Known | None = None) -> JSONObject:
+    def export_idea(self, ref: str, known: Known | None = None, *, caller: Viewer) -> JSONObject:
         """The idea as a portable document, with its publication if `ref` is a name.
 
         Args:
             ref: see `Ideas.get`.
+            caller: who asks; what others do not share with a caller is not in the document.
             known: finds configured secrets in a text. Secrets of well-known shapes are found without it.
 
         Raises:
@@ -261,11 +262,16 @@ class Store:
             SecretInIdeaError: the idea contains a secret; the message says where.
         """
         with self._database.snapshot():
-            number = self.ideas.resolve(ref)
-            publication = self._published_as(ref)
-            if publication is not None and self.publications.find(publication.name, publication.version) != number:
+            number = self.ideas.resolve(ref, caller)
+            publication = self._published_as(ref, caller)
+            if (
+                publication is not None
+                and self.publications.find(publication.name, publication.version, caller) != number
+            ):
                 publication = None
-            document = export(self.ideas.read(number), publication)
+            if publication is not None and caller not in (SEES_ALL, publication.owner):
+                publication = without_runs(publication)
+            document = export(self.ideas.read(number, caller), publication)
         check_leaks(document, known)
         return document
 
@@ -311,26 +317,29 @@ class Store:
                 self.publications.publish(told.pop("name"), idea_id, **told)
         return idea_id
 
-    def change(self, old: str, new: str) -> Change:
-        """The differences between two ideas or versions; `old` and `new` as for `Ideas.get`.
+    def change(self, old: str, new: str, *, caller: Viewer) -> Change:
+        """The differences between two ideas or versions; `old`, `new` and `caller` as for `Ideas.get`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
         """
-        before, after = (Side.of(self.ideas.get(ref), self._published_as(ref)) for ref in (old, new))
+        before, after = (
+            Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller)) for ref in (old, new)
+        )
         return Change(changes(before, after), breaking(before, after))
 
     def change_of(self, publication: Publication) -> Change:
         """The differences to the previous version; none for the first, or if another owner published the previous."""
         name, version = publication.name, publication.version
-        if version == 1 or self.publications.get(name, version - 1).owner not in (None, publication.owner):
+        before = None if version == 1 else self.publications.get(name, version - 1, caller=SEES_ALL)
+        if before is None or before.owner not in (None, publication.owner):
             return Change([], [])
-        return self.change(f"{name}@{version - 1}", f"{name}@{version}")
+        return self.change(f"{name}@{version - 1}", f"{name}@{version}", caller=SEES_ALL)
 
-    def _published_as(self, ref: str) -> Publication | None:
+    def _published_as(self, ref: str, caller: Viewer) -> Publication | None:
         """The publication that NAME or NAME@VERSION refers to; None for an id or a run."""
         try:
-            return self.publications.named(ref)
+            return self.publications.named(ref, caller=caller)
         except UnknownPublicationError:
             return None
 

@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, cast
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ideabridge.bridge.store.database import Database, now_text, read_time, time_text
@@ -29,6 +30,27 @@ is the owner of the store.
 
 EVERYBODY: Final = ""
 """Every caller, in the audience of a published name."""
+
+
+class Sight(Enum):
+    """How much somebody sees who is no caller; see `SEES_ALL`."""
+
+    ALL = "all"
+
+
+SEES_ALL: Final = Sight.ALL
+"""Stands in the place of a caller for who sees everything in a store: its owner at this machine, ideabridge itself, and
+on the page the admins.
+"""
+
+Viewer: TypeAlias = str | Literal[Sight.ALL]
+"""Who looks something up: a caller, who finds what is its own or shared with it and nothing else, or `SEES_ALL`."""
+
+
+def only_of(viewer: Viewer) -> str | None:
+    """The caller to whom a statement is bound; None, which is NULL in it: it is bound to nobody."""
+    return None if viewer is SEES_ALL else viewer
+
 
 Role = Literal["member", "admin"]
 State = Literal["active", "disabled", "removed"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, out, print_json, report, say, show
 from ideabridge.server.cli.inputs import read_json, require_object, value_of, whole
 from ideabridge.server.cli.options import Options, command
@@ -53,7 +54,7 @@ def list_approvals(
 
     with open_store(options) as store:
         chosen = None if run is None else resolve_run(store, run)
-        decisions = list(pending(store, chosen))
+        decisions = list(pending(store, chosen, caller=SEES_ALL))
     if options.json:
         print_json({"approvals": [one.to_json() for one in decisions]})
         return
@@ -223,7 +224,7 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
 
     by_run: dict[str, list[Pending]] = {}
     with open_store(options) as store:
-        everything = list(pending(store))
+        everything = list(pending(store, caller=SEES_ALL))
         chosen = everything if which is None else [one for word in which for one in _matching(store, everything, word)]
     for one in chosen:
         several = by_run.setdefault(one.record.id, [])

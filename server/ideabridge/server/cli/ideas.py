@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import UsageError, at_terminal, first_line, fit, print_json, say, show, working
 from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
@@ -93,7 +94,7 @@ def list_ideas(
     lacks: dict[str, str | None] = {}
     with open_store(options) as store:
         if published:
-            page = store.publications.page(limit, after)
+            page = store.publications.page(limit, after, caller=SEES_ALL)
             lacks = _lacks(options, store, page.items)
             items = [
                 {
@@ -208,7 +209,7 @@ def search_ideas(
 ) -> int:
     """Search ideas by words, best match first. Exit code 1 if nothing is found."""
     with open_store(options) as store:
-        hits = store.ideas.search(" ".join(words or ()), limit, chosen)
+        hits = store.ideas.search(" ".join(words or ()), limit, chosen, caller=SEES_ALL)
     found: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
     options.print_rows({"ideas": found}, _IDEA_TITLES, [_idea_row(hit) for hit in hits], empty="nothing found")
     return 0 if hits else 1
@@ -220,10 +221,14 @@ def show_idea(options: Options, ref: RefArgument) -> None:
     """Show an idea: its context, its plan and its result; for a published name, the plan that a call runs."""
     with open_store(options) as store:
         ref = resolve_idea(store, ref)
-        stored = store.ideas.get(ref)
+        stored = store.ideas.get(ref, caller=SEES_ALL)
         result = result_of(store, stored)
         publication = _published(store, ref)
-        records = [] if publication is None else store.publications.evidence(publication.name, publication.version)
+        records = (
+            []
+            if publication is None
+            else store.publications.evidence(publication.name, publication.version, caller=SEES_ALL)
+        )
     published: JSONObject | None = None
     if publication is not None:
         # A call runs the publication's plan, which may differ from the solution of the idea.
@@ -256,7 +261,7 @@ def _published(store: Store, ref: str) -> Publication | None:
     from ideabridge.bridge.store.errors import UnknownPublicationError
 
     try:
-        return store.publications.named(ref)
+        return store.publications.named(ref, caller=SEES_ALL)
     except UnknownPublicationError:
         # `ref` was an id or a run.
         return None

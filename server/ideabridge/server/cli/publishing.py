@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
@@ -487,7 +488,7 @@ async def call_idea(
 
     arguments = read_input(input) or {}
     with open_store(options) as store:
-        publication = store.publications.named(name)
+        publication = store.publications.named(name, caller=SEES_ALL)
     if at_terminal() and any(key not in arguments for key in _required(publication)):
         say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")
         complete = await ask_input(publication.input_schema or {}, arguments)
@@ -549,12 +550,16 @@ def show_history(options: Options, name: NameArgument) -> int:
     listed: list[JSON] = []
     lines: list[Line] = []
     with open_store(options) as store:
-        versions = store.publications.versions(name)
+        versions = store.publications.versions(name, caller=SEES_ALL)
         for one, before in itertools.zip_longest(versions, versions[1:]):
-            meta = store.ideas.get(one.idea_id).meta
+            meta = store.ideas.get(one.idea_id, caller=SEES_ALL).meta
             record = store.runs.get(meta.run) if meta.run else None
             forked_from = record.forked_from if record is not None else None
-            change = None if before is None else store.change(f"{name}@{before.version}", f"{name}@{one.version}")
+            change = (
+                None
+                if before is None
+                else store.change(f"{name}@{before.version}", f"{name}@{one.version}", caller=SEES_ALL)
+            )
             breaking = [] if change is None else change.breaking
             version: JSONObject = {
                 "version": one.version,
@@ -590,7 +595,7 @@ def diff_ideas(
 ) -> int:
     """Compare two ideas or versions: schemas, plan, constants, explanations, context. Exit code 1 if they differ."""
     with open_store(options) as store:
-        change = store.change(resolve_idea(store, old), resolve_idea(store, new))
+        change = store.change(resolve_idea(store, old), resolve_idea(store, new), caller=SEES_ALL)
     styles = {"+": "green", "-": "red", "~": "yellow"}
     lines: list[Line] = [(line, styles.get(line[0])) for line in change.lines]
     lines += [(f"breaking: {line}", "bold red") for line in change.breaking]

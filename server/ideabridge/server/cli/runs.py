@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import (
     UsageError,
     errors_text,
@@ -79,7 +80,7 @@ def _listed(store: Store, status: ListedStatus | None, after: str | None) -> Ite
     # Only its process shows whether a run stored as running is interrupted.
     stored = [] if status is None else ["running", "interrupted"] if status == "interrupted" else [status]
     while True:
-        page = store.runs.newest(status=stored, limit=_PAGE, after=after, rooms=False)
+        page = store.runs.newest(status=stored, limit=_PAGE, after=after, rooms=False, caller=SEES_ALL)
         yield from (record for record in page if status is None or run_status(record)[0] == status)
         if len(page) < _PAGE:
             return
@@ -96,7 +97,7 @@ def status_text(record: RunRecord) -> str:
 def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOption = None) -> None:
     """List every caller's direct calls of exposed tools, newest first. Parameters and results are not stored."""
     with open_store(options) as store:
-        page = store.direct_calls.page(limit, after)
+        page = store.direct_calls.page(limit, after, caller=SEES_ALL)
     calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
     options.print_rows(
         {"calls": calls, "next": page.next},
@@ -164,7 +165,7 @@ async def resume(options: Options, run: RunArgument) -> int:
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
         # The result of a room belongs to its run, so that run continues.
-        continued = (await bridge.resume(record.id)).root
+        continued = (await bridge.resume(record.id, caller=SEES_ALL)).root
         return print_result(await follow(continued, quiet=options.json, by_turns=True), options)
 
 
@@ -194,7 +195,7 @@ async def cancel(
                 before = bridge.store.runs.get(root)
                 if before is not None and before.status in _ENDED:
                     raise FinishedRunError(f"run {root} has ended ({before.status}); there is nothing to cancel")
-                run = await bridge.cancel(root, "cancelled at the command line")
+                run = await bridge.cancel(root, "cancelled at the command line", caller=SEES_ALL)
             except IdeabridgeError as error:
                 errors.append(error)
                 continue

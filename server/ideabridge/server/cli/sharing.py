@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import UsageError, at_terminal, print_json, report, say
 from ideabridge.server.cli.ideas import app, document_lines
 from ideabridge.server.cli.inputs import read_json
@@ -66,7 +67,7 @@ def export_ideas(
             wanted += [name for name in _published(store) if name not in wanted]
         if folder is not None:
             return _export_all(bridge, wanted, folder.expanduser())
-        document = bridge.export_idea(resolve_idea(store, wanted[0]))
+        document = bridge.export_idea(resolve_idea(store, wanted[0]), caller=SEES_ALL)
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())
@@ -81,7 +82,7 @@ def _published(store: Store) -> list[str]:
     names: list[str] = []
     after: str | None = None
     while True:
-        page = store.publications.page(500, after)
+        page = store.publications.page(500, after, caller=SEES_ALL)
         names += [one.name for one in page.items]
         if page.next is None:
             return names
@@ -104,7 +105,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     refused = 0
     for ref in refs:
         try:
-            document = bridge.export_idea(resolve_idea(bridge.store, ref))
+            document = bridge.export_idea(resolve_idea(bridge.store, ref), caller=SEES_ALL)
         except IdeabridgeError as error:
             refused += 1
             report(f"{ref}: {error}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import UsageError, working
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.names import did_you_mean
@@ -80,7 +81,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         text = _cut(store, *part.groups())
     record = store.runs.get(text)
     if record is None and text == "last":
-        record = next(iter(store.runs.newest(limit=1, rooms=False, sessions=False)), None)
+        record = next(iter(store.runs.newest(limit=1, rooms=False, sessions=False, caller=SEES_ALL)), None)
         if record is None:
             raise UnknownRunError("there is no last run: the store has no runs yet")
     if record is not None:
@@ -90,7 +91,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         one for one in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100) if "." in text or "." not in one
     ]
     if not found or not text:
-        known = [one.id for one in store.runs.newest(limit=200)]
+        known = [one.id for one in store.runs.newest(limit=200, caller=SEES_ALL)]
         raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, known)}")
     if len(found) > 1:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
@@ -123,7 +124,7 @@ def resolve_idea(store: Store, ref: str) -> str:
     from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
 
     try:
-        store.ideas.get(ref)
+        store.ideas.get(ref, caller=SEES_ALL)
     except UnknownIdeaError as error:
         try:
             return resolve_run(store, ref).id

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.own_tools import VIEW_RUN
@@ -96,16 +95,14 @@ class RunViews:
         if not isinstance(run_id, str) or len(arguments) != 1:
             raise ArgumentError('view_run: expected {"run": ID}')
         store = self._bridge.store
-        record = store.runs.get(run_id)
-        if record is None or record.caller != caller:
-            raise UnknownRunError(f"unknown run {run_id[:80]!r}")
+        record = store.runs.find(run_id, caller=caller)
         status, reason = run_status(record)
         async with self._histories.reading(record.id, fold=status == "needs_approval") as read:
             machine = None if read.history is None else read.history.machine
             whole = timeline(read.trace, machine)
             open_ = list[Pending]()
             if read.history is not None and status not in _ENDED:
-                open_ += pending(store, record, history=read.history)
+                open_ += pending(store, record, caller=caller, history=read.history)
             approvals: list[JSON] = [
                 {
                     "approval": one.approval,

@@ -37,6 +37,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.runs.executor import ObservedRun
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.journal import DirectCall
+from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.requests import ServedRequest, known_name
 from ideabridge.server.transports.connections import connection_of
@@ -89,7 +90,7 @@ class Metrics:
             if status.state != "disabled":
                 up.add_metric([status.name], status.state == "up")
         yield up
-        at_work = bridge.runs_at_work(None)
+        at_work = bridge.runs_at_work(SEES_ALL)
         yield GaugeMetricFamily("ideabridge_runs_at_work", "Runs that this process drives now.", at_work)
         # If the store cannot be read, the number is not known, and the next metric is 0.
         with suppress(StoreError):

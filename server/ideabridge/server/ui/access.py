@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.loop.event import Decider
-from ideabridge.bridge.store.users import LOCAL, Users, person_of
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Users, Viewer, person_of
 from ideabridge.server.callers import Credentials
 from ideabridge.server.operations.requests import note_user
 from ideabridge.server.transports.connections import connection_of
@@ -104,9 +104,9 @@ class Visitor:
         return Decider("person", "page", self.name)
 
     @property
-    def scope(self) -> str | None:
-        """The caller whose runs it sees; None: everybody's."""
-        return None if self.manages else self.caller
+    def scope(self) -> Viewer:
+        """What it sees: as its caller, or everything."""
+        return SEES_ALL if self.manages else self.caller
 
 
 def visitor_of(request: Request) -> Visitor:

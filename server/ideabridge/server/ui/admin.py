@@ -16,7 +16,7 @@ from starlette.routing import Route
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
-from ideabridge.bridge.store.users import LOCAL, read_expiry
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL, read_expiry
 from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.ui.site import Handler, Site
@@ -63,7 +63,7 @@ class AdminPages:
         bridge, store = self._bridge, self._bridge.store
         configuration = bridge.configuration
         tokens = store.users.tokens()
-        listed = store.runs.newest(limit=_COUNTED, rooms=False)
+        listed = store.runs.newest(SEES_ALL, limit=_COUNTED, rooms=False)
         facts: list[tuple[str, str]] = [
             (
                 "Program",

@@ -242,7 +242,7 @@ class ApprovalPages:
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
         open_ = await anyio.to_thread.run_sync(
-            lambda: {_key(one): one for record in records for one in pending(store, record)}
+            lambda: {_key(one): one for record in records for one in pending(store, record, caller=record.caller)}
         )
         rows: list[DecisionRow] = []
         for key in keys:

@@ -21,6 +21,7 @@ from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS, read_record
 from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.runs.replay import why_not_here
+from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Publication
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
@@ -94,12 +95,12 @@ class IdeaPages:
             suggest = partial(self._bridge.suggest, caller=visitor.caller)
             values["suggestions"] = await anyio.to_thread.run_sync(suggest)
         elif view == "saved":
-            if visitor.scope is not None:
-                # The newest that this caller may see.
-                values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
-            else:
+            if visitor.manages:
                 page = store.ideas.page(PAGE, after)
                 values["ideas"], following = page.items, page.next
+            else:
+                # The newest that this caller may see.
+                values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
         else:
             tools = store.publications.page(PAGE, after, caller=visitor.scope)
             lacks = [self._lacks(one, visitor) for one in tools.items]
@@ -151,14 +152,17 @@ class IdeaPages:
 
     async def show(self, request: Request) -> Response:
         """A published tool: what it takes, what it does for other data, and its versions."""
-        store, publication = self._bridge.store, self._publication(request)
-        name = publication.name
-        versions = store.publications.versions(name)
+        store, publication, visitor = self._bridge.store, self._publication(request), visitor_of(request)
+        name, scope = publication.name, visitor.scope
+        versions = store.publications.versions(name, caller=scope)
         changes = {
-            one.version: store.change(f"{name}@{before.version}", f"{name}@{one.version}")
+            one.version: (
+                before.version,
+                store.change(f"{name}@{before.version}", f"{name}@{one.version}", caller=scope),
+            )
             for one, before in itertools.pairwise(versions)
         }
-        visitor = visitor_of(request)
+        evidence = store.publications.evidence(name, publication.version, caller=scope)
         return self._site.page(
             request,
             "tool.html",
@@ -167,10 +171,10 @@ class IdeaPages:
             fields=fields_of(publication.input_schema),
             recorded=_recorded(publication),
             choices=_choices_of(publication),
-            evidence=[_evidence(one) for one in store.publications.evidence(name, publication.version)[-_EVIDENCE:]],
+            evidence=[_evidence(one) for one in evidence[-_EVIDENCE:]],
             versions=versions,
             changes=changes,
-            run=store.ideas.get(publication.idea_id).meta.run,
+            run=self._run_of(publication, visitor),
             may_change=visitor.manages or publication.owner == visitor.caller,
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
@@ -184,7 +188,7 @@ class IdeaPages:
         old, new = asked.get("old", "1"), asked.get("new", str(publication.version))
         if not (old.isdigit() and new.isdigit()):
             raise ArgumentError("old, new: expected the numbers of two versions")
-        change = self._bridge.store.change(f"{name}@{old}", f"{name}@{new}")
+        change = self._bridge.store.change(f"{name}@{old}", f"{name}@{new}", caller=visitor_of(request).scope)
         return self._site.page(request, "diff.html", name=name, old=old, new=new, change=change)
 
     async def call(self, request: Request) -> Response:
@@ -247,7 +251,7 @@ class IdeaPages:
             except IdeabridgeError:
                 # The name is free.
                 before = None
-        decided = self._decided(before, ref)
+        decided = self._decided(before, ref, visitor)
         parameters, choices = decided
         runs = [one for one in asked.getlist("with") if one]
         if runs:
@@ -278,12 +282,17 @@ class IdeaPages:
             answers=_ANSWERS,
         )
 
-    def _decided(self, before: Publication | None, ref: str) -> tuple[JSONObject, JSONObject]:
+    def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
+        """The run from which a version was made, if the visitor may see it."""
+        ideas = self._bridge.store.ideas
+        return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
+
+    def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> tuple[JSONObject, JSONObject]:
         """(parameters, choices) with which this run was published before, as the present version."""
         lifting = None if before is None or before.plan is None else before.plan.get("lifting")
         if before is None or not isinstance(lifting, dict):
             return {}, {}
-        if ref not in (before.idea_id, self._bridge.store.ideas.get(before.idea_id).meta.run):
+        if ref not in (before.idea_id, self._run_of(before, visitor)):
             # Another run has other parameters.
             return {}, {}
         parameters, choices = lifting.get("parameters"), lifting.get("choices")
@@ -291,10 +300,11 @@ class IdeaPages:
 
     def _owner_of(self, ref: str, visitor: Visitor) -> str:
         """The owner of the run that is to be published: a manager may publish for everybody."""
-        record = self._bridge.store.runs.get(ref.partition(":")[0])
-        if record is not None and visitor.scope in (None, record.caller):
-            return record.caller
-        return visitor.caller
+        try:
+            return self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope).caller
+        except UnknownRunError:
+            # An idea, or what the visitor does not see.
+            return visitor.caller
 
     async def publish(self, request: Request) -> Response:
         """Publish a run or an idea with what the person decided."""

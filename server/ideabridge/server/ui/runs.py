@@ -19,6 +19,7 @@ from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import RunFilter
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.showing import text_of
@@ -88,7 +89,8 @@ class RunPages:
         given = {name: asked.get(name, "").strip() for name in ("tool", "since", "until", "words")}
         chosen = RunFilter(**{name: value or None for name, value in given.items()})
         status = asked.get("status", "")
-        caller = visitor.scope or asked.get("user") or None
+        user = asked.get("user")
+        caller = user if user and visitor.manages else visitor.scope
         after = asked.get("after") or None
         rows = list(_rows(store, status if status in STATUSES else "", caller, chosen, after))
         following = rows[PAGE - 1].record.id if len(rows) > PAGE else None
@@ -151,7 +153,7 @@ class RunPages:
         )
         decisions: list[Pending] = []
         if at == last and history is not None and status not in _ENDED and record.parent is None:
-            decisions = list(pending(store, record, history=history))
+            decisions = list(pending(store, record, caller=record.caller, history=history))
         events = [] if history is None else history.entries
         start = max(0, _number(asked.get("events", ""), max(0, len(events) - _EVENTS)))
         return self._site.page(
@@ -208,13 +210,13 @@ class RunPages:
     async def cancel(self, request: Request) -> Response:
         """End a run."""
         record = self._site.record(request, request.path_params["run"])
-        run = await self._bridge.cancel(record.id.partition(".")[0], "cancelled on the page")
+        run = await self._bridge.cancel(record.id.partition(".")[0], "cancelled on the page", caller=record.caller)
         return self._site.back(request, f"{PREFIX}/runs/{record.id}", f"The run is {run.status}.")
 
     async def resume(self, request: Request) -> Response:
         """Continue a run whose process died."""
         record = self._site.record(request, request.path_params["run"])
-        run = (await self._bridge.resume(record.id)).root
+        run = (await self._bridge.resume(record.id, caller=record.caller)).root
         self._site.front.running.publish_when_done(run)
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
 
@@ -303,7 +305,7 @@ class RunPages:
         return Response(data, media_type=kind)
 
 
-def _rows(store: Store, status: str, caller: str | None, chosen: RunFilter, after: str | None) -> list[RunRow]:
+def _rows(store: Store, status: str, caller: Viewer, chosen: RunFilter, after: str | None) -> list[RunRow]:
     """The runs of a page, and one more if there is one."""
     # Only its process shows whether a run stored as running is interrupted.
     stored = [] if not status else ["running", "interrupted"] if status == "interrupted" else [status]

@@ -140,11 +140,7 @@ class Site:
         Raises:
             UnknownRunError: there is no such run, or it belongs to somebody else.
         """
-        record = self.bridge.store.runs.get(run_id)
-        visitor = visitor_of(request)
-        if record is None or (visitor.scope is not None and record.caller != visitor.scope):
-            raise UnknownRunError(f"unknown run {run_id[:80]!r}")
-        return record
+        return self.bridge.store.runs.find(run_id, caller=visitor_of(request).scope)
 
     @staticmethod
     def back(request: Request, where: str, said: str = "") -> Response:

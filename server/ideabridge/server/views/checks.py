@@ -158,8 +158,10 @@ def describe_store(found: Findings, store: Store, configuration: Configuration) 
     """
     from collections import Counter
 
-    runs = Counter(run_status(run)[0] for run in store.runs.newest(limit=100, rooms=False))
-    published = len(store.publications.page(limit=100).items)
+    from ideabridge.bridge.store.users import SEES_ALL
+
+    runs = Counter(run_status(run)[0] for run in store.runs.newest(SEES_ALL, limit=100, rooms=False))
+    published = len(store.publications.page(limit=100, caller=SEES_ALL).items)
     retention = _retention(store, configuration)
     what = store.path if store.is_file else f"{store.path}, {store.engine()}"
     size = (Path(store.path).stat().st_size if store.is_file else store.used_bytes()) / 1_000_000

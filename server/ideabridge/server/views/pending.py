@@ -17,6 +17,7 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.runs.people import questions
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.views.history import RunHistory, read_history
 from ideabridge.tools.encoding import JSONObject
 
@@ -68,14 +69,14 @@ class Pending:
 
 
 def pending(
-    store: Store, chosen: RunRecord | None = None, caller: str | None = None, history: RunHistory | None = None
+    store: Store, chosen: RunRecord | None = None, *, caller: Viewer, history: RunHistory | None = None
 ) -> Iterator[Pending]:
     """The open decisions in the journals, those of the newest run first.
 
     Args:
         store: has the journals.
         chosen: only the decisions of this run, or of the run that this room belongs to.
-        caller: only those of this caller's runs.
+        caller: whose runs; of a chosen run, who has found it.
         history: the folded journal of the chosen run, if it is known.
     """
     if chosen is not None:

@@ -13,7 +13,7 @@ from typing import Final
 from ideabridge.bridge.store.database import SOLUTION_OF
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 24
+VERSION: Final = 25
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -131,8 +131,16 @@ _STATEMENTS: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX user_tokens_by_user ON user_tokens(user)",
-    # The callers a published name is shared with, besides its owner; '' stands for everybody.
-    "CREATE TABLE shares (caller TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (caller, name)) STRICT, WITHOUT ROWID",
+    # The callers a published name is shared with, besides its owner; '' stands for everybody. They see the versions
+    # from `since` on, and the one to which the name refers.
+    """
+    CREATE TABLE shares (
+        caller TEXT NOT NULL,
+        name TEXT NOT NULL,
+        since INTEGER NOT NULL,
+        PRIMARY KEY (caller, name)
+    ) STRICT, WITHOUT ROWID
+    """,
     "CREATE INDEX shares_by_name ON shares(name)",
     # No copy of the text is kept: it can be read again from the idea. `porter` finds "reports" by "report".
     """
