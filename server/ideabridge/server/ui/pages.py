@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ideabridge.server.callers import Credentials
@@ -18,6 +19,11 @@ from ideabridge.server.ui.runs import RunPages
 from ideabridge.server.ui.site import Site
 
 _PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, AdminPages)
+
+
+def routes_of(site: Site) -> list[Route]:
+    """The routes of every page under `/ui`, beside those of the site itself."""
+    return [route for page in _PAGES for route in page(site).routes()]
 
 
 class Pages:
@@ -42,10 +48,9 @@ class Pages:
         self._app = app
         bridge = front.running.bridge
         site = Site(bridge, front)
-        routes = [route for page in _PAGES for route in page(site).routes()]
         store = bridge.store
         self._access = site.access = Access(
-            site.application(routes), credentials, store.users, hosts, spend, store.revision
+            site.application(routes_of(site)), credentials, store.users, hosts, spend, store.revision
         )
 
     def link(self) -> str:
