@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.tools.names import printable, printable_line, without_hidden
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import printable, printable_line, readable_json, visible, without_hidden
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,38 @@ def test_json_stays_the_same_value(value: object) -> None:
         text = printable(json.dumps(value, ensure_ascii=False, indent=indent))
         assert json.loads(text) == value
         assert printable(text) == text
+
+
+VALUES = st.recursive(
+    st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+
+
+@given(VALUES)
+def test_json_for_people_is_the_same_value_without_what_hides(value: JSON) -> None:
+    for text in (readable_json(value), readable_json(value, 2), readable_json(value, compact=True)):
+        assert json.loads(text) == value
+        for line in text.split("\n"):
+            assert line.isprintable()
+            content = line.lstrip(" ")
+            assert visible(content) == content
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a\u202eb", '"a\\u202eb"'),
+        ("a\\u202eb", '"a\\\\u202eb"'),
+        ({"k\u200b": "\ufe0f\ud800"}, '{"k\\u200b": "\\ufe0f\\ud800"}'),
+        ("\U000e0041\u3164\u2028\u00ad", '"\\udb40\\udc41\\u3164\\u2028\\u00ad"'),
+        ("a" + " " * 17 + "b", '"a' + " " * 16 + '\\u0020b"'),
+        ("\x7f\x9b", '"\\u007f\\u009b"'),
+        ("naïve 日本", '"naïve 日本"'),
+    ],
+)
+def test_an_escape_is_not_a_text_that_looks_like_one(value: JSON, shown: str) -> None:
+    assert readable_json(value) == shown
+    assert json.loads(shown) == value
 
 
 @given(st.text())

@@ -12,6 +12,7 @@ from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.keywords import map_children
+from ideabridge.tools.names import readable_json
 from ideabridge.tools.schema import inline_refs
 
 ToolAnswer: TypeAlias = "dict[str, Any]"
@@ -170,7 +171,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
     head = f"{approval['approval']}{takes}"
     if question is not None:
         # As JSON, so that no line of it looks like a line of ideabridge.
-        text = encode_text(question.get("message"))
+        text = readable_json(question.get("message"), compact=True)
         return f"{head}: module {question.get('module')} asks: {text} (value fits {_short(question.get('schema'))})"
     if plan is not None:
         return f"{approval['approval']}: a plan, because {approval.get('why')}\n{_short(plan.get('drawing'))}"
@@ -190,7 +191,7 @@ def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
 
 
 def _short(value: JSON) -> str:
-    text = value if isinstance(value, str) else encode_text(value)
+    text = value if isinstance(value, str) else readable_json(value, compact=True)
     return text if len(text) <= _TEXT_VALUE else f"{text[:_TEXT_VALUE]}... ({len(text):,} characters)"
 
 

@@ -18,6 +18,7 @@ import jsonschema_rs
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.names import readable_json
 
 ONE: Final = frozenset(
     {
@@ -182,24 +183,10 @@ def show(value: JSON, limit: int = 80) -> str:
     return "".join(pieces)
 
 
-_ESCAPES: Final = {
-    **{code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F, 0x2028, 0x2029, *range(0xD800, 0xE000))},
-    ord('"'): '\\"',
-    ord("\\"): "\\\\",
-    ord("\n"): "\\n",
-    ord("\t"): "\\t",
-    ord("\r"): "\\r",
-}
-
-
-def _quote(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
-
-
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
     """Append the text of `value`; return how many characters are left (negative: the text is shortened)."""
     if isinstance(value, str):
-        text = _quote(value) if len(value) <= left else _quote(value[: max(left, 1)])[:-1] + '…"'
+        text = readable_json(value) if len(value) <= left else readable_json(value[: max(left, 1)])[:-1] + '…"'
     elif isinstance(value, dict | list):
         return _show_parts(value, left, pieces)
     elif value is None:

@@ -2,11 +2,12 @@
 
 `visible` escapes every character that a person would not recognise: control characters, direction marks, characters
 without width or ink, long rows of spaces. `printable` escapes only hidden characters. Both use the escapes of JSON, so
-JSON text keeps its value.
+JSON text keeps its value. `readable_json` is the JSON text of a value that people read, wherever they read it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,6 +17,8 @@ from heapq import nlargest
 from importlib import import_module
 from itertools import islice
 from typing import Any, Final
+
+from ideabridge.tools.encoding import JSON
 
 _BLANK: Final = frozenset(
     map(
@@ -37,6 +40,9 @@ _SPACES: Final = 16
 _MARKS: Final = 3
 """Marks on one letter. Scripts have up to three; more reach into the lines above and below."""
 
+_UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
+"""What `visible` looks at character by character. Rows of spaces and of marks never go beyond such a part."""
+
 _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
     "["
@@ -55,16 +61,38 @@ _HIDDEN: Final = re.compile(
 
 def visible(text: str, keep: str = "") -> str:
     """Escape every character of `text` that a person would not recognise, except those in `keep`, such as line ends."""
-    if text.isascii() and text.isprintable() and " " * _SPACES not in text:
-        return text
+    return _UNUSUAL.sub(lambda match: _visible(match.group(), keep), text)
+
+
+def _visible(part: str, keep: str) -> str:
     shown: list[str] = []
     spaces = marks = 0
-    for one in text:
+    for one in part:
         spaces = spaces + 1 if one == " " else 0
         marks = marks + 1 if unicodedata.category(one)[0] == "M" else 0
         plain = one.isprintable() and one not in _BLANK and spaces <= _SPACES and marks <= _MARKS
         shown.append(one if plain or one in keep else _escape(one))
     return "".join(shown)
+
+
+def readable_json(value: JSON, indent: int | None = None, *, compact: bool = False) -> str:
+    """Return the JSON text of a value for people, in one line (`compact`: without spaces between its parts) or with
+    `indent` spaces for each level.
+
+    Every character that a person would not recognise is an escape of JSON, in keys and in values (see `visible`). So
+    the text is JSON with the same value, and an escape cannot be mistaken for a text with a backslash, which JSON
+    doubles.
+    """
+    separators = (",", ":") if compact else None
+    lines = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).split("\n")
+    if indent is None:
+        return visible(lines[0])
+    readable: list[str] = []
+    for line in lines:
+        content = line.lstrip(" ")
+        # The indentation stands outside of texts, where JSON has no escapes.
+        readable.append(line[: len(line) - len(content)] + visible(content))
+    return "\n".join(readable)
 
 
 def _escape(one: str) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import printable, printable_line
+from ideabridge.tools.names import printable, printable_line, readable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,7 +148,7 @@ def print_json(value: JSON) -> None:
 def _json(value: JSON, indent: int | None = None) -> str:
     """The value as JSON with escapes for hidden characters, which do not change the value."""
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
-    return printable(json.dumps(value, ensure_ascii=not unicode, indent=indent))
+    return readable_json(value, indent) if unicode else json.dumps(value, indent=indent)
 
 
 def print_value(value: JSON) -> None:

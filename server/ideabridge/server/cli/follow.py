@@ -38,8 +38,9 @@ from ideabridge.server.cli.modules import signature
 from ideabridge.server.cli.options import Options
 from ideabridge.server.views.history import doubt_lines
 from ideabridge.server.views.text import error_line, message_of
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import readable_json
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -297,7 +298,7 @@ class Turns:
                 for line in _offered(request.schema):
                     say(line, "dim")
             else:
-                say(f"schema: {encode_text(request.schema)}", "dim")
+                say(f"schema: {readable_json(request.schema, compact=True)}", "dim")
         program = ', or {"program": TEXT}' if "program" in as_object(request.schema.get("properties")) else ""
         say(f'write {{"calls": [...], "output": ...}}{program}, and an empty line', "dim")
 
@@ -316,7 +317,7 @@ def _offered(schema: JSON) -> Iterator[str]:
             yield f"tool: {name}({signature({**one, 'properties': parameters})})  {description}".rstrip()
     output = as_object(schemas.get("output")).get("anyOf")
     wanted = [one for one in output if one != {"type": "null"}] if isinstance(output, list) else [schemas.get("output")]
-    yield f"output: {' or '.join(map(encode_text, wanted))}"
+    yield f"output: {' or '.join(readable_json(one, compact=True) for one in wanted)}"
 
 
 async def _read() -> str | None:
@@ -433,7 +434,7 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
         if "output" in answer:
             print_value(answer["output"])
             if answer.get("state"):
-                say(f"state: {encode_text(run.answer().get('state'))}", "dim")
+                say(f"state: {readable_json(run.answer().get('state'), compact=True)}", "dim")
         elif run.status == "done" or answer.get("state") or answer.get("results"):
             print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
         for line in doubt_lines(run.machine):

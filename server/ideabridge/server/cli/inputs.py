@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from ideabridge.server.cli.console import UsageError, err, interruptible, read_line, report, say
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import visible, wrap_visible
+from ideabridge.tools.names import readable_json, visible, wrap_visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.context.assumption import Candidate
@@ -165,7 +164,7 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
     for text in str(question.get("message")).split("\n"):
         say(f"  | {visible(text)}")
     say("  what you fill in goes to the module; do not write a password or a token into it")
-    say(f"  while it runs {visible(json.dumps(call, ensure_ascii=False))}")
+    say(f"  while it runs {readable_json(call)}")
     while True:
         match await _choose(
             "answer it? y(es), n(o) [reason], s(kip)",
@@ -253,7 +252,7 @@ def _described(name: str, field: JSONObject) -> str:
     elif field.get("type") not in (None, "string"):
         parts.append(f"({field['type']})")
     if "default" in field:
-        parts.append(f"(default {json.dumps(field['default'], ensure_ascii=False)})")
+        parts.append(f"(default {readable_json(field['default'])})")
     # Line ends of the module are removed, so its text cannot pass for another line of ideabridge.
     return visible(" ".join(" ".join(parts).split()))
 
@@ -368,13 +367,13 @@ def whole(value: JSON, width: int | None) -> str:
     A line of more than `width` columns continues in lines that begin with a mark; None: there is no limit.
     """
     lines: list[str] = []
-    for text in json.dumps(value, ensure_ascii=False, indent=2).split("\n"):
+    for text in readable_json(value, 2).split("\n"):
         inner = text.lstrip(" ")
         indent = text[: len(text) - len(inner)]
         if width is None:
-            lines.append(indent + visible(inner))
+            lines.append(text)
         else:
-            lines += wrap_visible(visible(inner), width, first=indent, further=f"{indent}  | ")
+            lines += wrap_visible(inner, width, first=indent, further=f"{indent}  | ")
     return "\n".join(lines)
 
 
@@ -475,7 +474,7 @@ async def _ask_outcome() -> Decision:
 
 async def _edit(call: JSON, what: str) -> JSONObject | None:
     """Return the call or plan that the person edited in $VISUAL or $EDITOR, or typed in one line; None: unchanged."""
-    text = json.dumps(call, ensure_ascii=False, indent=2) + "\n"
+    text = readable_json(call, 2) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:
         descriptor, name = tempfile.mkstemp(suffix=".json", text=True)

@@ -45,7 +45,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import printable
+from ideabridge.tools.names import printable, readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -501,7 +501,7 @@ def ask(
                 return True
             case "s" | "show":
                 content = cast("JSON", json.loads(standing.found.data.decode("utf-8-sig")))
-                say(json.dumps(shown_configuration(content), indent=2, ensure_ascii=False))
+                say(readable_json(shown_configuration(content), 2))
             case "" | "n" | "no":
                 return False
             case _:
@@ -615,9 +615,7 @@ def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration)
     for key in layer.keys:
         if key not in ("$schema", "mcpServers", "tools"):
             value = shown_json(parsed.store if key == "store" else raw.get(key))
-            lines.append(
-                ("set", f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
-            )
+            lines.append(("set", f"{key}: {value if isinstance(value, str) else readable_json(value)}"))
     if parsed.store is not None and Path(parsed.store).exists():
         lines.append(("warning", f"{parsed.store} exists already: its runs and published ideas are used as they are"))
     for name, places in variables_named(parsed).items():

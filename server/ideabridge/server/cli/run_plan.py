@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -19,7 +18,7 @@ from ideabridge.server.cli.serve import read_option
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import printable
+from ideabridge.tools.names import readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -300,7 +299,7 @@ async def solve(
         if record is not None:
             try:
                 documents: list[JSON] = [*recording_of(bridge.store, run.id, bridge.export_idea)]
-                write_file(record.expanduser(), printable(json.dumps(documents, ensure_ascii=False, indent=1)) + "\n")
+                write_file(record.expanduser(), readable_json(documents, 1) + "\n")
                 extra["recorded"] = str(record)
             except IdeabridgeError as error:
                 # The result was paid for, so it is printed all the same.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -18,6 +17,7 @@ import typer
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say, show
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.names import readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -376,7 +376,7 @@ def install(
         part: JSONObject = {SERVER_NAME: entry}
         for key in reversed(file.keys):
             part = {key: part}
-        show(json.dumps(part, indent=2, ensure_ascii=False))
+        show(readable_json(part, 2))
         if chosen.command is not None and not refused:
             say("or run:")
             show(shlex.join(chosen.command(scope, entry)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import sys
@@ -21,7 +20,7 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import is_safe_name, printable
+from ideabridge.tools.names import is_safe_name, readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -122,7 +121,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
 
 def _text(document: JSONObject) -> str:
     # It may be shown on a terminal, now or later.
-    return printable(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
+    return readable_json(document, 2) + "\n"
 
 
 def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -> None:

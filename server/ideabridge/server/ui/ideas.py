@@ -30,6 +30,7 @@ from ideabridge.server.ui.showing import answered
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import readable_json
 
 PAGE: Final = 50
 _EVIDENCE: Final = 100
@@ -200,7 +201,7 @@ class IdeaPages:
         if replay.run is not None:
             # The page of the run shows it at once, also before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
-        visitor.notes.append(("good", f"The recorded answer: {encode_text(replay.output)[:2000]}"))
+        visitor.notes.append(("good", f"The recorded answer: {readable_json(replay.output)[:2000]}"))
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}")
 
     async def verify(self, request: Request) -> Response:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import readable_json, visible
 
 LONGEST: Final = 20_000
 """Characters of a value that a page shows; the rest is loaded on demand."""
@@ -53,8 +52,8 @@ def moment(at: float | str | None) -> str:
 
 
 def as_json(value: JSON) -> str:
-    """A value as indented JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """A value as indented JSON for people."""
+    return readable_json(value, 2)
 
 
 def text_of(value: JSON) -> str:
@@ -75,7 +74,7 @@ def omitted(value: JSON) -> int:
 
 def short(value: JSON, most: int = 120) -> str:
     """A value in one line, cut after `most` characters."""
-    text = visible(" ".join(value.split())) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = visible(" ".join(value.split())) if isinstance(value, str) else readable_json(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -128,6 +127,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "moment": moment,
     "json": as_json,
+    "seen": visible,
     "bounded": bounded,
     "omitted": omitted,
     "short": short,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import readable_json
 
 _LONGEST_VALUE: Final = 160
 """The most characters of a value that is shown in one line."""
@@ -17,7 +18,7 @@ def counted(count: int, noun: str) -> str:
 
 def shortened(value: JSON) -> str:
     """A value as JSON in one line, cut after 160 characters."""
-    text = encode_text(value)
+    text = readable_json(value, compact=True)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... ({len(text):,} characters)"
 
 
