@@ -360,7 +360,8 @@ async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
                 assert "a direct call of write_note" in (await web.get("/ui/runs")).text
                 secret = found_in(inbox, r'name="secret" value="([^"]+)"')
                 which = found_in(inbox, rf'name="which" value="({run}:[^"]+)"')
-                form = {"secret": secret, "which": which, "decision": "approve"}
+                seal = found_in(inbox, r'name="seal" value="([^"]+)"')
+                form = {"secret": secret, "which": which, "decision": "approve", "seal": seal}
                 headers = {"origin": url.removesuffix("/mcp")}
                 assert (await web.post("/ui/approvals/decide", data=form, headers=headers)).status_code == 200
                 assert await call(client, "write_note", **given) == {"result": len(LITERAL)}

@@ -70,6 +70,13 @@ def secret(http: httpx.Client, path: str = "/ui/playground") -> str:
     return found[1]
 
 
+def seal(http: httpx.Client, key: str, path: str = "/ui/approvals") -> str:
+    """What the form of a decision `RUN:APPROVAL` holds where a page shows it whole; empty if none does."""
+    name = re.escape(f'name="which" value="{key}">')
+    found = re.search(rf'{name}\s*<input type="hidden" name="seal" value="([0-9a-f]+)"', http.get(path).text)
+    return "" if found is None else found[1]
+
+
 def send(http: httpx.Client, path: str, page: str = "/ui/playground", **fields: str) -> httpx.Response:
     """Send a form of a page, with its secret, and load what comes next."""
     headers = {"Origin": str(http.base_url).rstrip("/"), "Referer": str(http.base_url.join(page))}

@@ -14,7 +14,7 @@ from ideabridge.bridge.store.store import Store
 from tests import preloaded
 from tests.cli.conftest import EXECUTABLE
 from tests.cli.terminal import Terminal
-from tests.ui.serving import client, secret, send, served
+from tests.ui.serving import client, seal, secret, send, served
 
 PLAN = '{"calls": [{"_tool": "refund", "order": 1, "amount": 10}], "output": "†results.0"}'
 
@@ -168,7 +168,9 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
 
         # An admin sees everybody's runs, decides, and is journaled by name.
         assert run_id in eva.get("/ui/runs").text
-        answer = send(eva, "/ui/approvals/decide", "/ui/approvals", which=f"{run_id}:{approval[1]}", decision="approve")
+        key = f"{run_id}:{approval[1]}"
+        decision = {"which": key, "decision": "approve", "seal": seal(eva, key)}
+        answer = send(eva, "/ui/approvals/decide", "/ui/approvals", **decision)
         assert "the person at the local page (eva)" in answer.text
 
         # A revoked token ends its session at once.

@@ -139,10 +139,32 @@ def test_a_host_shows_a_run_and_passes_a_decision_on(page: Page, url: str, host:
     view.get_by_label("Reason").fill("as agreed")
     view.get_by_role("button", name="Approve").click()
     expect(view.locator(".status")).to_have_text("done")
-    expect(view.locator("pre")).to_contain_text("refunded 5 for order 1")
+    expect(view.locator("pre.output")).to_contain_text("refunded 5 for order 1")
+    expect(view.locator("section.question")).to_contain_text("It waits no longer.")
     # The host passes the click on as a call, so it counts as the assistant's.
     told = client.ask("tools/call", {"name": "check_run", "arguments": {"run": result["structuredContent"]["run"]}})
     assert "by the assistant" in json.dumps(told["structuredContent"]["decided"])
+    client.close()
+
+
+@npm.needs("@modelcontextprotocol/ext-apps")
+def test_what_the_view_does_not_show_whole_can_only_be_denied(page: Page, url: str, host: str) -> None:
+    client = McpClient(url, {"extensions": EXTENSION})
+    note = "# harmless\u202e " + "x" * 30_000 + " rm -rf ~"
+    plan = {"calls": [{"_tool": "refund", "order": 1, "amount": 5, "note": note}]}
+    result = client.ask("tools/call", {"name": "run_plan", "arguments": plan})
+    run_id = result["structuredContent"]["run"]
+    told = client.ask("tools/call", {"name": "view_run", "arguments": {"run": run_id}})["structuredContent"]
+    [approval] = told["approvals"]
+    assert approval["choices"] == ["deny"]
+    assert len(approval["call"]) < 7000
+    view = shown(page, client, host, result)
+    question = view.locator("section.question")
+    expect(question.locator("pre")).to_contain_text("\\u202e")
+    expect(question).to_contain_text("more characters are not shown here")
+    expect(question.get_by_role("button")).to_have_count(1)
+    question.get_by_role("button", name="Deny").click()
+    expect(question).to_contain_text("It waits no longer.")
     client.close()
 
 

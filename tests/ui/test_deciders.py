@@ -32,7 +32,7 @@ from tests.cli.conftest import EXECUTABLE
 from tests.cli.terminal import Terminal
 from tests.server.serving import call, read_by_a_person
 from tests.ui import shop
-from tests.ui.serving import client, send, served
+from tests.ui.serving import client, seal, send, served
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +80,8 @@ async def waiting(site: str) -> tuple[str, str]:
 async def on_the_page(site: str, here: Path) -> str:
     run, approval = await waiting(site)
     with client(site) as http:
-        answer = send(http, "/ui/approvals/decide", which=f"{run}:{approval}", decision="approve")
+        key = f"{run}:{approval}"
+        answer = send(http, "/ui/approvals/decide", which=key, decision="approve", seal=seal(http, key))
         assert answer.status_code == 200
     return run
 

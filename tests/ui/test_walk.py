@@ -200,7 +200,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         expect(form.get_by_role("alert")).to_have_text(re.compile("changed, but not chosen"))
         form.locator("tbody tr").filter(has_text='"order": 2').get_by_role("checkbox").check()
         form.get_by_role("button", name="Approve").click()
-        expect(inbox.get_by_text("1 call approved, 2 calls edited.")).to_be_visible()
+        expect(inbox.get_by_text("2 calls edited, 1 call approved.")).to_be_visible()
         expect(inbox.get_by_text("Nothing waits for a decision")).to_be_visible()
         expect(inbox.get_by_role("cell", name="half of it")).to_have_count(3)
         expect(inbox.get_by_role("cell", name="edited", exact=True)).to_have_count(2)

@@ -7,7 +7,6 @@ mark precedes each line of external text, so that it cannot be mistaken for text
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,15 +16,12 @@ from urllib.parse import urlencode
 import mcp_types as types
 
 from ideabridge.bridge.context.assumption import Assumption, Candidate
-from ideabridge.bridge.loop.question import REFUSALS
+from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest
+from ideabridge.server.views.shown import FORM, ShownQuestion, is_whole, show_question
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import printable, visible, wrap_visible
+from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
-_CHARACTERS: Final = 6000
-"""Characters of a call or plan that is shown whole."""
-
-_LINES: Final = 120
 _WIDTH: Final = 80
 """Columns of a line."""
 
@@ -43,7 +39,6 @@ _NAMED: Final = 12
 """Values that are listed if not all are shown whole."""
 
 _FAULT: Final = 500
-_WHY: Final = 2000
 _TITLE: Final = 100
 _DESCRIPTION: Final = 500
 
@@ -89,7 +84,7 @@ COMMANDS: Final = Commands()
 
 _TITLES: Final = {"call": "Run this call?", "plan": "Run this plan?", "outcome": "What was the result of this call?"}
 
-_MEANINGS: Final[dict[str, dict[str, str]]] = {
+_MEANINGS: Final[dict[str, dict[Choice, str]]] = {
     "call": {"approve": "it runs", "deny": "it does not run"},
     "plan": {"approve": "it runs", "deny": "no part of it runs"},
     "outcome": {
@@ -155,7 +150,7 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     return _decision(_TITLES[request.kind], meanings, fields)
 
 
-def _decision(title: str, meanings: Mapping[str, str], fields: Mapping[str, Any]) -> types.ElicitRequestedSchema:
+def _decision(title: str, meanings: Mapping[Choice, str], fields: Mapping[str, Any]) -> types.ElicitRequestedSchema:
     description = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
     decision = {"type": "string", "title": title, "description": description, "enum": [*meanings]}
     return {"type": "object", "properties": {"decision": decision, **fields}, "required": ["decision"]}
@@ -178,12 +173,9 @@ def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
     return () if request.question is not None else tuple(_meanings(request))
 
 
-def _meanings(request: ApprovalRequest) -> dict[str, str]:
+def _meanings(request: ApprovalRequest) -> dict[Choice, str]:
     meanings = _MEANINGS[request.kind]
-    if _shown(request)[1]:
-        return meanings
-    refusal = REFUSALS[request.kind]
-    return {refusal: meanings[refusal]}
+    return {choice: meanings[choice] for choice in _question(request).choices(meanings)}
 
 
 def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
@@ -221,10 +213,12 @@ def publication_form(
     ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
     """The message and the form with which a person accepts an assistant's choices for publishing a run or idea."""
-    lines, whole = _lines([*choices.items()])
+    values = _texts(choices.items())
+    whole = is_whole([name + text for name, text in values], FORM)
+    lines = _lines(values, whole=whole)
     text = [f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?", "", *lines, ""]
     text.append("The assistant made the choices.")
-    meanings = {"approve": "it is published with them", "deny": "it is not published"}
+    meanings: dict[Choice, str] = {"approve": "it is published with them", "deny": "it is not published"}
     if not whole:
         del meanings["approve"]
         text += [
@@ -317,8 +311,9 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     if request.question is not None:
         lines += _words_of_module(request.question)
         lines[-1] += " The call that asks:"
-    shown, whole = _shown(request)
-    lines += shown
+    shown = _question(request)
+    whole = shown.whole
+    lines += _lines(_texts(_values(request).items()), whole=whole)
     if request.plan is not None and whole:
         drawing = str(request.plan["drawing"])
         lines += ["", "In this order (names and values shortened):"]
@@ -350,11 +345,11 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
 
 def _reasons(why: str) -> Iterator[str]:
     """Why it asks, one line for each reason. A reason cannot have line ends of its own: they are made visible."""
-    first, *others = why[:_WHY].split("\n")
+    first, *others = why[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
     for one in others:
         yield from _marked(visible(one), "  - ")
-    if len(why) > _WHY:
+    if len(why) > FORM.reasons:
         yield f"... (shortened; {len(why):,} characters)"
 
 
@@ -370,19 +365,19 @@ def _headline(request: ApprovalRequest) -> str:
     return f"What was the result of {named}?" if request.kind == "outcome" else f"Run {named}?"
 
 
-def _shown(request: ApprovalRequest) -> tuple[list[str], bool]:
-    """The call or plan in lines, and whether all of the form is complete."""
-    lines, whole = _lines(_values(request))
-    # The reason says what the call rests on.
-    return lines, whole and len(visible(request.why)) <= _WHY
+def _question(request: ApprovalRequest) -> ShownQuestion:
+    return show_question(_values(request), request.why, FORM)
 
 
-def _lines(values: Iterable[tuple[str, JSON]]) -> tuple[list[str], bool]:
-    texts = [(name, json.dumps(value, ensure_ascii=False)) for name, value in values]
-    if sum(len(name) + len(text) for name, text in texts) <= _CHARACTERS:
-        lines = [line for name, text in texts for line in _wrapped(name, text)]
-        if len(lines) <= _LINES and sum(map(len, lines)) <= 2 * _CHARACTERS:
-            return lines, True
+def _texts(values: Iterable[tuple[str, JSON]]) -> list[tuple[str, str]]:
+    """Each value with its name, as JSON for people."""
+    return [(name, readable_json(value)) for name, value in values]
+
+
+def _lines(texts: list[tuple[str, str]], *, whole: bool) -> list[str]:
+    """The values in lines; of values that are not shown `whole`, the beginning and the end of each long one."""
+    if whole:
+        return [line for name, text in texts for line in _wrapped(name, text)]
     lines = list[str]()
     for name, text in texts[:_NAMED]:
         if len(text) <= 2 * _PART:
@@ -397,20 +392,21 @@ def _lines(values: Iterable[tuple[str, JSON]]) -> tuple[list[str], bool]:
         lines += _wrapped(None, text[-_PART:], breaks=False)
     if len(texts) > _NAMED:
         lines.append(f"{_MARK}... and {len(texts) - _NAMED:,} more, not shown here")
-    return lines, False
+    return lines
 
 
-def _values(request: ApprovalRequest) -> Iterator[tuple[str, JSON]]:
+def _values(request: ApprovalRequest) -> JSONObject:
     """The parameters of a call, or the calls and the output of a plan, by name."""
     if request.plan is None:
-        yield from ((key, value) for key, value in request.call.items() if key not in ("_tool", "_module"))
-        return
+        return {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
     calls = request.plan.get("calls")
-    for number, call in enumerate(calls if isinstance(calls, list) else []):
-        yield f"calls.{number}", call
-    yield "output", request.plan.get("output")
+    values: JSONObject = {
+        f"calls.{number}": call for number, call in enumerate(calls if isinstance(calls, list) else [])
+    }
+    values["output"] = request.plan.get("output")
     if "instances" in request.plan:
-        yield "instances", request.plan["instances"]
+        values["instances"] = request.plan["instances"]
+    return values
 
 
 def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
@@ -436,7 +432,7 @@ def _marked(text: str, first: str = _MARK) -> Iterator[str]:
 
 
 def _name(name: str) -> str:
-    return name if _NAME.fullmatch(name) else visible(json.dumps(name, ensure_ascii=False))
+    return name if _NAME.fullmatch(name) else readable_json(name)
 
 
 def clipped(text: str) -> str:

@@ -81,6 +81,7 @@ def _duration(seconds: float) -> str:
 
 def _show(one: Pending, *, with_run: bool) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
+    from ideabridge.server.views.shown import TERMINAL
 
     if with_run:
         at_work = ", executed by another process" if one.at_work else ""
@@ -94,7 +95,9 @@ def _show(one: Pending, *, with_run: bool) -> None:
     if one.deadline is not None:
         over = one.deadline <= now
         left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {_duration(one.deadline - now)}"
-    show(f"  {one.approval} ({', '.join(one.question.choices)}){since}{left}", "yellow")
+    shown = one.shown(TERMINAL)
+    sums = f", {shown.sums}" if shown.sums else ""
+    show(f"  {one.approval} ({', '.join(shown.choices(one.question.choices))}){sums}{since}{left}", "yellow")
     for line in one.question.why.split("\n"):
         show(f"    {line}")
     if one.question.asked is not None:

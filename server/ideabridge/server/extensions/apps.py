@@ -4,6 +4,7 @@ Such a client reads the resource `ui://ideabridge/run`, a page without any forei
 `run_plan`, `solve`, `check_run` and `decide_approval`, and passes on what it asks. The view asks `view_run`, a tool for
 views alone, which models are not shown. Other clients see neither.
 
+The view shows a question as the page does (`views/shown.py`): one that it does not show whole can only be denied in it.
 A click in the view reaches the server as a call of `decide_approval`, which a model could send, too. So a decision in
 the view counts as the assistant's, and is refused where only a person decides: in a client with forms, and with
 `approval.by` in the configuration.
@@ -14,6 +15,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+import anyio.to_thread
+
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
@@ -23,6 +26,7 @@ from ideabridge.server.ui.showing import duration, short
 from ideabridge.server.ui.timeline import Row, timeline
 from ideabridge.server.views.pending import Pending, pending
 from ideabridge.server.views.records import run_status
+from ideabridge.server.views.shown import VIEW
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ArgumentError
 
@@ -103,16 +107,8 @@ class RunViews:
             open_ = list[Pending]()
             if read.history is not None and status not in _ENDED:
                 open_ += pending(store, record, caller=caller, history=read.history)
-            approvals: list[JSON] = [
-                {
-                    "approval": one.approval,
-                    "kind": one.question.kind,
-                    "call": one.question.shown,
-                    "why": one.question.why,
-                    "choices": [choice for choice in one.question.choices if choice in ("approve", "deny")],
-                }
-                for one in open_
-            ]
+            # A thread, because a call may be long.
+            approvals = await anyio.to_thread.run_sync(lambda: [_approval(one) for one in open_])
             shown: JSONObject = {
                 "run": record.id,
                 "title": record.title,
@@ -125,10 +121,23 @@ class RunViews:
                 "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
                 "more": max(0, whole.total - MOST_ROWS),
                 "output": short(machine.output, 2000) if machine is not None and machine.has_output else None,
-                "approvals": approvals,
+                "approvals": list[JSON](approvals),
                 "mayDecide": may_decide,
             }
         return answer(shown, f"run {record.id}: {status}")
+
+
+def _approval(one: Pending) -> JSONObject:
+    shown = one.shown(VIEW)
+    name = one.question.shown.get("_tool")
+    return {
+        "approval": one.approval,
+        "what": " ".join(filter(None, [short(name if isinstance(name, str) else one.question.kind, 80), shown.sums])),
+        "call": shown.content,
+        "why": shown.why,
+        "omitted": shown.omitted,
+        "choices": [choice for choice in shown.choices(one.question.choices) if choice in ("approve", "deny")],
+    }
 
 
 def _row(row: Row) -> JSONObject:

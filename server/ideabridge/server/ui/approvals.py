@@ -1,8 +1,13 @@
-"""Approvals: the open decisions of all runs in one list, deciding them, and who decided what."""
+"""Approvals: the open decisions of all runs in one list, deciding them, and who decided what.
+
+A form that lets something happen holds the seal of the question that the page showed whole (`views/shown.py`). Without
+it, a decision is taken only if it lets nothing happen.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -16,14 +21,16 @@ from starlette.routing import Route
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
+from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
-from ideabridge.server.ui.access import PREFIX, FormFields, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending, pending
+from ideabridge.server.views.shown import PAGE, REFUSING, WHOLE_PAGE, Room, ShownQuestion
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
@@ -57,10 +64,27 @@ _MADE: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An open decision, and what has happened in its run since it was asked."""
+    """An open decision on a page.
+
+    Attributes:
+        pending: the decision.
+        shown: what the page shows of it.
+        choices: the decisions that the page offers.
+        seal: what a form holds that lets something happen; see `ShownQuestion.seal`.
+        since: what has happened in its run since it was asked.
+    """
 
     pending: Pending
-    since: str
+    shown: ShownQuestion
+    choices: tuple[Choice, ...]
+    seal: str
+    since: str = ""
+
+    @classmethod
+    def of(cls, one: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
+        """The card of a decision for a visitor. This takes 50 ms for each MB that would run."""
+        shown = one.shown(room)
+        return cls(one, shown, shown.choices(one.question.choices), shown.seal(visitor.secret, one.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +95,7 @@ class DecisionRow:
         key: `RUN:APPROVAL`.
         pending: None: it waits no longer.
         text: the call in its field; None: it has no field.
+        seal: that of its card.
         chosen: whether its box is checked.
         fault: why it cannot be decided as chosen and written.
     """
@@ -78,14 +103,17 @@ class DecisionRow:
     key: str
     pending: Pending | None
     text: str | None
+    seal: str = ""
     chosen: bool = False
     fault: str = ""
 
     @classmethod
-    def of(cls, one: Pending) -> DecisionRow:
+    def of(cls, card: Card) -> DecisionRow:
         """The row of an open decision before somebody chooses or writes."""
-        text = as_json(one.question.shown) if one.question.kind == "call" else None
-        return cls(_key(one), one, text if text is not None and len(text.encode()) <= _EDITABLE else None)
+        one = card.pending
+        text = as_json(one.question.shown) if one.question.kind == "call" and card.seal else None
+        is_short = text is not None and len(text.encode()) <= _EDITABLE
+        return cls(one.key, one, text if is_short else None, card.seal)
 
     @property
     def is_changed(self) -> bool:
@@ -112,6 +140,7 @@ class ApprovalPages:
         return [
             Route("/approvals", self.list),
             Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),
+            Route("/approvals/whole", self.show_whole),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
         ]
 
@@ -122,12 +151,17 @@ class ApprovalPages:
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
         """The page; `tried` are the rows of the form that could not be taken."""
         visitor, store = visitor_of(request), self._bridge.store
+
+        def read() -> tuple[list[Card], bool]:
+            found = list(itertools.islice(pending(store, caller=visitor.scope), MOST + 1))
+            # A new question is the last one, so that no other moves.
+            oldest_first = sorted(found[:MOST], key=lambda one: one.asked or 0)
+            return [Card.of(one, visitor) for one in oldest_first], len(found) > MOST
+
         # A thread folds the journals.
-        found = await anyio.to_thread.run_sync(
-            lambda: list(itertools.islice(pending(store, caller=visitor.scope), MOST + 1))
-        )
-        cards = [Card(one, await self._since(one)) for one in found[:MOST]]
-        rows = {_key(one): DecisionRow.of(one) for one in found[:MOST]}
+        asked, has_more = await anyio.to_thread.run_sync(read)
+        cards = [replace(card, since=await self._since(card.pending)) for card in asked]
+        rows = {card.pending.key: DecisionRow.of(card) for card in cards}
         rows.update({one.key: one for one in tried or ()})
         decided: list[JSONObject] = []
         for one in store.runs.decisions(visitor.scope, _DECIDED):
@@ -152,8 +186,30 @@ class ApprovalPages:
             rows=list(rows.values()),
             tried=tried,
             reason="" if tried is None else form_of(request).get("reason"),
-            more=len(found) > MOST,
+            more=has_more,
             decided=decided,
+        )
+
+    async def show_whole(self, request: Request) -> Response:
+        """One open decision alone, with all that it would let happen."""
+        key = request.query_params.get("which", "")
+        one = await self._pending(request, key)
+        visitor = visitor_of(request)
+        card = None
+        if one is not None:
+            found = one
+            card = await anyio.to_thread.run_sync(lambda: Card.of(found, visitor, WHOLE_PAGE))
+        return self._site.page(request, "whole.html", card=card, run=key.partition(":")[0])
+
+    async def _pending(self, request: Request, key: str) -> Pending | None:
+        """The open decision `RUN:APPROVAL`; None if it waits no longer.
+
+        Raises:
+            UnknownRunError: the visitor may see no such run.
+        """
+        record, store = self._site.record(request, key.partition(":")[0]), self._bridge.store
+        return await anyio.to_thread.run_sync(
+            lambda: next((one for one in pending(store, record, caller=record.caller) if one.key == key), None)
         )
 
     async def _since(self, one: Pending) -> str:
@@ -176,10 +232,15 @@ class ApprovalPages:
         name = _NAMES.get(form.get("decision"))
         if name is None:
             raise DecisionError(f"decision: expected {', '.join(_NAMES)}, found {form.get('decision')[:40]!r}")
-        run_id, _, approval = form.get("which").partition(":")
+        key = form.get("which")
+        run_id, _, approval = key.partition(":")
         run = await self._run(request, run_id)
-        kind = next((asked.kind for asked in run.pending() if asked.approval == approval), "call")
-        await self._take(run, approval, _by(_decision(form, name, plan=kind == "plan"), request))
+        asked = await self._pending(request, key)
+        kind = "call" if asked is None else asked.question.kind
+        decision = _by(_decision(form, name, plan=kind == "plan"), request)
+        if asked is not None:
+            await anyio.to_thread.run_sync(_expect_seen, asked, decision, form.get("seal"), visitor_of(request))
+        await self._take(run, approval, decision)
         visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
         return self._site.back(request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{run_id}")
@@ -206,6 +267,8 @@ class ApprovalPages:
                     run = await self._run(request, run_id)
                     decision = _by(_of_several(row, verdict, reason), request)
                     run.check(approval, decision)
+                    if row.pending is not None:
+                        await anyio.to_thread.run_sync(_expect_seen, row.pending, decision, row.seal, visitor)
                     ready.append((run, approval, decision))
                 elif row.is_changed:
                     fault = "it is changed, but not chosen: choose it, or undo the change"
@@ -235,20 +298,27 @@ class ApprovalPages:
         form, store = form_of(request), self._bridge.store
         chosen = form.all("which")
         texts = {name.removeprefix("call."): form.get(name) for name, _ in form.fields if name.startswith("call.")}
+        seals = {name.removeprefix("seal."): form.get(name) for name, _ in form.fields if name.startswith("seal.")}
         keys = list(dict.fromkeys((*texts, *chosen)))
         records: list[RunRecord] = []
         for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
             # A run that was deleted meanwhile is the fault of its row.
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
+        visitor = visitor_of(request)
         open_ = await anyio.to_thread.run_sync(
-            lambda: {_key(one): one for record in records for one in pending(store, record, caller=record.caller)}
+            lambda: {
+                one.key: Card.of(one, visitor)
+                for record in records
+                for one in pending(store, record, caller=record.caller)
+            }
         )
         rows: list[DecisionRow] = []
         for key in keys:
             found = open_.get(key)
             blank = DecisionRow(key, None, None) if found is None else DecisionRow.of(found)
-            rows.append(replace(blank, text=texts.get(key, blank.text), chosen=key in chosen))
+            text, seal = texts.get(key, blank.text), seals.get(key, "")
+            rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
         # Who has not chosen it does not miss it when it is decided elsewhere.
         return [row for row in rows if row.pending is not None or row.chosen]
 
@@ -261,8 +331,21 @@ class ApprovalPages:
         await self._bridge.decide(run, approval, decision)
 
 
-def _key(one: Pending) -> str:
-    return f"{one.record.id}:{one.approval}"
+def _expect_seen(one: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
+    """Check that the visitor has seen what a decision lets happen.
+
+    Raises:
+        DecisionError: the form is not of a page that showed it whole.
+    """
+    if decision.decision in REFUSING:
+        return
+    expected = one.shown(WHOLE_PAGE).seal(visitor.secret, one.key)
+    if expected and hmac.compare_digest(seal.encode(), expected.encode()):
+        return
+    raise DecisionError(
+        f"{one.key} was not shown whole, or is another question than the one that was shown: open it with `Show all`,"
+        " and decide there. Denying it is possible everywhere"
+    )
 
 
 def _of_several(row: DecisionRow, verdict: str, reason: str | None) -> Decision:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,11 +23,12 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
+from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.pending import Pending, pending
+from ideabridge.server.views.pending import pending
 from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, decode
@@ -129,11 +131,27 @@ class RunPages:
                 events = self._bridge.store.runs.events(record.id)
                 times = self._bridge.store.runs.event_times(record.id)
                 trace.add((one for _, one in zip(range(at), events, strict=False)), times)
-                return self._show(request, record, trace, history, at, last)
-            return self._show(request, record, read.trace, read.history, last, last)
+                return self._show(request, record, trace, history, at, last, [])
+            cards = await anyio.to_thread.run_sync(self._cards, record, read.history, visitor_of(request))
+            return self._show(request, record, read.trace, read.history, last, last, cards)
+
+    def _cards(self, record: RunRecord, history: RunHistory | None, visitor: Visitor) -> list[Card]:
+        """The open decisions of a run. Those of a room are shown with the run that it belongs to."""
+        if history is None or run_status(record)[0] in _ENDED or record.parent is not None:
+            return []
+        return [
+            Card.of(one, visitor) for one in pending(self._bridge.store, record, caller=record.caller, history=history)
+        ]
 
     def _show(
-        self, request: Request, record: RunRecord, trace: Trace, history: RunHistory | None, at: int, last: int
+        self,
+        request: Request,
+        record: RunRecord,
+        trace: Trace,
+        history: RunHistory | None,
+        at: int,
+        last: int,
+        cards: list[Card],
     ) -> Response:
         asked, store = request.query_params, self._bridge.store
         status, reason = run_status(record)
@@ -151,9 +169,6 @@ class RunPages:
             now=now,
             is_left=left,
         )
-        decisions: list[Pending] = []
-        if at == last and history is not None and status not in _ENDED and record.parent is None:
-            decisions = list(pending(store, record, caller=record.caller, history=history))
         events = [] if history is None else history.entries
         start = max(0, _number(asked.get("events", ""), max(0, len(events) - _EVENTS)))
         return self._site.page(
@@ -173,7 +188,7 @@ class RunPages:
             last=last,
             graph=None if machine is None else drawing.of_run(machine, trace, href),
             program=_marked(trace) if trace.program else [],
-            pending=decisions,
+            cards=cards,
             lineage=lineage_of(store, record),
             ended=status in _ENDED,
             tools=sorted({bar.name for bar in trace.bars}),

@@ -19,6 +19,7 @@ from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.views.history import RunHistory, read_history
+from ideabridge.server.views.shown import Room, ShownQuestion, content_of, show_question, sums_of
 from ideabridge.tools.encoding import JSONObject
 
 _WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
@@ -39,6 +40,7 @@ class Pending:
         deadline: the time of the refusal if nobody has decided; None: never.
         at_work: true while a process executes the run.
         grants: what people have allowed for the rest of the run that asks.
+        instances: the instances of the run that asks; 0: it has none.
     """
 
     record: RunRecord
@@ -48,6 +50,18 @@ class Pending:
     deadline: float | None
     at_work: bool
     grants: tuple[Grant, ...] = ()
+    instances: int = 0
+
+    @property
+    def key(self) -> str:
+        """`RUN:APPROVAL`."""
+        return f"{self.record.id}:{self.approval}"
+
+    def shown(self, room: Room) -> ShownQuestion:
+        """The question as a place shows it."""
+        content = content_of(self.question)
+        sums = sums_of(self.question.kind, content, self.instances)
+        return show_question(content, self.question.why, room, sums)
 
     def to_json(self) -> JSONObject:
         """The decision as `approvals list --json` prints it."""
@@ -109,7 +123,8 @@ def _of_run(
         since = asked.get(question.approval)
         deadline = None if seconds is None or since is None else since + seconds
         grants = tuple(machine.grants)
-        yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work, grants)
+        approval, instances = f"{prefix}{question.approval}", len(machine.instances)
+        yield Pending(root, approval, question, since, deadline, at_work, grants, instances)
     for room in store.runs.rooms(record.id):
         if call_of_room(room.id) in machine.open_rooms:
             yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")

@@ -1,5 +1,5 @@
-// What the pages of ideabridge do besides links and forms: they follow the store, slide through a journal, and complete
-// names in the playground. Without this script every page still works.
+// What the pages of ideabridge do besides links and forms: they follow the store, take no click that was meant for
+// something else, slide through a journal, and complete names in the playground. Without this script every page still works.
 "use strict";
 
 (() => {
@@ -12,7 +12,7 @@
   let again = false;
 
   // Loads this page again and replaces the elements marked `data-live` that have changed. What the reader has opened,
-  // is typing into, or has scrolled to stays.
+  // is typing into, points at, or has scrolled to stays. Decisions (`data-cards`) are never replaced.
   async function refresh(url = location.href) {
     if (loading) {
       again = true;
@@ -27,10 +27,15 @@
         const next = old.id && fresh.getElementById(old.id);
         if (next && next.innerHTML !== old.innerHTML && !busy(old)) replace(old, next);
       }
+      for (const old of document.querySelectorAll("[data-cards]")) {
+        const next = fresh.getElementById(old.id);
+        if (next && !old.closest("[data-kept]")) keep(old, next);
+      }
       lengthen(fresh.querySelector("[data-slide]"));
       for (const next of fresh.querySelectorAll("[data-live]")) {
         if (next.id && !document.getElementById(next.id)) document.getElementById("main").append(next);
       }
+      steady();
     } catch (error) {
       show(false);
     } finally {
@@ -42,9 +47,12 @@
     }
   }
 
-  // Somebody types into a field of it, or has changed one. A form that came back with a fault holds what was typed.
+  // Somebody types into a field of it, or has changed one, or points at a button that might become another one.
   function busy(element) {
-    if (element.querySelector("[data-kept]")) return true;
+    if (element.querySelector("form button") && element.matches(":hover")) {
+      element.addEventListener("pointerleave", () => refresh(), { once: true });
+      return true;
+    }
     const active = document.activeElement;
     if (element.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return true;
     return [...element.querySelectorAll("textarea, input:not([type=hidden]), select")].some((field) => changed(field));
@@ -70,6 +78,87 @@
     if (active) active.reduce((one, place) => one && one.children[place], old)?.focus({ preventScroll: true });
   }
 
+  // A list of decisions: each stays in its place as long as the page is open. New ones are added at the end, and one
+  // that waits no longer is marked. Nothing above a decision changes, so none moves under a pointer.
+  function keep(old, next) {
+    if (!old.querySelector(":scope > [data-card]")) {
+      old.replaceChildren(...next.childNodes);
+    } else {
+      const coming = new Map([...next.querySelectorAll(":scope > [data-card]")].map((card) => [card.id, card]));
+      for (const card of old.querySelectorAll(":scope > [data-card]")) {
+        const now = coming.get(card.id);
+        coming.delete(card.id);
+        settle(card, !now);
+        if (now && !card.matches(":hover")) freshen(card, now);
+      }
+      old.append(...coming.values());
+    }
+    const several = old.closest("[data-several]");
+    if (several && old.children.length > 1) several.classList.remove("absent");
+  }
+
+  function settle(card, settled) {
+    if (card.classList.contains("settled") === settled) return;
+    card.classList.toggle("settled", settled);
+    for (const field of card.querySelectorAll("button:not([hidden]), input, textarea, select")) {
+      field.disabled = settled;
+      if (field.type === "checkbox") field.checked = false;
+    }
+    const gone = document.createElement("span");
+    gone.className = "status gone";
+    gone.textContent = "waits no longer";
+    if (settled) (card.querySelector("header") || card.querySelector("label")).append(gone);
+    else card.querySelector(".gone")?.remove();
+  }
+
+  function freshen(card, now) {
+    const fresh = now.querySelectorAll("[data-fresh]");
+    card.querySelectorAll("[data-fresh]").forEach((one, place) => {
+      if (fresh[place]) one.textContent = fresh[place].textContent;
+    });
+  }
+
+  // -- a click is meant for what its reader saw ---------------------------------------------------------------------
+
+  // A button that changes something takes no click for a second after it appeared or moved.
+  const CHANGING = "[data-card] button, [data-several] button, [data-live] form button, [data-steady] button";
+  const STEADY_MS = 1000;
+  const places = new WeakMap();
+
+  function since(button) {
+    const box = button.getBoundingClientRect();
+    const place = `${Math.round(box.left + scrollX)} ${Math.round(box.top + scrollY)}`;
+    const known = places.get(button);
+    if (known?.place === place) return known.since;
+    const now = performance.now();
+    places.set(button, { place, since: now });
+    return now;
+  }
+
+  function steady() {
+    let moved = false;
+    for (const button of document.querySelectorAll(CHANGING)) {
+      const young = performance.now() - since(button) < STEADY_MS;
+      moved ||= young;
+      if (young) button.setAttribute("aria-disabled", "true");
+      else button.removeAttribute("aria-disabled");
+    }
+    clearTimeout(steady.timer);
+    if (moved) steady.timer = setTimeout(steady, 100);
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(CHANGING);
+    if (button && performance.now() - since(button) < STEADY_MS) {
+      event.preventDefault();
+      event.stopPropagation();
+      steady();
+    }
+  }, true);
+  document.addEventListener("toggle", steady, true);
+  new ResizeObserver(steady).observe(document.getElementById("main"));
+  steady();
+
   function pathOf(element, top) {
     const path = [];
     for (let one = element; one !== top; one = one.parentElement) path.unshift([...one.parentElement.children].indexOf(one));
@@ -84,7 +173,7 @@
 
   let source = null;
   function follow() {
-    if (source || document.hidden || !document.querySelector("[data-live]")) return;
+    if (source || document.hidden || !document.querySelector("[data-live], [data-cards]")) return;
     source = new EventSource(`${root}/live?since=${document.body.dataset.revision}`);
     source.onopen = () => show(true);
     source.onerror = () => show(false);
@@ -148,7 +237,7 @@
 
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-all]")) {
-      for (const one of document.querySelectorAll("input[name=which][type=checkbox]")) one.checked = event.target.checked;
+      for (const one of document.querySelectorAll("input[name=which][type=checkbox]:enabled")) one.checked = event.target.checked;
     }
   });
 

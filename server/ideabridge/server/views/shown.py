@@ -1,0 +1,150 @@
+"""Shown: a question as people see it, and whether they see all of it.
+
+The form, the page, the view inside an assistant and the terminal differ in how much of a question fits. `show_question`
+decides for all of them whether it is shown whole. A person cannot allow what they have not seen: without the whole, a
+question takes a refusal only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.loop.question import Choice, Kind, Question
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import readable_json, visible
+
+REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
+"""The decisions that let nothing happen: they are possible whatever was shown."""
+
+_COLUMNS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of a question is shown in one place.
+
+    Attributes:
+        characters: of what would happen, as JSON in one line.
+        lines: of the same, 80 columns wide; each line end in a text begins another line.
+        reasons: characters of the reasons for the question.
+    """
+
+    characters: int
+    lines: int
+    reasons: int
+
+
+FORM: Final = Room(6000, 120, 2000)
+"""A form of a client."""
+
+VIEW: Final = Room(6000, 120, 2000)
+"""The view of a run inside an assistant."""
+
+PAGE: Final = Room(20_000, 400, 20_000)
+"""A card among others on the page."""
+
+WHOLE_PAGE: Final = Room(2_000_000, 100_000, 2_000_000)
+"""A page with one question alone."""
+
+TERMINAL: Final = Room(2**63, 2**63, 2**63)
+"""A terminal keeps what it was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownQuestion:
+    """A question in one place.
+
+    Attributes:
+        content: what would happen as indented JSON for people; of a question that is not whole, the beginning.
+        why: the reasons, likewise.
+        omitted: the characters that are in neither.
+        sums: how often something would happen: `3,000 executions`; empty for a single one.
+        whole: whether a person sees all that an approval covers.
+        digest: names all that an approval covers.
+    """
+
+    content: str
+    why: str
+    omitted: int
+    sums: str
+    whole: bool
+    digest: str
+
+    def choices(self, choices: Iterable[Choice]) -> tuple[Choice, ...]:
+        """Those of the choices that a person has here."""
+        return tuple(one for one in choices if self.whole or one in REFUSING)
+
+    def seal(self, secret: str, key: str) -> str:
+        """What a form holds that comes from a place which shows the question whole; empty for any other place.
+
+        Args:
+            secret: the secret of the session, so that nobody else can make it.
+            key: the run and the approval.
+        """
+        if not self.whole:
+            return ""
+        return hmac.new(secret.encode(), f"{key} {self.digest}".encode(), hashlib.sha256).hexdigest()
+
+
+def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
+    """Show what a question asks in a place, and decide whether it is shown whole there.
+
+    Args:
+        content: what would happen: the call with its values, the plan, or what a module asks.
+        why: the reasons for the question.
+        room: the place.
+        sums: see `ShownQuestion.sums`.
+    """
+    line, reasons = readable_json(content), visible(why, "\n")
+    whole = is_whole([line], room) and len(reasons) <= room.reasons
+    text = readable_json(content, 2)
+    digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
+    if whole:
+        return ShownQuestion(text, reasons, 0, sums, whole, digest)
+    shown, first = _beginning(text, room), reasons[: room.reasons]
+    return ShownQuestion(shown, first, len(text) - len(shown) + len(reasons) - len(first), sums, whole, digest)
+
+
+def is_whole(texts: Collection[str], room: Room) -> bool:
+    """Return whether JSON texts, each of which is one line, fit into a place together."""
+    characters = sum(map(len, texts))
+    lines = sum(1 + len(text) // _COLUMNS + text.count("\\n") for text in texts)
+    return characters <= room.characters and lines <= room.lines
+
+
+def _beginning(text: str, room: Room) -> str:
+    """What a place shows of a text that does not fit."""
+    lines = text[: room.characters].split("\n")
+    return "\n".join(lines[: room.lines])
+
+
+def content_of(question: Question) -> JSONObject:
+    """What a question is about: the call, the plan, or what a module asks during a call."""
+    if question.asked is None:
+        return question.shown
+    asked = question.asked
+    return {"message": asked.message, "schema": asked.schema, "call": question.shown}
+
+
+def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
+    """How often something would happen with one approval; see `ShownQuestion.sums`.
+
+    Args:
+        kind: the kind of the question.
+        content: see `show_question`.
+        instances: the instances of the run; 0: it has none.
+    """
+    if kind == "plan":
+        calls = _count(content.get("calls"), "call")
+        return f"{calls} for each of {instances:,} instances" if instances else calls
+    each = content.get("_each")
+    return _count(each, "execution") if isinstance(each, list) else ""
+
+
+def _count(listed: JSON, noun: str) -> str:
+    number = len(listed) if isinstance(listed, list) else 0
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

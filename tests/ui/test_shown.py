@@ -1,0 +1,237 @@
+"""What is approved on the page is what was shown: a call is seen whole, and a click is meant for what was there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.ui.serving import client, seal, send
+
+HIDDEN: Final = "# harmless " + "x" * 30_000 + "\nrm -rf ~"
+TAGS: Final = "".join(chr(0xE0000 + ord(one)) for one in "rm -rf ~")
+
+
+@pytest.fixture
+def http(site: str) -> Generator[httpx.Client]:
+    with client(site) as found:
+        found.get(site)
+        yield found
+
+
+def ask(http: httpx.Client, *calls: dict[str, Any], **members: Any) -> str:
+    """Run calls that ask; returns the id of the run."""
+    plan = json.dumps({"calls": list(calls), **members})
+    answer = send(http, "/ui/playground", kind="plan", text=plan, input="", title="", action="run")
+    assert "/runs/run_" in answer.url.path, answer.text[-2000:]
+    return answer.url.path.rpartition("/")[2]
+
+
+def refund(order: int = 1, **more: Any) -> dict[str, Any]:
+    return {"_tool": "refund", "order": order, "amount": 5, **more}
+
+
+def key_of(http: httpx.Client, run_id: str) -> str:
+    """`RUN:APPROVAL` of the decision that a run waits for."""
+    while True:
+        found = re.search(rf'name="which" value="({run_id}:[^"]+)">', http.get(f"/ui/runs/{run_id}").text)
+        if found is not None:
+            return found[1]
+
+
+def card_of(http: httpx.Client, run_id: str, path: str = "/ui/approvals") -> str:
+    """The card of a run's decision on a page."""
+    key_of(http, run_id)
+    cards = http.get(path).text.split("<article ")
+    return next(card.partition("</article>")[0] for card in cards if f'id="q-{run_id}' in card)
+
+
+def decide(http: httpx.Client, key: str, decision: str, **fields: str) -> str:
+    return send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision=decision, **fields).text
+
+
+@pytest.mark.parametrize("what", ["long", "lines", "executions"])
+def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: str) -> None:
+    call = refund(note=HIDDEN if what == "long" else "\n" * 5000 + "rm -rf ~")
+    if what == "executions":
+        call = {"_tool": "refund", "_each": [{"order": n, "amount": 5} for n in range(3000)]}
+        each = {"_tool": "refund", "_each": "†input.orders", "order": "†item", "amount": 5}
+        run_id = ask(http, each, input={"orders": list(range(3000))})
+    else:
+        run_id = ask(http, call)
+    card = card_of(http, run_id)
+    buttons = re.findall(r'<button name="decision" value="(\w+)"', card)
+    assert buttons == ["deny"]
+    assert "Show all" in card
+    assert 'name="seal"' not in card
+    key = key_of(http, run_id)
+    # Whatever a form says that was not made from the whole.
+    other = key_of(http, ask(http, refund(2)))
+    for decision in ("approve", "grant", "edit"):
+        for stolen in ("", "é", "0" * 64, seal(http, other)):
+            answer = decide(http, key, decision, seal=stolen, value=json.dumps(refund()))
+            assert "was not shown whole" in answer, (decision, stolen)
+    several = {
+        "secret": secret_of(http),
+        "which": [key, other],
+        "decision": "approve",
+        f"seal.{other}": seal(http, other),
+    }
+    answer = http.post("/ui/approvals", data=several, headers=headers_of(http))
+    assert "Nothing was decided." in answer.text
+    assert key_of(http, run_id) == key
+
+    whole = f"/ui/approvals/whole?which={key}"
+    assert json.loads(shown_in(card_of(http, run_id, whole))) == call
+    if "_each" in call:
+        assert "3,000 executions" in card
+    assert "1 call approved" in decide(http, key, "approve", seal=seal(http, key, whole))
+
+
+def secret_of(http: httpx.Client) -> str:
+    found = re.search(r'name="secret" value="([^"]+)"', http.get("/ui/playground").text)
+    assert found is not None
+    return found[1]
+
+
+def headers_of(http: httpx.Client) -> dict[str, str]:
+    return {"Origin": str(http.base_url).rstrip("/"), "Referer": str(http.base_url.join("/ui/approvals"))}
+
+
+def shown_in(card: str) -> str:
+    """What a card shows of a call, as text."""
+    from html import unescape
+
+    return unescape(card.partition('aria-label="The call that would run">')[2].partition("</pre>")[0])
+
+
+def test_a_seal_is_of_one_session(http: httpx.Client, site: str, tmp_path: Path) -> None:
+    key = key_of(http, ask(http, refund()))
+    with client(site) as other:
+        assert "was not shown whole" in decide(other, key, "approve", seal=seal(http, key))
+        assert "1 call approved" in decide(other, key, "approve", seal=seal(other, key))
+
+
+@pytest.mark.parametrize(
+    "hides",
+    ["safe\u202etxt.exe", "a\u200bb\u2060", TAGS, "x\u2028y\u2029z", "a\ufe0f\ufe01", "\u3164\u115f\u00ad", "\\u202e"],
+)
+def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> None:
+    call = refund(note=hides)
+    run_id = ask(http, call)
+    page = http.get("/ui/approvals").text
+    assert not re.search(
+        "[\u00ad\u115f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\U000e0000-\U000e007f]", page
+    )
+    card = card_of(http, run_id)
+    # The text is JSON with the same value, in the call and in its fields.
+    assert json.loads(shown_in(card)) == call
+    from html import unescape
+
+    fields = re.findall(r"<textarea[^>]*>([^<]+)</textarea>", page)
+    assert fields
+    assert all(json.loads(unescape(one)) == call for one in fields)
+
+
+# -- in a browser --------------------------------------------------------------------------------------------------
+
+
+def inbox(page: Page, site: str) -> Locator:
+    page.goto(f"{site}approvals")
+    expect(page.locator("#live")).to_have_text("● live")
+    return page.locator("#cards article")
+
+
+def test_show_all_comes_before_approve(page: Page, site: str) -> None:
+    page.goto(site)
+    with client(site) as http:
+        run_id = ask(http, refund(note=HIDDEN))
+        key_of(http, run_id)
+    card = inbox(page, site).first
+    expect(card.get_by_role("button", name="Deny")).to_be_visible()
+    expect(card.get_by_role("button", name="Approve")).to_have_count(0)
+    card.get_by_role("link", name="Show all").click()
+    expect(page.get_by_label("The call that would run")).to_contain_text("rm -rf ~")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    page.goto(f"{site}runs/{run_id}")
+    expect(page.locator("#head .status")).to_have_text("done")
+
+
+def test_a_new_question_moves_no_other_and_takes_no_click(page: Page, site: str) -> None:
+    page.goto(site)
+    with client(site) as http:
+        first = key_of(http, ask(http, refund(1)))
+        cards = inbox(page, site)
+        expect(cards).to_have_count(1)
+        box = cards.first.bounding_box()
+        page.evaluate("window.stays = document.querySelector('#cards article')")
+        for order in (2, 3):
+            key_of(http, ask(http, refund(order)))
+        expect(cards).to_have_count(3)
+        # The newest are the last ones, the first is the same element in the same place.
+        assert page.evaluate("window.stays === document.querySelector('#cards article')")
+        assert cards.first.bounding_box() == box
+        expect(cards.nth(1)).to_contain_text('"order": 2')
+        expect(cards.nth(2)).to_contain_text('"order": 3')
+        order = page.evaluate("[...document.querySelectorAll('#rows tr')].map((one) => one.id.slice(2))")
+        assert order[0] == first
+        assert len(order) == 3
+        # What was decided elsewhere stays where it was, and can no longer be decided.
+        decide(http, first, "deny")
+        expect(cards.first).to_contain_text("waits no longer")
+        expect(cards).to_have_count(3)
+        expect(cards.first.get_by_role("button", name="Approve", exact=True)).to_be_disabled()
+        expect(page.locator("#rows tr").first.locator("input[type=checkbox]")).to_be_disabled()
+        page.reload()
+        expect(cards).to_have_count(2)
+
+
+def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page, site: str) -> None:
+    page.goto(site)
+    with client(site) as http:
+        key_of(http, ask(http, refund(1)))
+        cards = inbox(page, site)
+        key_of(http, ask(http, refund(2)))
+        # The click comes with the card, before its reader can have seen it.
+        clicked = page.evaluate(
+            """() => new Promise((done) => {
+              const cards = document.getElementById("cards");
+              const click = () => {
+                const card = cards.children[1];
+                if (!card) return false;
+                const sent = [];
+                const form = card.querySelector("form");
+                form.onsubmit = () => sent.push(1) < 0;
+                card.querySelector("button[value=approve]").click();
+                done(sent.length);
+                return true;
+              };
+              if (!click()) new MutationObserver(click).observe(cards, { childList: true });
+            })"""
+        )
+        assert clicked == 0
+        # A card that something has pushed down takes none, either.
+        second = cards.nth(1)
+        approve = second.get_by_role("button", name="Approve", exact=True)
+        expect(approve).to_be_enabled()
+        moved = second.evaluate(
+            """(card) => {
+              const sent = [];
+              const form = card.querySelector("form");
+              form.onsubmit = () => sent.push(1) < 0;
+              card.parentElement.style.paddingTop = "40px";
+              card.querySelector("button[value=approve]").click();
+              return sent.length;
+            }"""
+        )
+        assert moved == 0
+        expect(approve).to_be_enabled()
+        page.reload()
+        cards.nth(1).get_by_role("button", name="Approve", exact=True).click()
+        expect(page.get_by_text("1 call approved.")).to_be_visible()
