@@ -55,6 +55,13 @@ def forged(document: JSONObject, **members: JSON) -> JSONObject:
     return sealed({**document, "publication": {**told, **members}})
 
 
+def explaining(document: JSONObject, by: JSON, literal: JSON) -> JSONObject:
+    """The document, whose plan has a literal and says what a call sends in its place."""
+    calls: JSON = [{"_tool": "look", "name": literal}]
+    explained: JSON = [{"at": ["calls", "0", "name"], "by": by}]
+    return forged(document, plan={"calls": calls, "output": None, "explained": explained})
+
+
 def plan_calling(*calls: JSON) -> JSONObject:
     return {"calls": list(calls), "output": None}
 
@@ -62,6 +69,34 @@ def plan_calling(*calls: JSON) -> JSONObject:
 HARMLESS: JSONObject = {
     "readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("by", "literal"),
+    [
+        ([{"constant": "/"}], "a"),
+        (["†input.name", {"constant": "/"}], "a"),
+        ([{"join": [{"constant": "rm "}, "†input.name"]}], "a"),
+        (["†input.name"], "harmless"),
+        (["†results.0.x", {"constant": "/"}], "a"),
+        ([{"if": {"test": "†input.name", "equals": "a"}, "then": {"constant": "/"}, "else": "†results.0"}], "a"),
+    ],
+)
+async def test_a_plan_that_sends_something_else_than_it_shows_is_refused(by: JSON, literal: JSON) -> None:
+    document = explaining(await exported(), by, literal)
+    place = r"publication\.plan\.calls\.0\.name: the plan has .* expected an explanation that gives"
+    async with here("look") as bridge:
+        with pytest.raises(PublicationError, match=f'{place} "{literal}"'):
+            await bridge.import_idea(document, publish=True)
+
+
+@pytest.mark.parametrize(
+    ("by", "literal"), [(["†input.name"], "a"), ([{"constant": "††x"}], "†††x"), ([{"constant": "†x"}], "††x")]
+)
+async def test_a_plan_that_sends_what_it_shows_is_taken(by: JSON, literal: JSON) -> None:
+    document = explaining(await exported(), by, literal)
+    async with here("look") as bridge:
+        assert (await bridge.import_idea(document, publish=True)).publication is not None
 
 
 @pytest.mark.parametrize(

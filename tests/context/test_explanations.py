@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import Read, read_explained, read_explanation, settle
+from ideabridge.bridge.context.explanations import Read, as_it_runs, read_explained, read_explanation, settle
 from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.context.seen import grow, unseen
 from ideabridge.bridge.context.state import MISSING, Missing, read
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 
 _ITEMS: JSON = [
     {"id": 7, "name": "ann", "price": 3, "state": "open", "user": {"login": "a1"}},
@@ -229,3 +230,37 @@ def test_what_no_run_had_is_named(before: list[JSON], now: JSON, new: list[str])
     assert all(part in one.text for part, one in zip(new, found, strict=True))
     assert all(one.mild == ("where runs had 5 to 5" in one.text or one.notation) for one in found)
     assert unseen(grow(profile, now), now) == []
+
+
+def test_a_plan_is_read_with_what_it_sends() -> None:
+    by: JSON = [{"constant": "x" * 500}, "†results.0.id"]
+    plan: JSONObject = {
+        "calls": [{"_tool": "a", "list": [1, {"k": "v"}]}, {"_tool": "b", "†explained": "no"}],
+        "output": "text",
+        "fixed": {"n": 1},
+        "explained": [
+            {"at": ["calls", "0", "list", "1", "k"], "by": by, "runs": 3, "why": "w"},
+            {"at": ["calls", "1", "_when"], "by": [{"test": "†input.n", "above": 3}]},
+            {"at": ["output"], "by": ["†input.n"], "cut": True},
+            {"at": ["calls", "7", "k"], "by": by},
+            {"at": ["calls", "0", "list", "1", "k", "inner"], "by": by},
+            {"at": ["calls", "0", "_tool"], "by": by, "recorded": "what somebody claims"},
+            {"at": "calls", "by": by},
+        ],
+    }
+    kept = json.dumps(plan)
+    shown = as_it_runs(plan)
+    assert shown == {
+        "calls": [
+            {"_tool": "a", "list": [1, {"k": {"†explained": by, "runs": 3, "why": "w", "recorded": "v"}}]},
+            # A key of the plan itself cannot pass for one of ours.
+            {"_tool": "b", "††explained": "no", "†when": {"†explained": [{"test": "†input.n", "above": 3}]}},
+        ],
+        "output": {"†explained": ["†input.n"], "cut": True, "recorded": "text"},
+        "fixed": {"n": 1},
+        "explained": plan["explained"][3:] if isinstance(plan["explained"], list) else None,
+    }
+    assert json.dumps(plan) == kept
+    others: list[JSONObject] = [{"calls": []}, {"program": "x", "names": {}}, {"explained": 3}, {}]
+    for other in others:
+        assert as_it_runs(other) == other

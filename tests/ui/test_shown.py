@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.ui.serving import client, seal, send
+from tests.ui.test_apps import McpClient
 
 HIDDEN: Final = "# harmless " + "x" * 30_000 + "\nrm -rf ~"
 TAGS: Final = "".join(chr(0xE0000 + ord(one)) for one in "rm -rf ~")
@@ -106,8 +108,6 @@ def headers_of(http: httpx.Client) -> dict[str, str]:
 
 def shown_in(card: str) -> str:
     """What a card shows of a call, as text."""
-    from html import unescape
-
     return unescape(card.partition('aria-label="The call that would run">')[2].partition("</pre>")[0])
 
 
@@ -132,11 +132,31 @@ def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> 
     card = card_of(http, run_id)
     # The text is JSON with the same value, in the call and in its fields.
     assert json.loads(shown_in(card)) == call
-    from html import unescape
-
     fields = re.findall(r"<textarea[^>]*>([^<]+)</textarea>", page)
     assert fields
     assert all(json.loads(unescape(one)) == call for one in fields)
+
+
+def test_a_tool_is_shown_with_what_it_sends(http: httpx.Client, site: str) -> None:
+    # The number of the order may come from the input, or may be the same for every input.
+    run_id = ask(http, refund(3), input={"order": 3, "why": "late"}, output="†results.0")
+    key = key_of(http, run_id)
+    decide(http, key, "approve", seal=seal(http, key))
+    path = f"/ui/ideas/publish?ref={run_id}"
+    # The run ends in its own time; until then there is nothing to publish.
+    while "Self-consistent" not in http.get(path).text:
+        pass
+    published = send(
+        http, "/ui/ideas/publish", f"/ui/ideas/publish?ref={run_id}", ref=run_id, name="pay", answer="plan"
+    )
+    assert published.url.path == "/ui/ideas/pay", published.text[-2000:]
+    text = unescape(published.text)
+    runs = json.loads(text.partition('aria-label="What a call runs">')[2].partition("</pre>")[0])
+    assert runs["calls"][0]["order"] == {"†explained": ["†input.order", {"constant": 3}], "recorded": 3}
+    reader = McpClient(site, {})
+    [file] = reader.ask("resources/read", {"uri": "skill://pay/pay/references/plan.json"})["contents"]
+    assert json.loads(file["text"])["calls"] == runs["calls"]
+    reader.close()
 
 
 # -- in a browser --------------------------------------------------------------------------------------------------

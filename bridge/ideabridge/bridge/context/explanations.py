@@ -894,6 +894,79 @@ def _cut(value: JSON) -> JSON:
     return value if len(text) < _SHOWN and "…" not in text else text
 
 
+EXPLAINED: Final = "†explained"
+"""The key of what stands for an explained literal where people read a plan."""
+
+TESTED: Final = "†when"
+"""The key of a call that is made only if one of its tests says so, where people read a plan."""
+
+
+def as_it_runs(plan: JSONObject) -> JSONObject:
+    """Return a published plan as people read it, with what a call sends in the place of each explained literal.
+
+    Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the first explanation that has a
+    value is sent, not the literal. The other members are those of the explained literal, such as `runs`. A call that is
+    not always made has `"†when": {"†explained": [TEST...], ...}`. Explanations are whole; nothing is shortened. A key
+    that the plan itself begins with a dagger has two. What is malformed, or explains a literal that the plan does not
+    have, stays in `explained`.
+    """
+    shown: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
+    for key in ("calls", "output"):
+        if key in plan:
+            shown[key] = _copied(plan[key])
+    listed = plan.get("explained")
+    if not isinstance(listed, list):
+        return shown if listed is None else {**shown, "explained": listed}
+    # A literal inside another explained one has no place of its own.
+    left = [one for one in listed if not (isinstance(one, dict) and _put(shown, one))]
+    return {**shown, "explained": left} if left else shown
+
+
+def _copied(value: JSON) -> JSON:
+    """A copy in which no key can be mistaken for one of `as_it_runs`."""
+    if isinstance(value, dict):
+        return {f"†{key}" if key.startswith("†") else key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
+
+
+def _put(shown: JSONObject, explained: JSONObject) -> bool:
+    """Put an explained literal into its place; returns whether the plan has that place."""
+    at = explained.get("at")
+    keys = [key for key in at if isinstance(key, str)] if isinstance(at, list) else []
+    if not keys or not isinstance(at, list) or len(keys) != len(at) or keys[0] not in ("calls", "output"):
+        return False
+    if not {*explained} <= {"at", "by", "runs", "cut", "why"}:
+        return False
+    held: JSON | Missing = shown
+    for key in keys[:-1]:
+        held = _member(held, key)
+        if isinstance(held, dict) and EXPLAINED in held:
+            return False
+    last = keys[-1]
+    told: JSONObject = {EXPLAINED: explained.get("by")}
+    told.update({key: value for key, value in explained.items() if key not in ("at", "by")})
+    if isinstance(held, dict) and len(keys) == 3 and keys[0] == "calls" and last == WHEN:
+        held[TESTED] = told
+        return True
+    literal = _member(held, last)
+    if isinstance(literal, Missing):
+        return False
+    told["recorded"] = literal
+    if isinstance(held, dict):
+        held[last] = told
+    elif isinstance(held, list):
+        held[int(last)] = told
+    return True
+
+
+def _member(held: JSON | Missing, key: str) -> JSON | Missing:
+    if isinstance(held, dict):
+        return held.get(key, MISSING)
+    if isinstance(held, list) and _PLACE.fullmatch(key) and int(key) < len(held):
+        return held[int(key)]
+    return MISSING
+
+
 def references_of(explained: Iterable[Explained]) -> Iterator[str]:
     """Yield every reference that explanations read, each once."""
     yield from dict.fromkeys(text for one in explained for text in one.references)

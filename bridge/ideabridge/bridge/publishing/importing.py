@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import (
+    WHEN,
+    Explanation,
+    operand_path,
+    read_explained,
+    read_explanation,
+    same,
+)
 from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.context.references import escaped, is_reference
+from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
@@ -81,6 +92,67 @@ def _check_program(plan: JSONObject) -> None:
     extra = [call for call in declared_calls(names, program) if call not in calls]
     if extra:
         raise PublicationError(f"publication.plan.calls: {show(extra[0])} is missing, which names has")
+
+
+def check_explained(document: Document) -> None:
+    """Check that a plan of a document sends what it shows, as far as its recorded input tells: each explanation of a
+    literal that has a value for that input gives the literal. What results decide cannot be checked here.
+
+    Raises:
+        PublicationError: an explanation gives another value; the message says where, and what was expected.
+    """
+    plan = offered_plan(document)
+    listed = (plan.explained or {}).get("values") if plan is not None else None
+    if plan is None or not isinstance(listed, list):
+        return
+    written: JSONObject = {"calls": plan.calls, "output": plan.output}
+    try:
+        explained = [read_explained(one, where=f"publication.plan.explained.{n}") for n, one in enumerate(listed)]
+    except ExplanationError as error:
+        raise PublicationError(str(error)) from None
+    # A call that the recorded run may not have made has literals of another run.
+    tested = {one.at[1] for one in explained if one.at[2:] == (WHEN,)}
+    for one in explained:
+        literal = read(written, one.at)
+        if isinstance(literal, str) and is_reference(literal):
+            # The reference of a parameter: the recorded input has the literal.
+            literal = _reference_for(literal, plan.input or {})
+        if isinstance(literal, Missing) or (one.at[0] == "calls" and one.at[1] in tested):
+            continue
+        for by in one.by:
+            value = _value_for(by, plan.input or {})
+            if isinstance(value, Missing):
+                continue
+            value = escaped(value)
+            if not same(value, literal):
+                raise PublicationError(
+                    f"publication.plan.{'.'.join(one.at)}: the plan has {show(literal)} here, and a call with the"
+                    f" recorded input would send {show(value)} ({by.shown}); expected an explanation that gives"
+                    f" {show(literal)}"
+                )
+
+
+def _reference_for(text: str, given: JSONObject) -> JSON | Missing:
+    """The value of a reference for an input, as a plan writes it; MISSING if it has none, or reads anything else."""
+    try:
+        value = _value_for(read_explanation(text), given)
+    except ExplanationError:
+        return MISSING
+    return value if isinstance(value, Missing) else escaped(value)
+
+
+def _value_for(explanation: Explanation, given: JSONObject) -> JSON | Missing:
+    """The value of an explanation for an input; MISSING if it has none, or if results decide it."""
+    needed = False
+
+    def look(text: str) -> JSON | Missing:
+        nonlocal needed
+        path = operand_path(text)
+        needed = needed or path[0] != "input"
+        return read(given, path[1:]) if path[0] == "input" else MISSING
+
+    value = explanation.value(look)
+    return MISSING if needed else value
 
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:

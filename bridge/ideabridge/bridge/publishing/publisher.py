@@ -59,6 +59,7 @@ from ideabridge.bridge.publishing.distilling import Refused, distill, distilling
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
     ImportResult,
+    check_explained,
     check_guide,
     honest_annotations,
     offered_plan,
@@ -200,6 +201,7 @@ class Publisher:
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
         plan = offered_plan(read)
+        check_explained(read)
         check_guide(self.store, read)
         if plan is not None:
             await self._expect_listed(plan.calls, _defined_by(plan), caller)

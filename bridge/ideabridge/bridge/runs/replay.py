@@ -95,10 +95,10 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     Raises:
         PublicationError: the publication has no plan.
     """
-    plan = publication.plan
+    plan = publication.present_plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    plan = _without_passed({**plan, **(publication.learned or {})}, arguments)
+    plan = _without_passed(plan, arguments)
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
 
 

@@ -394,6 +394,11 @@ class Publication:
     report: JSONObject | None = None
 
     @property
+    def present_plan(self) -> JSONObject | None:
+        """The plan under the present evidence: what runs now."""
+        return None if self.plan is None else {**self.plan, **(self.learned or {})}
+
+    @property
     def guide(self) -> JSONObject | None:
         """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema", "by_instance"}`; None if calls
         ask no mind.

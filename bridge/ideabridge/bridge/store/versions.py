@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.bridge.context.explanations import as_it_runs
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.store.idea import Publication, StoredIdea, function_schemas, seen_type
@@ -73,7 +74,8 @@ def differences(old: Publication, new: Publication) -> list[str]:
     way of answering, schemas, plan or program, recording.
     """
     lines = [*_interface(old, new, None)]
-    before, after = old.plan or {}, new.plan or {}
+    # With what would be sent in the place of copied values.
+    before, after = as_it_runs(old.plan or {}), as_it_runs(new.plan or {})
     calls = [one.get("calls") for one in (before, after)]
     lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
     lines += _program(*(str(one.get("program") or "") for one in (before, after)))

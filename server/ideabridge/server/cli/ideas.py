@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -16,8 +15,9 @@ from ideabridge.server.cli.console import UsageError, at_terminal, first_line, f
 from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
-from ideabridge.server.views.text import counted
+from ideabridge.server.views.text import counted, source_text
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import readable_json, visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import IdeaHit, IdeaRecord, Publication, StoredIdea
@@ -432,7 +432,9 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
         published = f"{publication.name}, version {publication.version}, answers by {publication.answer}{live}"
         lines.append((f"  {'published:':<11}{published}", "green"))
         lines += _indented(publication.description, 2)
-        lines += _running(publication.answer, publication.plan, publication.recorded)
+        # What earlier runs have read is long, and only warns.
+        plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in ("seen", "watch")}
+        lines += _running(publication.answer, plan or None, publication.recorded)
         lines.append(("context of its run", "bold"))
     else:
         lines.append(("context", "bold"))
@@ -453,37 +455,40 @@ def document_lines(document: Document) -> list[Line]:
     """An exported idea as text, as it would be imported."""
     lines: list[Line] = [(f"idea {document.idea.id}", "bold")]
     if document.meta.title:
-        lines.append((f"  {'title:':<11}{document.meta.title}", None))
+        lines.append((f"  {'title:':<11}{visible(document.meta.title)}", None))
     if document.publication is None:
         return [*lines, *_titled_plan(document.idea.solution)]
     publication = document.publication_members()
     lines.append((f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green"))
-    lines += _indented(publication["description"], 2)
+    # A mark precedes each line that could pass for one of the plan below.
+    lines += [(f"  | {visible(line)}", None) for line in str(publication["description"]).split("\n")]
     for what in ("input_schema", "output_schema"):
         if publication[what] is not None:
-            lines.append((f"  {what}: {json.dumps(publication[what], ensure_ascii=False)}", None))
+            lines.append((f"  {what}: {readable_json(publication[what])}", None))
     return [*lines, *_running(publication["answer"], publication["plan"], publication["recorded"])]
 
 
 def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     """The effect of a call of a publication."""
+    from ideabridge.bridge.context.explanations import as_it_runs
+
     recording = as_object(recorded)
     if answer == "recorded":
-        lines: list[Line] = [("nothing runs; for the recorded input, the answer is", "bold")]
+        lines: list[Line] = [
+            (f"nothing runs; for the input {readable_json(recording.get('input'))} the answer is", "bold")
+        ]
         return [*lines, *_value(recording.get("output"), 2, whole=True)]
     guide = as_object(recording.get("solve"))
     lines = [("a mind solves it again; its run begins with", "bold")]
     if answer != "solve" and isinstance(plan, dict):
-        # The explanations follow as a table.
-        shown: JSONObject = {key: value for key, value in plan.items() if key not in ("explained", "seen", "watch")}
-        lines = [(f"the {'program' if 'program' in plan else 'plan'} that runs", "bold"), *_plan(shown)]
+        lines = [(f"the {'program' if 'program' in plan else 'plan'} that runs", "bold"), *_plan(as_it_runs(plan))]
         if not guide:
             return lines
         lines.append(("where the plan gives no output, a mind goes on; its run begins with", "bold"))
     context = guide.get("context")
     for message in context if isinstance(context, list) else []:
         lines += _message(message, whole=True)
-    lines.append((f"  tools: {json.dumps(guide.get('tools'), ensure_ascii=False)}", None))
+    lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
     return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))] if guide.get("plan") else lines
 
 
@@ -497,15 +502,20 @@ def _plan(solution: JSON) -> list[Line]:
     calls = body.get("calls")
     lines: list[Line] = []
     if isinstance(body.get("program"), str):
-        lines += _indented(str(body["program"]).rstrip("\n"), 2)
-        body = {key: value for key, value in body.items() if key not in ("program", "names")}
+        program = str(body["program"]).rstrip("\n")
+        source = source_text(program)
+        lines += [(f"  {line}", None) for line in source.split("\n")]
+        if source != program:
+            lines.append(("  it holds characters that hide; they are written as escapes", "yellow"))
+        body = {key: value for key, value in body.items() if key != "program"}
         if calls:
             lines.append(("  it may call", "cyan"))
     for place, call in enumerate(calls if isinstance(calls, list) else []):
         lines += _call_lines(place, call)
     for key, value in body.items():
         if key not in ("calls", "lifting") and value is not None:
-            lines += [(f"  {key}", "cyan"), *_value(value, 4, whole=True)]
+            text = _written(value) if isinstance(value, str) else readable_json(value, 2)
+            lines += [(f"  {_key(key)}", "cyan"), *_indented(text, 4)]
     return lines
 
 
@@ -524,20 +534,28 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
     module = f"{call['_module']}/" if call.get("_module") else ""
     writes = f" -> {call['_outputPath']}" if call.get("_outputPath") else ""
     name = f" ({call['_id']})" if call.get("_id") else ""
-    lines: list[Line] = [(f"  {place}. {module}{call.get('_tool')}{name}{writes}", "cyan")]
+    # A name cannot begin a line of its own.
+    lines: list[Line] = [(visible(f"  {place}. {module}{call.get('_tool')}{name}{writes}"), "cyan")]
     for key, value in call.items():
         if key in ("_tool", "_module", "_outputPath", "_id"):
             continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines += [
-            (f"       {key}: {line}" if not index else f"         {line}", None)
-            for index, line in enumerate(text.split("\n"))
-        ]
+        lines.append((f"       {_key(key)}: {_written(value)}", None))
     return lines
 
 
+def _key(key: str) -> str:
+    return key if key.removeprefix("†").isidentifier() else readable_json(key)
+
+
+def _written(value: JSON) -> str:
+    """A value of a plan: a reference as it is, anything else as JSON, so that no text looks like a reference."""
+    from ideabridge.bridge.context.references import is_reference
+
+    return value if isinstance(value, str) and is_reference(value) and visible(value) == value else readable_json(value)
+
+
 def _value(value: JSON, indent: int, *, whole: bool = False) -> list[Line]:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    text = value if isinstance(value, str) else readable_json(value, 2)
     if len(text) > _LONGEST and not whole:
         text = f"{text[:_LONGEST]}... ({len(text):,} characters)"
     return _indented(text, indent)

@@ -16,12 +16,13 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.explanations import as_it_runs
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
-from ideabridge.tools.names import MAX_NAME
+from ideabridge.tools.names import MAX_NAME, readable_json
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 PAGE: Final = 50
@@ -118,14 +119,15 @@ class IdeaSkills:
 
     def _files(self, one: Publication) -> dict[str, str]:
         """The files of a skill, by their paths."""
-        plan, mask = one.plan or {}, self._bridge.secrets.mask
+        plan, mask = one.present_plan or {}, self._bridge.secrets.mask
         program = plan.get("program")
         files = {_MAIN: ""}
         if isinstance(program, str):
             files["references/program.py"] = mask(program.rstrip("\n") + "\n")
         elif plan:
-            shown: JSONObject = {key: plan[key] for key in ("calls", "output") if key in plan}
-            files["references/plan.json"] = mask(encode_text(shown) + "\n")
+            runs = as_it_runs(plan)
+            shown: JSONObject = {key: runs[key] for key in _READ if key in runs}
+            files["references/plan.json"] = mask(readable_json(shown, compact=True) + "\n")
         files[_MAIN] = mask(self._text(one, [path for path in files if path != _MAIN]))
         return files
 
@@ -143,10 +145,15 @@ class IdeaSkills:
         if references:
             lines += ["", "## What it does", ""]
             lines += [
-                f"A call runs [{path}]({path}); `†` begins a reference to an earlier value." for path in references
+                f"A call runs [{path}]({path}); `†` begins a reference to an earlier value, and `†explained` is what a"
+                " call sends in place of the recorded value."
+                for path in references
             ]
         return "\n".join(lines) + "\n"
 
+
+_READ: Final = ("calls", "output", "instances", "fixed", "explained")
+"""The members of a plan in a skill."""
 
 _READS: Final = "It only reads."
 _CHANGES: Final = "It may change something, so the user may be asked before."

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.explanations import WHEN, Explained, read_explained
+from ideabridge.bridge.context.explanations import WHEN, Explained, as_it_runs, read_explained
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft
@@ -28,6 +28,7 @@ from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, vi
 from ideabridge.server.ui.forms import fields_of, read_fields
 from ideabridge.server.ui.showing import answered
 from ideabridge.server.ui.site import Site
+from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import readable_json
@@ -179,6 +180,7 @@ class IdeaPages:
             may_change=visitor.manages or publication.owner == visitor.caller,
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
+            program=source_text(str((publication.plan or {}).get("program") or "")),
             plan=_runs(publication),
         )
 
@@ -469,11 +471,10 @@ def _recorded(publication: Publication) -> Mapping[str, JSON]:
     return publication.recorded if isinstance(publication.recorded, dict) else {}
 
 
-def _runs(publication: Publication) -> JSON:
-    """What a call runs: the text of the program, or calls and output."""
-    plan = publication.plan
+def _runs(publication: Publication) -> JSONObject | None:
+    """What a call runs, with what it sends in the place of copied values; of a program, what stands beside its text."""
+    plan = publication.present_plan
     if plan is None:
         return None
-    if isinstance(plan.get("program"), str):
-        return plan["program"]
-    return {key: value for key, value in plan.items() if key in ("calls", "output", "input", "instances")}
+    left_out = ("program", "lifting", "pins", "seen", "watch")
+    return {key: value for key, value in as_it_runs(plan).items() if key not in left_out}

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import readable_json, visible
 
@@ -127,7 +128,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "moment": moment,
     "json": as_json,
-    "seen": visible,
+    "source": source_text,
     "bounded": bounded,
     "omitted": omitted,
     "short": short,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import readable_json
+from ideabridge.tools.names import readable_json, visible
 
 _LONGEST_VALUE: Final = 160
 """The most characters of a value that is shown in one line."""
@@ -20,6 +20,15 @@ def shortened(value: JSON) -> str:
     """A value as JSON in one line, cut after 160 characters."""
     text = readable_json(value, compact=True)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... ({len(text):,} characters)"
+
+
+def source_text(program: str) -> str:
+    """The text of a program for people: its lines and indentation as they are, everything that hides as escapes."""
+    lines: list[str] = []
+    for line in program.split("\n"):
+        code = line.lstrip(" \t")
+        lines.append(line[: len(line) - len(code)] + visible(code, "\t"))
+    return "\n".join(lines)
 
 
 def message_of(error: JSON) -> str:
