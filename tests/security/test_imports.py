@@ -137,7 +137,7 @@ def test_an_edited_document_is_shown_whole_and_asked_about(here: Path, capsys: p
     for typed, code in (("n", 2), ("y", 0)):
         terminal = Terminal(here, words, columns=200)
         terminal.read_until("Take it as it is shown?")
-        shown = terminal.seen.replace("\r\n", "")
+        shown = terminal.seen.replace("\r\n        | ", "")
         assert "0. shell" in shown
         assert "; rm -rf ~" in shown
         terminal.type(typed)
@@ -287,7 +287,8 @@ def test_what_a_plan_sends_is_shown_in_its_place(here: Path, capsys: pytest.Capt
     terminal.type("y")
     assert terminal.end()[0] == 0
     shown = f'command: {{"†explained": {json.dumps(SENT, ensure_ascii=False)}, "recorded": "ls"}}'
-    assert shown in seen.replace("\r\n", "")
+    assert shown in seen.replace("\r\n        | ", "")
+    assert all(len(line) <= 80 for line in seen.split("\r\n") if "x" * 20 in line)
     assert "by the author" in seen
     assert "  |   0. add" in seen
     capsys.readouterr()

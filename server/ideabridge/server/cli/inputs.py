@@ -337,6 +337,8 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
 
 
 async def _ask(entry: JSONObject) -> Decision:
+    from ideabridge.server.views.shown import sums_of
+
     if isinstance(entry.get("question"), dict):
         return await _ask_form(as_object(entry["question"]), entry.get("call"))
     width = err().width if sys.stderr.isatty() else None
@@ -348,6 +350,9 @@ async def _ask(entry: JSONObject) -> Decision:
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(shown, "plan")
+    sums = sums_of("call", as_object(entry.get("call")))
+    if sums:
+        say(f"  {sums}", "bold")
     say(whole(entry.get("call"), width))
     return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), "call", _others(entry)))
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, at_terminal, print_json, report, say
+from ideabridge.server.cli.console import UsageError, at_terminal, err, print_json, report, say
 from ideabridge.server.cli.ideas import app, document_lines
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import is_safe_name, readable_json
+from ideabridge.tools.names import is_safe_name, printable, readable_json, wrap_visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -285,7 +285,9 @@ async def _import_document(
     except IdeabridgeError as error:
         changed = True
         for text, style in document_lines(read):
-            say(text, style)
+            # The terminal would go on at its left edge, where the rest could pass for a line of its own.
+            for line in wrap_visible(printable(text), err().width, further="        | "):
+                say(line, style)
         say(f"{error}", "yellow")
         if not typer.confirm("Take it as it is shown?", err=True):
             raise
