@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -29,6 +30,7 @@ from ideabridge.server.ui import showing
 from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, form_of, visitor_of
 from ideabridge.server.ui.histories import Histories
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.names import printable
 
 if TYPE_CHECKING:
     from ideabridge.server.server import Front
@@ -69,6 +71,7 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
             undefined=StrictUndefined,
+            finalize=_readable,
             auto_reload=False,
         )
         files = sorted((_FILES / "static").iterdir())
@@ -221,6 +224,11 @@ class Site:
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("not found", status)
         return self.page(request, "refused.html", code=status, title="There is no such page", why=request.url.path)
+
+
+def _readable(value: object) -> object:
+    """What a template writes: text from outside without what hides. Parts of pages are text of templates already."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _from(request: Request) -> str:
