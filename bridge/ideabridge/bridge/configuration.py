@@ -390,6 +390,31 @@ class Configuration(BaseModel):
         """One line for each setting that does not apply."""
         return [line for layer in self.layers for line in layer.refused]
 
+    def opened_by(self, *, needs_token: bool) -> str | None:
+        """Why a server over HTTP must not start with this configuration: a file that is not used would have let fewer
+        people in. None: it may start.
+
+        Args:
+            needs_token: whether the server lets in nobody without a token.
+        """
+        files = [layer.file for layer in self.layers if layer.is_project and "auth" in layer.keys]
+        if self.untrusted is not None and "auth" in self.untrusted.keys:
+            files.append(self.untrusted.file)
+        if files and self.auth is None:
+            return (
+                f"{files[0]}: auth is not used, because a project file cannot set it, so this server would let in"
+                f" others than the file says. Move auth into {user_file()}, or into a file outside the project that"
+                " --config names, or remove it"
+            )
+        left = self.untrusted
+        if left is not None and left.changed and "store" in left.keys and not needs_token:
+            # The server has run with this store before. Its users would be unknown in another one.
+            return (
+                f"{left.told()}. It names a store, which may have users, and without them this server would let"
+                " everybody in. Trust the file again, or name the store with --store"
+            )
+        return None
+
     def digest_of(self, tool_file: str) -> str | None:
         """The SHA-256, in hex, that a tool file must have to be loaded; None: any."""
         for layer in self.layers:
@@ -632,14 +657,15 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         # In a folder that nobody has ever trusted, only this file is read.
         parsed = _parsed(_read(file.absolute())[1], project, file.absolute())
         _, problem = read_trusted()
-        untrusted = Untrusted(file.absolute(), problem=problem, servers=frozenset(parsed.modules))
+        (layer,) = parsed.layers
+        untrusted = Untrusted(file.absolute(), problem=problem, servers=layer.modules, keys=layer.keys)
         return user.model_copy(update={"untrusted": untrusted})
     found, parsed = read_project_file(file, project)
     standing = project_trust(found)
     if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):
         changed = tuple(path for path, _ in standing.changed)
-        servers = frozenset(parsed.modules)
-        untrusted = Untrusted(file.absolute(), changed, standing.problem, servers)
+        (layer,) = parsed.layers
+        untrusted = Untrusted(file.absolute(), changed, standing.problem, layer.modules, layer.keys)
         return user.model_copy(update={"untrusted": untrusted})
     return lay_over(user, parsed, standing)
 

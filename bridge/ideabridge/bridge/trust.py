@@ -871,12 +871,14 @@ class Untrusted:
         changed: the paths of the files that differ from what was trusted; empty: nothing was trusted.
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
+        keys: the top-level keys of the file.
     """
 
     file: Path
     changed: tuple[str, ...] = ()
     problem: str | None = None
     servers: frozenset[str] = frozenset()
+    keys: tuple[str, ...] = ()
 
     def told(self, *, anywhere: bool = True) -> str:
         """Tell a person at the command line why the file is not used, and which command trusts it.

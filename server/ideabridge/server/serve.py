@@ -282,11 +282,20 @@ async def serve_http(
         log_level: see `serve_stdio`; `debug` also a line for each request to /healthz, /readyz and /metrics.
 
     Raises:
-        ServeError: the address is not loopback and there is no token, or the server cannot listen on it; or a package
-            for metrics is not installed.
+        ServeError: the address is not loopback and there is no token, or the server cannot listen on it; a file that is
+            not used would have let fewer people in; or a package for metrics is not installed.
         StoreError: the store cannot be opened.
     """
-    from ideabridge.server.transports.http import PATH, application, bind, http_server, reachable, security, url_of
+    from ideabridge.server.transports.http import (
+        PATH,
+        ServeError,
+        application,
+        bind,
+        http_server,
+        reachable,
+        security,
+        url_of,
+    )
 
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     with ExitStack() as stack:
@@ -299,6 +308,9 @@ async def serve_http(
 
             provider = IdentityProvider(configuration.auth)
         credentials = Credentials(store, token=token, provider=provider)
+        why = configuration.opened_by(needs_token=credentials.are_required)
+        if why is not None:
+            raise ServeError(why)
         listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.are_required))
         url = url_of(listening)
         observers = stack.enter_context(request_log(log_level))

@@ -346,8 +346,13 @@ class Options:
         for file in files:
             if not file.is_file():
                 raise UsageError(f"--tools: {file} is not a file")
+        untrusted = loaded.untrusted
+        if untrusted is not None and self.place is not None:
+            # The store is chosen here, whatever the file would say.
+            untrusted = replace(untrusted, keys=tuple(key for key in untrusted.keys if key != "store"))
         complete = loaded.model_copy(
             update={
+                "untrusted": untrusted,
                 "store": self.place or loaded.store or default_store(),
                 "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
                 "approval": "allow_all" if self.allow_all else loaded.approval,
