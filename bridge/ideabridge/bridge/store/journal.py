@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -811,9 +812,9 @@ class StoredSettings:
         found = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16)) if make else self.get(_SIGN_INS)
         return (found or b"").hex()
 
-    def delete(self, key: str) -> None:
-        """Delete a setting, if it exists."""
-        self._database.change("DELETE FROM settings WHERE key = ?", (key,))
+    def delete(self, key: str) -> bool:
+        """Delete a setting; return False if it was not set. Of two processes that delete it, one gets True."""
+        return self._database.change("DELETE FROM settings WHERE key = ?", (key,)).rowcount == 1
 
 
 _SIGN_INS: Final = "sign_in_key"
@@ -884,3 +885,40 @@ class DriverRequests:
     def forget(self, key: str) -> None:
         """Delete a request: nobody waits for its answer."""
         self._settings.delete(key)
+
+
+# -- links of the owner ----------------------------------------------------------------------------------------------
+
+LINK_SECONDS: Final = 600
+"""Seconds for which a link of the owner can be used."""
+
+_LINK: Final = "owner link "
+"""The beginning of the key of a setting; its value is the time until which the link can be used, since 1970."""
+
+
+class OwnerLinks:
+    """Links that sign the owner in to the page, each once. Whoever can write the store can make one, and every server
+    on the store accepts it. The store has only their hashes.
+    """
+
+    def __init__(self, settings: StoredSettings) -> None:
+        self._settings = settings
+
+    def make(self) -> str:
+        """Make the secret key of a link that can be used within `LINK_SECONDS`."""
+        now = time.time()
+        for name, until in self._settings.under(_LINK).items():
+            if float(until) < now:
+                self._settings.delete(name)
+        key = secrets.token_urlsafe(32)
+        self._settings.set(_link_name(key), str(now + LINK_SECONDS).encode())
+        return key
+
+    def use(self, key: str) -> bool:
+        """Use a link up; return False if there is none with this key, or if it is too old."""
+        until = self._settings.get(_link_name(key))
+        return until is not None and self._settings.delete(_link_name(key)) and time.time() < float(until)
+
+
+def _link_name(key: str) -> str:
+    return _LINK + hashlib.sha256(key.encode()).hexdigest()

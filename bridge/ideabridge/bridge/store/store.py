@@ -17,7 +17,14 @@ from ideabridge.bridge.store.database import Database, Durability, is_address, n
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
-from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Journal, SessionTable, StoredSettings
+from ideabridge.bridge.store.journal import (
+    DirectCallTable,
+    DriverRequests,
+    Journal,
+    OwnerLinks,
+    SessionTable,
+    StoredSettings,
+)
 from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document, without_runs
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
@@ -65,6 +72,7 @@ class Store:
         sessions: sessions of such calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
+        owner_links: links that sign the owner in to the page.
     """
 
     def __init__(self, database: Database, contents: Contents) -> None:
@@ -82,6 +90,7 @@ class Store:
         self.sessions = SessionTable(database)
         self.tool_memory = ToolMemory(database)
         self.users = Users(database)
+        self.owner_links = OwnerLinks(self.settings)
         self.publications = Publications(database, self._search, self.tool_memory)
         self.ideas = Ideas(database, contents, self._calls, self.publications, self._search, self.users)
 
