@@ -135,7 +135,7 @@ async def test_the_page_signs_in_with_a_cookie_for_encrypted_connections_alone(p
         answer = await http.post(f"{proxied.url}/ui/sign-in", data={"token": proxied.token})
         assert answer.status_code == 303, answer.text
         cookie = answer.headers["set-cookie"]
-        assert cookie.startswith("ideabridge_ui=")
+        assert cookie.startswith("__Host-ideabridge_ui_")
         assert {"httponly", "samesite=strict", "secure"} <= set(cookie.lower().split("; "))
         key = cookie.partition(";")[0]
         page = await http.get(f"{proxied.url}/ui/runs", headers={"cookie": key})

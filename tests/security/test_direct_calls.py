@@ -21,6 +21,7 @@ from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
+from ideabridge.server.serve import link_to
 from tests import preloaded
 from tests.server.serving import (
     BIN,
@@ -355,6 +356,8 @@ async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
             await call(client, "add", a=1, b=2)
             run = structured(await client.call_tool("write_note", given))["run"]
             async with httpx.AsyncClient(base_url=url.removesuffix("/mcp"), follow_redirects=True) as web:
+                with Store.open(tmp_path / "ideas.sqlite") as store:
+                    await web.get(link_to("/ui/", store.owner_links))
                 inbox = (await web.get("/ui/approvals")).text
                 assert "a direct call of write_note" in inbox
                 assert "a direct call of write_note" in (await web.get("/ui/runs")).text

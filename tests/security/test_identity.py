@@ -34,7 +34,7 @@ from ideabridge.server.transports.identity import (
     IdentityProvider,
     ProviderError,
 )
-from tests.server.serving import all_tools, call, configured, http_process, refused
+from tests.server.serving import all_tools, call, configured, http_process, listening, refused, served
 
 pytestmark = pytest.mark.anyio
 
@@ -298,6 +298,26 @@ async def test_clients_are_told_where_to_get_a_token_and_which_scopes_it_needs(
         claims: tuple[dict[str, Any], ...] = ({"scope": "other tools:use"}, {"scp": ["tools:use"]})
         for claim in claims:
             assert await status(url, provider.token(**claim)) not in (401, 403)
+
+
+async def test_a_token_without_the_scope_opens_no_door(provider: Provider, tmp_path: Path) -> None:
+    auth = {"issuer": provider.issuer, "audience": AUDIENCE, "scopes": ["tools:use"]}
+    command = served(configured(tmp_path, auth=auth), "--http", "127.0.0.1:0", "--ui", "--metrics")
+    with listening(command) as url:
+        base = url.removesuffix("/mcp")
+        async with httpx2.AsyncClient(base_url=base) as web:
+            token = provider.token(scope="other")
+            for path in ("/mcp", "/metrics"):
+                answer = await web.get(path, headers={"authorization": f"Bearer {token}"})
+                assert answer.status_code == 403
+                assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+            answer = await web.post("/ui/sign-in", data={"token": token})
+            assert answer.status_code == 403
+            assert "lacks the scope tools:use" in answer.text
+            assert (await web.get("/ui/runs")).status_code == 303
+            # A token that has it lets the same person in.
+            assert (await web.post("/ui/sign-in", data={"token": provider.token(scope="tools:use")})).status_code == 303
+            assert (await web.get("/ui/runs")).status_code == 200
 
 
 async def test_keys_are_those_of_now_and_outlive_a_provider_that_is_down_for_a_while() -> None:

@@ -282,7 +282,7 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
         return
     connection = connections.connection_of(scope)
     assert connection is not None
-    connection.admitted()
+    connection.admitted("somebody")
     while (message := await receive()).get("more_body"):
         connection.hold(len(message["body"]))
         if message["body"]:

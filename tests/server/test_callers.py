@@ -9,7 +9,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.server.serve import serve_http
-from ideabridge.server.transports.http import ServeError, security
+from ideabridge.server.transports.gate import HostNames
+from ideabridge.server.transports.http import ServeError, names_of
 
 from .serving import call, configured, http_process, over_stdio, refused
 
@@ -48,11 +49,25 @@ async def test_other_addresses_need_a_token() -> None:
         await serve_http(Configuration(), host="192.0.2.1", port=0, token=TOKEN)
 
 
+def status_of(names: HostNames, host: str, origin: str = "") -> int | None:
+    """The status with which a request is refused; None if it is not."""
+    headers = [(b"host", host.encode())] + ([(b"origin", origin.encode())] if origin else [])
+    doubt = names.doubt({"type": "http", "headers": headers})
+    return None if doubt is None else doubt[0]
+
+
 def test_hosts_that_are_taken() -> None:
-    loopback = security("127.0.0.1", ())
-    assert "127.0.0.1:*" in loopback.allowed_hosts
-    assert "http://localhost:*" in loopback.allowed_origins
-    everywhere = security("0.0.0.0", ("tools.example",))
-    assert "tools.example" in everywhere.allowed_hosts
-    assert "0.0.0.0" not in everywhere.allowed_hosts
-    assert "https://tools.example" in everywhere.allowed_origins
+    loopback = names_of("127.0.0.1", ())
+    for host in ("127.0.0.1", "127.0.0.1:8787", "LOCALHOST:1", "[::1]", "[::1]:8787"):
+        assert status_of(loopback, host) is None
+    for host in ("", "evil.example", "127.0.0.1.evil.example", "localhost:80:80", "[::1]:x", "::1"):
+        assert status_of(loopback, host) == 421
+    for origin in ("http://localhost:3000", "https://127.0.0.1"):
+        assert status_of(loopback, "localhost", origin) is None
+    for origin in ("null", "https://evil.example", "file://localhost", "localhost", "https://localhost@evil.example"):
+        assert status_of(loopback, "localhost", origin) == 403
+    everywhere = names_of("0.0.0.0", ("tools.example", "other.example:8080"))
+    assert status_of(everywhere, "tools.example", "https://tools.example") is None
+    assert status_of(everywhere, "0.0.0.0") == 421
+    assert status_of(everywhere, "other.example:8080") is None
+    assert status_of(everywhere, "other.example:8081") == 421

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.ui.serving import CHROMIUM, served
+from tests.ui.serving import CHROMIUM, link_to, served
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +27,18 @@ def browser() -> Generator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Generator[Page]:
-    """An empty page. An error of a script, or what the policy of a page forbids, fails the test."""
+def page(browser: Browser, request: pytest.FixtureRequest) -> Generator[Page]:
+    """An empty page, signed in to the server of the fixtures `site` and `shop_site` if the test has one. An error of a
+    script, or what the policy of a page forbids, fails the test.
+    """
+    sites = [request.getfixturevalue(name) for name in ("site", "shop_site") if name in request.fixturenames]
     with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
         found, faults = context.new_page(), list[str]()
         found.on("pageerror", lambda error: faults.append(str(error)))
         found.on("console", lambda one: faults.append(one.text) if _is_fault(one.type, one.text) else None)
         found.set_default_timeout(20_000)
+        for site in sites:
+            found.goto(link_to(site if isinstance(site, str) else site[0]))
         yield found
         assert faults == []
 

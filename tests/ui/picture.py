@@ -20,7 +20,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ideabridge.server.ui import drawing
-from tests.ui.serving import CHROMIUM, client, send, served
+from tests.ui.serving import CHROMIUM, client, link_to, send, served
 
 ROOT = Path(__file__).parent.parent.parent
 PICTURE = ROOT / "docs" / "images" / "run.svg"
@@ -266,6 +266,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
     with served(folder) as site, context:
         page = context.new_page()
         page.set_default_timeout(20_000)
+        page.goto(link_to(site))
         for customer in ("c1", "c2"):
             _begin(page, site, customer)
         found["page-run"] = still(page, 1600)

@@ -14,6 +14,8 @@ from typing import IO
 
 import httpx
 
+from ideabridge.bridge.store.store import Store
+from ideabridge.server import serve
 from tests import preloaded
 
 CHROMIUM = next(
@@ -26,7 +28,7 @@ _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 @contextmanager
 def served(folder: Path, *words: str, command: str = "ui") -> Generator[str]:
     """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints for people: of `ui`
-    on standard output, of `serve` on standard error.
+    on standard output, of `serve` on standard error. It ends with `/ui/`, and signs nobody in; see `link_to`.
     """
     options = ["--store", str(folder / "ideas.sqlite"), "--tools", str(TOOLS), "--project", str(folder)]
     start = ["ui", "127.0.0.1:0", "--no-browser"] if command == "ui" else ["serve", "--http", "127.0.0.1:0", "--ui"]
@@ -42,7 +44,9 @@ def served(folder: Path, *words: str, command: str = "ui") -> Generator[str]:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            yield _address(process.stdout if command == "ui" else process.stderr)
+            address = _address(process.stdout if command == "ui" else process.stderr)
+            _STORES[_base(address)] = folder / "ideas.sqlite"
+            yield address
         finally:
             process.terminate()
             process.communicate()
@@ -58,9 +62,31 @@ def _address(lines: IO[str]) -> str:
     raise AssertionError(f"the server ended:\n{''.join(read)}")
 
 
-def client(url: str) -> httpx.Client:
+_STORES: dict[str, Path] = {}
+"""The store of each server that was started here, by its address."""
+
+
+def _base(url: str) -> str:
+    return url.partition("/ui")[0].rstrip("/")
+
+
+def link_to(url: str) -> str:
+    """A new link that signs the owner in, once, to a page of `served`; `ideabridge ui --link` prints such a one."""
+    with Store.open(_STORES[_base(url)]) as store:
+        return serve.link_to(f"{_base(url)}/ui/", store.owner_links)
+
+
+def stranger(url: str) -> httpx.Client:
     """A client with a cookie jar that follows redirects, at the address of the server."""
-    return httpx.Client(base_url=url.partition("/ui/")[0], follow_redirects=True, timeout=30)
+    return httpx.Client(base_url=_base(url), follow_redirects=True, timeout=30)
+
+
+@contextmanager
+def client(url: str) -> Generator[httpx.Client]:
+    """The same, signed in to a page of `served` as its owner."""
+    with stranger(url) as http:
+        assert http.get(link_to(url)).url.path == "/ui/runs"
+        yield http
 
 
 def secret(http: httpx.Client, path: str = "/ui/playground") -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.store import Store
 from tests import preloaded
 from tests.cli.conftest import EXECUTABLE
 from tests.cli.terminal import Terminal
-from tests.ui.serving import client, seal, secret, send, served
+from tests.ui.serving import client, link_to, seal, secret, send, served, stranger
 
 PLAN = '{"calls": [{"_tool": "refund", "order": 1, "amount": 10}], "output": "†results.0"}'
 
@@ -49,9 +51,14 @@ def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> 
         assert re.fullmatch(r"/ui/static/ui\.(css|js)\?[0-9a-f]{12}", path)
         assert "immutable" in http.get(path).headers["cache-control"]
     assert http.get("/ui/static/nothing?1").headers["cache-control"] == "no-store"
-    cookie = httpx.get(http.base_url.join("/ui/runs")).headers["set-cookie"]
-    assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    base = str(http.base_url)
+    cookie = httpx.get(link_to(base)).headers["set-cookie"]
+    # Browsers send cookies to every port of a host: two servers have cookies with two names.
+    assert cookie.startswith(f"ideabridge_ui_{http.base_url.port}=")
+    assert {"Path=/ui", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+    encrypted = httpx.get(link_to(base), headers={"X-Forwarded-Proto": "https"}).headers["set-cookie"]
+    assert encrypted.startswith(f"__Host-ideabridge_ui_{http.base_url.port}=")
+    assert {"Path=/", "Secure", "HttpOnly", "SameSite=Strict"} <= set(encrypted.split("; "))
 
 
 def test_a_name_that_points_here_is_refused(http: httpx.Client) -> None:
@@ -146,7 +153,7 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         for name, role in (("ann", "member"), ("bob", "member"), ("eva", "admin")):
             store.users.add(name, "admin" if role == "admin" else "member")
             tokens[name] = store.users.add_token(name)[1]
-    with served(tmp_path) as link, client(link) as ann, client(link) as bob, client(link) as eva:
+    with served(tmp_path) as url, stranger(url) as ann, stranger(url) as bob, stranger(url) as eva:
         assert ann.get("/ui/runs").url.path == "/ui/sign-in"
         assert ann.get("/ui/live").url.path == "/ui/sign-in"
         assert ann.post("/ui/sign-in", data={"token": "wrong"}).status_code == 403
@@ -179,11 +186,11 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         assert bob.get("/ui/runs").url.path == "/ui/sign-in"
 
         # The link that the command prints signs the person at this machine in, once.
-        with client(link) as local, client(link) as late:
-            path = link[link.index("/ui/") :]
-            assert local.get(path).url.path == "/ui/runs"
+        with stranger(url) as local, stranger(url) as late:
+            link = link_to(url)
+            assert local.get(link).url.path == "/ui/runs"
             assert run_id in local.get("/ui/runs").text
-            assert late.get(path).status_code == 403
+            assert late.get(link).status_code == 403
 
 
 # -- the link of the owner ---------------------------------------------------------------------------------------------
@@ -193,16 +200,17 @@ SERVE = ["serve", "--http", "127.0.0.1:0", "--ui", "--log-level", "debug"]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a store that has a user, and a home folder of nobody's."""
+    """A folder with a store, and a home folder of nobody's."""
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with Store.open(tmp_path / "ideas.sqlite") as store:
-        store.users.add("ann")
+    Store.open(tmp_path / "ideas.sqlite").close()
     return tmp_path
 
 
 def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
+    with Store.open(here / "ideas.sqlite") as store:
+        store.users.add("ann")
     terminal = Terminal(here, [*SERVE, "--store", "ideas.sqlite", "--allow-host", "team.example"], columns=200)
     terminal.read_until("allows one")
     shown = terminal.seen.replace("\r", "")
@@ -212,7 +220,7 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     assert link is not None, shown
     # Everybody else gets an address without a secret, with the name by which they reach the server.
     assert re.search(r"The page for people is at\n  http://team.example:\d+/ui/\nPeople sign in there with", shown)
-    with client(link[1]) as owner, client(link[1]) as late:
+    with stranger(link[1]) as owner, stranger(link[1]) as late:
         path = link[1][link[1].index("/ui/") :]
         assert owner.get(path).url.path == "/ui/runs"
         assert owner.get("/ui/admin").status_code == 200
@@ -224,8 +232,12 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     assert terminal.seen.count(path.partition("=")[2]) == 1
 
 
+@pytest.mark.parametrize("users", [False, True])
 @pytest.mark.parametrize("command", ["serve", "ui"])
-def test_no_link_is_written_to_where_logs_come_from(command: str, here: Path) -> None:
+def test_no_link_is_written_to_where_logs_come_from(command: str, here: Path, *, users: bool) -> None:
+    if users:
+        with Store.open(here / "ideas.sqlite") as store:
+            store.users.add("ann")
     words = SERVE if command == "serve" else ["ui", "127.0.0.1:0", "--no-browser"]
     with subprocess.Popen(
         preloaded.python(EXECUTABLE, *words, "--store", "ideas.sqlite"),
@@ -237,32 +249,85 @@ def test_no_link_is_written_to_where_logs_come_from(command: str, here: Path) ->
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        first = process.stderr.readline()
-        if command == "serve":
-            lines = [first]
-            while "allows one" not in lines[-1]:
-                lines.append(process.stderr.readline())
-            # It says which command prints a link instead, from any folder.
-            assert f"  ideabridge ui --project {here} --store {here / 'ideas.sqlite'}\n" in lines
-            assert "The owner gets a link for signing in with this command, on this machine:\n" in lines
-            assert re.search(r"The page for people is at\n  http://\S+/ui/\n", "".join(lines))
-            first = "".join(lines)
-        else:
-            # The command exists to hand it out: its standard output is the answer to whoever typed it.
-            assert "/ui/sign-in?key=" in process.stdout.readline()
+        lines = [process.stderr.readline()]
+        # It says which command prints a link instead, from any folder.
+        while "ideabridge ui --link" not in lines[-1]:
+            lines.append(process.stderr.readline())
+        made = subprocess.run(
+            preloaded.python(EXECUTABLE, *shlex.split(lines[-1])[1:]),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        with stranger(made.stdout.strip()) as owner:
+            assert owner.get(made.stdout.strip()).url.path == "/ui/runs"
+            assert "Sign out" in owner.get("/ui/runs").text
         process.terminate()
         out, log = process.communicate(timeout=10)
-    assert "key=" not in out + first + log
+    said = "".join([*lines, log, out])
+    assert re.search(r"  http://\S+/ui/\n", said)
+    assert "key=" not in said
 
 
-def test_without_users_the_address_is_no_secret(tmp_path: Path) -> None:
-    with served(tmp_path, command="serve") as url, client(url) as http:
-        assert url.endswith("/ui/")
-        assert http.get("/ui/").url.path == "/ui/runs"
+def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(tmp_path: Path) -> None:
+    """A model with a tool that sends requests must not approve its own calls as the person."""
+    with served(tmp_path, command="serve") as url, client(url) as owner, stranger(url) as model:
+        run_id = run(owner)
+        page = model.get(f"/ui/runs/{run_id}")
+        assert page.status_code == 200
+        approval = re.search(rf'value="({run_id}:[^"]+)"', page.text)
+        assert approval is not None
+        assert 'name="secret" value=""' in page.text
+        assert f"ideabridge ui --link --project {tmp_path}" in page.text
+        forms: list[tuple[str, dict[str, str]]] = [
+            ("approvals/decide", {"which": approval[1], "decision": "approve"}),
+            ("approvals", {"which": approval[1], "decision": "approve"}),
+            ("approvals/decide", {"which": approval[1], "decision": "grant"}),
+            (f"runs/{run_id}/cancel", {}),
+            (f"runs/{run_id}/fork", {}),
+            ("playground", {"kind": "plan", "text": PLAN, "action": "run"}),
+            ("playground", {"kind": "plan", "text": PLAN, "action": "check"}),
+            ("ideas/publish", {"ref": run_id, "name": "mine"}),
+            ("modules/tools/call", {"tool": "list_orders"}),
+            ("admin/users", {"name": "ann", "action": "add"}),
+            ("admin/tokens", {"name": "ann"}),
+            ("admin/backup", {}),
+            ("sign-out", {}),
+        ]
+        for path, fields in forms:
+            for secret_of_it in ("", secret(owner)):
+                answer = model.post(f"/ui/{path}", data={"secret": secret_of_it, **fields})
+                assert answer.status_code == 403, path
+                assert "ideabridge ui --link" in answer.text
+        assert "needs approval" in owner.get(f"/ui/runs/{run_id}").text
+
+
+def test_without_a_session_no_button_is_shown(page: Page, tmp_path: Path) -> None:
+    with served(tmp_path) as url, client(url) as owner:
+        run_id = run(owner)
+        for path in ("runs", f"runs/{run_id}", "approvals", "playground", "admin", "modules/tools"):
+            page.goto(url + path)
+            expect(page.get_by_text("You read this page without a session")).to_be_visible()
+            for form in page.locator("form[method=post]").all():
+                expect(form).not_to_be_visible()
+        page.goto(f"{url}approvals")
+        expect(page.locator("article.asking")).to_contain_text('"amount": 10')
+
+
+def test_a_cookie_is_for_its_own_server(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    with served(tmp_path / "one") as one, served(tmp_path / "other") as other, client(one) as http:
+        # A browser sends both cookies to both ports, and each server knows its own.
+        assert http.get(link_to(other)).url.path == "/ui/runs"
+        assert len(http.cookies) == 2
+        for url in (one, other):
+            assert "Sign out" in http.get(f"{url}runs").text
 
 
 def test_the_first_user_ends_the_other_sessions_without_a_token(http: httpx.Client) -> None:
-    with client(str(http.base_url)) as other:
+    with stranger(str(http.base_url)) as other:
         assert other.get("/ui/runs").url.path == "/ui/runs"
         answer = send(http, "/ui/admin/users", "/ui/admin", name="ann", action="add", role="member")
         found = re.search(r"shown only now:\n(\S+)</p>", answer.text)

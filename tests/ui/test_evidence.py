@@ -13,7 +13,7 @@ from ideabridge.bridge import Bridge, Configuration
 from ideabridge.tools import Toolbox
 from tests.lifting.runs import Turn, solved, turn
 from tests.ui import shop
-from tests.ui.serving import served
+from tests.ui.serving import link_to, served
 
 TURNS: list[Turn] = [
     lambda _: turn({"_tool": "list_orders", "customer": "†input.customer"}),
@@ -35,6 +35,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
     with ThreadPoolExecutor(1) as thread:
         thread.submit(anyio.run, _publish, tmp_path / "ideas.sqlite").result()
     with served(tmp_path) as site:
+        page.goto(link_to(site))
         page.goto(f"{site}ideas/refund_first")
         copied = page.get_by_role("group", name="Copied values")
         expect(copied).to_contain_text("†results.0.0.total")

@@ -19,7 +19,7 @@ from ideabridge.bridge.runs.people import Decision
 from ideabridge.tools import Toolbox, tool
 from tests import npm
 from tests.ui import shop
-from tests.ui.serving import served
+from tests.ui.serving import link_to, served
 
 AXE: Final = npm.FOLDER / "axe-core" / "axe.min.js"
 
@@ -123,6 +123,7 @@ def test_axe_finds_nothing_serious(browser: Browser, shop_site: tuple[str, str],
     # Axe is injected past the policy of the page, which forbids foreign scripts.
     with browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1100, "height": 900}) as context:
         page = context.new_page()
+        page.goto(link_to(url))
         for path in pages(run_id):
             page.goto(url + path)
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -138,6 +139,7 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
     url, run_id = shop_site
     with browser.new_context(viewport={"width": 320, "height": 700}) as context:
         page = context.new_page()
+        page.goto(link_to(url))
         widths: dict[str, int] = {}
         for path in pages(run_id):
             page.goto(url + path)
@@ -199,6 +201,7 @@ def test_every_page_works_without_scripts(browser: Browser, shop_site: tuple[str
     url, run_id = shop_site
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
+        page.goto(link_to(url))
         for path in pages(run_id)[:-1]:
             answer = page.goto(url + path)
             assert answer is not None

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.ui.serving import link_to
+
 PLAN: dict[str, Any] = {
     "calls": [
         {"_tool": "list_orders", "customer": "†input.customer", "_outputPath": "orders"},
@@ -160,6 +162,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         expect(page.locator("#head .status")).to_have_text("needs approval")
     with browser.new_context(java_script_enabled=scripts) as context:
         inbox = context.new_page()
+        inbox.goto(link_to(site))
         inbox.goto(f"{site}approvals")
         inbox.get_by_text("Decide several at once").click()
         form = inbox.locator("#several")

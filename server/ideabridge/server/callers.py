@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import math
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
-import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE as TOKEN_VARIABLE
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
-from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.server.transports.identity import IdentityProvider
-
-logger = logging.getLogger(__name__)
-
 
 Context = ServerRequestContext[Any, Any]
 """The SDK's context of a request."""
@@ -64,6 +56,10 @@ def client_key(context: Context) -> Hashable:
     if not isinstance(http, Request):
         return "stdio"
     return ("client", caller_of(context), http.headers.get("mcp-session-id") or http.client)
+
+
+class MissingScopeError(IdeabridgeError):
+    """A token is valid, but lacks a scope that the configuration demands (`auth.scopes`)."""
 
 
 def token_caller(token: str) -> str:
@@ -105,6 +101,7 @@ class Credentials:
         """The user of a token; None if the token is unknown or no longer valid.
 
         Raises:
+            MissingScopeError: the token is valid, but lacks one of `scopes`.
             ProviderError: the identity provider's keys are not available.
             StoreError: the users cannot be read.
         """
@@ -117,6 +114,9 @@ class Credentials:
         identity = None if self._provider is None else await self._provider.identify(text)
         if identity is None:
             return None
+        for scope in self.scopes:
+            if scope not in identity.scopes:
+                raise MissingScopeError(f"the token lacks the scope {scope}")
         user = self._users.of_subject(identity.issuer, identity.subject, identity.shown)
         if user.state != "active":
             return None
@@ -129,123 +129,10 @@ class Credentials:
             claims={"iss": identity.issuer},
         )
 
-
-WATCH_SECONDS: Final = 1.0
-"""Seconds between two checks of the tokens of requests in progress."""
-
-
-class BearerGate:
-    """ASGI middleware that passes requests with a valid bearer token on, and adds their user.
-
-    `spend` counts one request of a caller. `metadata` is the route of the metadata of the protected resource (RFC 9728)
-    and its address, or None.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        credentials: Credentials,
-        spend: Callable[[str], None],
-        metadata: tuple[Route, str] | None = None,
-    ) -> None:
-        self._app = app
-        self._spend = spend
-        self._credentials = credentials
-        self._metadata = metadata
-        # The tokens of requests in progress, by the scope that ends the request.
-        self._served: dict[anyio.CancelScope, bytes] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if self._metadata is not None and scope["path"] == self._metadata[0].path:
-            await self._metadata[0].handle(scope, receive, send)
-            return
+    async def still_name(self, token: bytes, caller: str) -> bool:
+        """Return whether a token is still valid, and still that of a caller; raises as `verify`, but for its scopes."""
         try:
-            token = _bearer(scope)
-            access = None if token is None else await self._credentials.verify(token)
-            is_open = access is None and not self._credentials.are_required
-        except IdeabridgeError as error:
-            # The users or the provider's keys are not available: nobody gets access.
-            logger.error("ideabridge: a request is refused: %s", error)
-            response = _refusal(503, "temporarily_unavailable", "tokens cannot be checked now", {"Retry-After": "30"})
-            await response(scope, receive, send)
-            return
-        if is_open:
-            await self._app(scope, receive, send)
-        elif token is None or access is None:
-            await self._unknown()(scope, receive, send)
-        elif (refusal := self._refusal_of(access)) is not None:
-            await refusal(scope, receive, send)
-        else:
-            # The SDK binds a session to the user that opened it.
-            scope["user"] = AuthenticatedUser(access)
-            await self._serve(token, scope, receive, send)
-
-    def _refusal_of(self, access: AccessToken) -> JSONResponse | None:
-        """The answer to a request with a valid token that lacks a scope, or whose caller sends too many requests."""
-        for scope in self._credentials.scopes:
-            if scope not in access.scopes:
-                challenge = self._challenge("insufficient_scope", f' scope="{" ".join(self._credentials.scopes)}",')
-                return _refusal(403, "insufficient_scope", f"the token lacks the scope {scope}", challenge)
-        try:
-            self._spend(access.client_id)
-        except QuotaError as error:
-            later = {"Retry-After": str(math.ceil(error.retry_after))}
-            return _refusal(429, "too_many_requests", str(error), later)
-        return None
-
-    async def _serve(self, token: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = ended = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal begun, ended
-            begun = True
-            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
-            await send(message)
-
-        with anyio.CancelScope() as limit:
-            self._served[limit] = token
-            try:
-                await self._app(scope, receive, watched_send)
-            finally:
-                del self._served[limit]
-        if limit.cancelled_caught and not begun:
-            await self._unknown()(scope, receive, send)
-        elif limit.cancelled_caught and not ended:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _unknown(self) -> JSONResponse:
-        why = "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge users add` makes one"
-        return _refusal(401, "invalid_token", why, self._challenge("invalid_token"))
-
-    def _challenge(self, error: str, more: str = "") -> dict[str, str]:
-        where = f', resource_metadata="{self._metadata[1]}"' if self._metadata is not None else ""
-        return {"WWW-Authenticate": f'Bearer{more} error="{error}"{where}'}
-
-    async def watch(self) -> None:
-        """End requests whose token became invalid, until cancelled. A stream may stay open for days."""
-        while True:
-            await anyio.sleep(WATCH_SECONDS)
-            for token in set(self._served.values()):
-                try:
-                    valid = await self._credentials.verify(token) is not None
-                except IdeabridgeError:
-                    # The token cannot be checked now; it is checked again later.
-                    continue
-                for scope, used in self._served.items():
-                    if used == token and not valid:
-                        scope.cancel()
-
-
-def _bearer(scope: Scope) -> bytes | None:
-    """Return the bearer token of a request; None unless the request has exactly one."""
-    values = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
-    scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
-    return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
-
-
-def _refusal(status: int, error: str, why: str, headers: Mapping[str, str]) -> JSONResponse:
-    return JSONResponse({"error": error, "error_description": why}, status, headers)
+            access = await self.verify(token)
+        except MissingScopeError:
+            return False
+        return access is not None and access.client_id == caller

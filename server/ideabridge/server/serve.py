@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -30,10 +31,11 @@ from ideabridge.bridge.modules.stdio import guard
 from ideabridge.bridge.secrets import clean_logs
 from ideabridge.bridge.store.errors import PruningStoppedError, StoreError
 from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.journal import OwnerLinks
 from ideabridge.bridge.store.pruning import Bounds, told_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import COMMANDS, Commands
-from ideabridge.server.callers import BearerGate, Credentials
+from ideabridge.server.callers import Credentials
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.health import Health
 from ideabridge.server.operations.requests import LogLevel, Observer, RequestWatch, request_log
@@ -43,11 +45,8 @@ from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from mcp.server.transport_security import TransportSecuritySettings
     from starlette.routing import Route
     from starlette.types import ASGIApp
-
-    from ideabridge.server.ui.pages import Pages
 
 END_SECONDS: Final = 1.9
 """Seconds after which an ending process exits at once: hosts kill it after two seconds."""
@@ -233,14 +232,26 @@ class Ready:
         url: its URL for clients.
         asks: whether requests need a token.
         page: the URL of the page for people; None: no page.
-        owner_link: makes a URL that signs its visitor in to the page as the owner, once, within ten
-            minutes. It is a secret. None: no page, or nobody needs to sign in.
+        owner_link: the owner's way in to the page; None: no page.
     """
 
     url: str
     asks: bool
     page: str | None
-    owner_link: Callable[[], str] | None
+    owner_link: OwnerLink | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLink:
+    """The owner's way in to the page of a server.
+
+    Attributes:
+        make: makes a URL that signs its visitor in as the owner, once, within ten minutes. It is a secret.
+        command: the command that makes another one.
+    """
+
+    make: Callable[[], str]
+    command: str
 
 
 async def serve_http(
@@ -286,14 +297,14 @@ async def serve_http(
             not used would have let fewer people in; or a package for metrics is not installed.
         StoreError: the store cannot be opened.
     """
+    from ideabridge.server.transports.gate import CALLS, PAGE, Gate, TokenDoor
     from ideabridge.server.transports.http import (
-        PATH,
         ServeError,
         application,
         bind,
         http_server,
+        names_of,
         reachable,
-        security,
         url_of,
     )
 
@@ -317,34 +328,31 @@ async def serve_http(
         told = (configuration, toolbox, store, on_status)
         role: Role = "front" if workers else "alone"
         if ui:
-            commands = replace(commands, page=f"{reachable(url, hosts).removesuffix(PATH)}/ui")
+            place = reachable(url, hosts).removesuffix(CALLS)
+            link = f"{commands.link} {urlsplit(place).netloc}"
+            commands = replace(commands, page=f"{place}{PAGE}", link=link)
         async with _front(*told, commands, log_level, role) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
-            app = application(
-                front.server,
-                host=host,
-                allowed=hosts,
-                ended=front.announcements.disconnected,
-                quotas=front.quotas,
-            )
+            app = application(front.server, host=host, ended=front.announcements.disconnected)
             if metrics:
-                app, observer = _with_metrics(app, front, security(host, hosts))
+                app, observer = _with_metrics(app, front)
                 observers.append(observer)
-            most = configuration.users.requests_per_minute
-
-            def spend(caller: str) -> None:
-                front.quotas.spend(caller, "requests", most, 60)
-
-            gate = BearerGate(app, credentials, spend, _metadata(configuration, url))
-            pages = None
+            page = None
             if ui:
-                from ideabridge.server.ui.pages import Pages
+                from ideabridge.server.ui.pages import page_door
 
-                accepted = security(host, hosts).allowed_hosts
-                pages = Pages(gate, front, credentials, accepted, spend)
-            served = Health(gate if pages is None else pages, front.running)
-            server = http_server(RequestWatch(front.server, observers).over(served) if observers else served)
+                page = page_door(front, credentials)
+            gate = Gate(
+                TokenDoor(app, credentials, _metadata(configuration, url)),
+                page,
+                Health(front.running),
+                names=names_of(host, hosts),
+                credentials=credentials,
+                quotas=front.quotas,
+                per_minute=configuration.users.requests_per_minute,
+            )
+            server = http_server(RequestWatch(front.server, observers).over(gate) if observers else gate)
 
             def ending() -> None:
                 front.running.closing = True
@@ -355,7 +363,7 @@ async def serve_http(
             async def serve() -> None:
                 _report(f"serving on {url}")
                 if ready is not None:
-                    ready(_ready(url, pages, asks=credentials.are_required))
+                    ready(_ready(url, front, has_page=ui, asks=credentials.are_required))
                 async with anyio.create_task_group() as group:
                     group.start_soon(gate.watch)
                     await server.serve(sockets=[listening])
@@ -364,18 +372,21 @@ async def serve_http(
             await _until_signalled(serve, ending, cancel=False)
 
 
-def _ready(url: str, pages: Pages | None, *, asks: bool) -> Ready:
-    if pages is None:
+def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
+    if not has_page:
         return Ready(url, asks, None, None)
-    from ideabridge.server.transports.http import PATH
-    from ideabridge.server.ui.access import PREFIX
+    from ideabridge.server.transports.gate import CALLS, PAGE
 
-    base = url.removesuffix(PATH)
-    owner_link = (lambda: f"{base}{pages.link()}") if asks else None
-    return Ready(url, asks, f"{base}{PREFIX}/", owner_link)
+    page, links = f"{url.removesuffix(CALLS)}{PAGE}/", front.running.bridge.store.owner_links
+    return Ready(url, asks, page, OwnerLink(lambda: link_to(page, links), front.running.deciding.commands.link))
 
 
-def _with_metrics(app: ASGIApp, front: Front, accepted: TransportSecuritySettings) -> tuple[ASGIApp, Observer]:
+def link_to(page: str, links: OwnerLinks) -> str:
+    """A URL that signs its visitor in to a page as the owner, once, within ten minutes. It is a secret."""
+    return f"{page}sign-in?key={links.make()}"
+
+
+def _with_metrics(app: ASGIApp, front: Front) -> tuple[ASGIApp, Observer]:
     """The application with `/metrics` beside it, and what counts its requests.
 
     Raises:
@@ -388,7 +399,7 @@ def _with_metrics(app: ASGIApp, front: Front, accepted: TransportSecuritySetting
 
         raise ServeError(f"metrics: {error}; pip install 'ideabridge[metrics]'") from None
     metrics = Metrics(front.running.bridge, front.direct_calls, version("ideabridge"))
-    return with_metrics(app, metrics, accepted), metrics.observe
+    return with_metrics(app, metrics), metrics.observe
 
 
 async def work(

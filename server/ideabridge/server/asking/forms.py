@@ -54,12 +54,14 @@ class Commands:
     """The commands for a terminal, with the options that select the store of this server.
 
     Attributes:
+        link: makes a link that signs the owner in to the page.
         page: the address of the page for people, if this server has one. It signs nobody in.
     """
 
     show: str = "ideabridge approvals list"
     decide: str = "ideabridge approvals decide"
     publish: str = "ideabridge ideas publish"
+    link: str = "ideabridge ui --link"
     page: str | None = None
 
     @property

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.settings import ModelConfiguration
     from ideabridge.bridge.modules.settings import ModuleStatus
     from ideabridge.server.asking.forms import Commands
-    from ideabridge.server.serve import Ready
+    from ideabridge.server.serve import OwnerLink, Ready
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 UI_ADDRESS = "127.0.0.1:8788"
@@ -87,7 +86,7 @@ async def serve(
         await serve_stdio(configuration, on_status=told, commands=_commands(options), log_level=log_level)
     else:
         hosts = tuple(allow_host or ())
-        ready = partial(_welcome, configuration, hosts, _absolute(options))
+        ready = partial(_welcome, configuration, hosts)
         await serve_http(
             configuration,
             host=place[0],
@@ -142,12 +141,23 @@ async def show_ui(
         str | None, typer.Argument(metavar="[HOST:PORT]", help=f"Default: {UI_ADDRESS}. Port 0: any free port.")
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link",
+            help="Start nothing: print a link that signs you in, as the owner, to the page of the server that runs at"
+            f" HOST:PORT on the same store. Default: {DEFAULT_ADDRESS}.",
+        ),
+    ] = False,
 ) -> None:
     """Open the page: runs as they happen, approvals, ideas, modules, and a playground.
 
     It shows the runs of every assistant that uses this store, also those of other processes. Ctrl-C ends it. It is a
     server over HTTP, too: `serve --http --ui` has the same page.
     """
+    if link:
+        _print_link(options, *read_address(address or DEFAULT_ADDRESS))
+        return
     place = read_address(address or UI_ADDRESS)
     configuration = options.configuration()
     from ideabridge.server.serve import serve_http
@@ -165,22 +175,39 @@ async def show_ui(
     )
 
 
-def _open_page(ready: Ready, *, opens: bool) -> None:
-    """Print the address of the page, and open it in a browser.
-
-    If visitors sign in, the address is the owner's link. The command exists to hand it out, so it is the command's
-    answer, on standard output wherever that leads; what goes to standard error often ends in a log.
+def _print_link(options: Options, host: str, port: int) -> None:
+    """Print a link to the page of another server. Whoever types the command asks for it, so it goes to standard output
+    wherever that leads.
     """
+    from ideabridge.server.cli.stores import open_store
+    from ideabridge.server.serve import link_to
+    from ideabridge.server.transports.gate import PAGE
+
+    name = f"[{host}]" if ":" in host else host
+    with open_store(options) as store:
+        show(link_to(f"http://{name}:{port}{PAGE}/", store.owner_links))
+
+
+def _open_page(ready: Ready, *, opens: bool) -> None:
+    """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal. Elsewhere standard
+    output may be a log, so it gets the address alone, and standard error the command that makes a link.
+    """
+    assert ready.page is not None
+    assert ready.owner_link is not None
     address = ready.page
-    if ready.owner_link is None:
-        say("The page is at")
-    else:
-        address = ready.owner_link()
+    if opens or sys.stdout.isatty():
+        address = ready.owner_link.make()
+    if sys.stdout.isatty():
         say(f"{_OWNER_LINK}:")
+        shown = address
+    else:
+        say("The page is at the address on standard output. This command prints a link that signs you in to it:")
+        sys.stderr.write(f"  {ready.owner_link.command}\n")
+        shown = ready.page
     # One line for copying, however wide the terminal is.
-    sys.stdout.write(f"  {address}\n")
+    sys.stdout.write(f"  {shown}\n")
     sys.stdout.flush()
-    if opens and address is not None:
+    if opens:
         import threading
         import webbrowser
 
@@ -197,6 +224,7 @@ def _commands(options: Options) -> Commands:
         f"ideabridge approvals list{replace(found, tools=(), allow_all=False).again}",
         f"ideabridge approvals decide{found.again}",
         f"ideabridge ideas publish{replace(found, allow_all=False).again}",
+        f"ideabridge ui --link{replace(found, tools=(), allow_all=False).again}",
     )
 
 
@@ -228,7 +256,7 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
 _OWNER_LINK: Final = "To sign in to the page as the owner, open this link, once, within 10 minutes"
 
 
-def _welcome(configuration: Configuration, hosts: tuple[str, ...], options: Options, ready: Ready) -> None:
+def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready) -> None:
     """Explain how clients connect to the server over HTTP, and people to its page."""
     from ideabridge.bridge.bridge import TOKEN_VARIABLE
     from ideabridge.server.transports.http import reachable
@@ -250,23 +278,25 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], options: Opti
     say("For example:")
     # One line for copying, however wide the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
-    if ready.page is not None:
+    if ready.page is not None and ready.owner_link is not None:
         say("The page for people is at")
         sys.stderr.write(f"  {reachable(ready.page, hosts)}\n")
-        if ready.owner_link is not None:
+        if ready.asks:
             say("People sign in there with their token.")
-            _tell_owner(options, ready.owner_link, kept=configuration.store != ":memory:")
+        else:
+            say("Everybody who reaches it reads it there. Whoever decides must sign in.")
+        _tell_owner(ready.owner_link, kept=configuration.store != ":memory:")
     say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
 
 
-def _tell_owner(options: Options, link: Callable[[], str], *, kept: bool) -> None:
+def _tell_owner(link: OwnerLink, *, kept: bool) -> None:
     """Tell the owner how to sign in. The link is a secret: elsewhere than at a terminal it would end in a log."""
     if at_terminal():
         say(f"{_OWNER_LINK}:")
-        sys.stderr.write(f"  {link()}\n")
+        sys.stderr.write(f"  {link.make()}\n")
     elif kept:
         say("The owner gets a link for signing in with this command, on this machine:")
-        sys.stderr.write(f"  ideabridge ui{options.again}\n")
+        sys.stderr.write(f"  {link.command}\n")
 
 
 def _print_status(status: ModuleStatus) -> None:

@@ -11,34 +11,25 @@ from __future__ import annotations
 from typing import Final
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.server.running import Running
-from ideabridge.server.transports.connections import connection_of
+from ideabridge.server.transports.gate import ALIVE
 
-ALIVE: Final = "/healthz"
-READY: Final = "/readyz"
-
-_HEADERS: Final = {"Cache-Control": "no-store"}
+_HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
+"""The connection is closed, because it is none of the callers': nobody gains one by asking for health."""
 
 
 class Health:
-    """ASGI middleware that answers `/healthz` and `/readyz`, and passes every other request on."""
+    """ASGI application that answers `/healthz` and `/readyz`."""
 
-    def __init__(self, app: ASGIApp, running: Running) -> None:
-        self._app = app
+    def __init__(self, running: Running) -> None:
         self._running = running
         self._connected = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or scope["path"] not in (ALIVE, READY):
-            await self._app(scope, receive, send)
-            return
-        connection = connection_of(scope)
-        connection.admitted()
-        connection.whole()
         if scope["method"] not in ("GET", "HEAD"):
             answer = JSONResponse({"error": "expected GET or HEAD"}, 405, {**_HEADERS, "Allow": "GET, HEAD"})
         elif scope["path"] == ALIVE or not (reasons := self.obstacles()):

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,7 +38,6 @@ from ideabridge.bridge.store.journal import DirectCall
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.requests import ServedRequest, known_name
-from ideabridge.server.transports.connections import connection_of
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -197,22 +194,17 @@ def _ignore(_value: JSON) -> None:
     pass
 
 
-def with_metrics(app: ASGIApp, metrics: Metrics, security: TransportSecuritySettings) -> ASGIApp:
-    """ASGI middleware that answers `/metrics`, for the names of this server. Tokens are checked before it."""
-    hosts = TransportSecurityMiddleware(security)
+def with_metrics(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """ASGI middleware that answers `/metrics`, behind the gate."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH:
             await app(scope, receive, send)
             return
-        connection = connection_of(scope)
-        connection.admitted()
-        connection.whole()
-        answer: Response | None = await hosts.validate_request(Request(scope))
-        if answer is None and scope["method"] not in ("GET", "HEAD"):
-            answer = PlainTextResponse("expected GET\n", 405, {"Allow": "GET, HEAD"})
-        if answer is None:
+        if scope["method"] in ("GET", "HEAD"):
             answer = Response(metrics.text(), headers={"content-type": _CONTENT_TYPE, "cache-control": "no-store"})
+        else:
+            answer = PlainTextResponse("expected GET\n", 405, {"Allow": "GET, HEAD"})
         await answer(scope, receive, send)
 
     return served

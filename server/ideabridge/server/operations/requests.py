@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.users import person_of
-from ideabridge.server.callers import Context, caller_in, caller_of
+from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.names import visible
 
 RequestStatus = Literal["ok", "asked", "error", "failed", "cancelled", "refused", "disconnected"]
@@ -40,15 +40,11 @@ PROBES: Final = ("/healthz", "/readyz", "/metrics")
 """Paths that are requested every few seconds. The log has them only at the level `debug`."""
 
 _PATHS: Final = ("/mcp", "/ui", *PROBES)
-_GUARDED: Final = ("/mcp", "/metrics")
-"""Paths whose requests have a user by their token. The page has visitors; see `note_user`."""
-
 _HTTP_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 _SDK_METHODS: Final = ("initialize", "notifications/cancelled", "notifications/progress")
 """Methods that the SDK handles itself."""
 
 _KEY: Final = "ideabridge.request"
-_UNAUTHORIZED: Final = 401
 _REFUSED: Final = 400
 _DEFECT: Final = 500
 _PLAIN: Final = re.compile(r"[\w.@/:+-]+")
@@ -157,8 +153,6 @@ class RequestWatch:
             try:
                 await app(scope, receive, watched_send)
             finally:
-                if path in _GUARDED and served.http != _UNAUTHORIZED:
-                    served.user = person_of(caller_in(scope))
                 if served.http is not None and served.http >= _REFUSED:
                     served.end("failed" if served.http >= _DEFECT else "refused")
                 else:

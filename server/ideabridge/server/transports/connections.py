@@ -4,11 +4,16 @@ A process has a few thousand file descriptors, and a client that sends one byte 
 each step of a request has a deadline, and the number of connections has a limit. At the limit, a new connection closes
 an old one: first one without an admitted request, then an idle one, then one whose request is still arriving. A
 connection whose request has arrived completely is never closed for a new one.
+
+Some connections are kept free of all these: those that were just accepted close no other of their own kind before they
+are read. `/healthz` and `/readyz` are answered on them, so no caller and no number of strangers takes the place of a
+probe.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from enum import IntEnum
 from typing import Any, Final, cast
 
@@ -18,14 +23,20 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from ideabridge.server.transports.quotas import QuotaError
+
 MOST_CONNECTIONS: Final = 2000
-"""The largest number of connections, if the process may have twice as many file descriptors."""
+"""The largest number of connections of callers, if the process may have twice as many file descriptors."""
 
 MOST_RECEIVED: Final = 256 * 1024 * 1024
 """Bytes of all bodies that are still arriving; over the limit, the connection with the largest body is closed."""
 
 ACCEPTED_AT_ONCE: Final = 64
 """Connections accepted at once, before existing connections are read again."""
+
+_UNREAD: Final = 4 * ACCEPTED_AT_ONCE
+"""Connections beside those of callers, for requests that are not read yet and for those of strangers. A connection is
+read after two more rounds of accepted ones at the latest."""
 
 HEADER_SECONDS: Final = 10.0
 """Seconds from the first byte of a request (for a new connection: from its start) to the end of its headers."""
@@ -62,19 +73,44 @@ class Rank(IntEnum):
     WORKING = 3
 
 
+_ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
+
+
 class Connections:
-    """The connections of one server, by rank, the oldest first. Of the `most` connections half may be sending."""
+    """The connections of one server, by rank, the oldest first: `most` of callers, of which half may be sending, and
+    some that are not read yet.
+    """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
         # With fewer, connections accepted at once would close each other before they are read.
         self._most = max(2 * ACCEPTED_AT_ONCE, most)
+        self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
+        # The connections with an admitted request, by caller.
+        self._held: Counter[str] = Counter()
 
-    @property
-    def share(self) -> int:
-        """The number of requests that one caller may have in progress, which leaves room for others."""
-        return self._most // 2
+    def admit(self, connection: GuardedProtocol, caller: str) -> None:
+        """Note that a request of a caller may send its body. One caller may have half of the connections that all
+        others leave, so however many callers take their share, there is room for one more. At this limit, the caller's
+        oldest request that is still arriving is dropped.
+
+        Raises:
+            QuotaError: all requests of the caller have arrived.
+        """
+        held = self._held[caller]
+        others = sum(len(self._ranks[rank]) for rank in _ADMITTED) - held
+        share = (self._most - others) // 2
+        if held >= share:
+            arriving = (one for one in self._ranks[Rank.SENDING] if one.caller == caller)
+            oldest = next(arriving, None)
+            if oldest is None:
+                raise QuotaError(
+                    f"you have {held:,} connections with a request in progress; one caller may have {share:,} now"
+                )
+            oldest.drop()
+        connection.caller = caller
+        self.move(connection, Rank.SENDING)
 
     def __len__(self) -> int:
         return sum(len(ranked) for ranked in self._ranks.values())
@@ -82,9 +118,13 @@ class Connections:
     def add(self, connection: GuardedProtocol) -> None:
         """Add an accepted connection."""
         self._enter(connection)
-        if len(self) <= self._most:
+        if len(self) <= self._most + self._unread:
             return
-        for rank in (Rank.STRANGER, Rank.IDLE, Rank.SENDING):
+        ranks = [Rank.STRANGER, Rank.IDLE, Rank.SENDING]
+        if len(self._ranks[Rank.STRANGER]) <= self._unread:
+            # Most of these are not read yet. They would close each other.
+            ranks = [Rank.IDLE, Rank.SENDING, Rank.STRANGER]
+        for rank in ranks:
             oldest = next(iter(self._ranks[rank]), connection)
             if oldest is not connection:
                 oldest.drop()
@@ -100,9 +140,14 @@ class Connections:
     def remove(self, connection: GuardedProtocol) -> bool:
         """Remove a closed connection; returns whether it was in the list."""
         ranked = self._ranks[connection.rank]
-        known = connection in ranked
-        ranked.pop(connection, None)
-        return known
+        if connection not in ranked:
+            return False
+        del ranked[connection]
+        if connection.rank in _ADMITTED:
+            self._held[connection.caller] -= 1
+            if not self._held[connection.caller]:
+                del self._held[connection.caller]
+        return True
 
     def receive(self, size: int) -> None:
         """Count bytes of bodies that are held in memory; a negative number for bytes that are released."""
@@ -113,6 +158,8 @@ class Connections:
     def _enter(self, connection: GuardedProtocol) -> None:
         ranked = self._ranks[connection.rank]
         ranked[connection] = None
+        if connection.rank in _ADMITTED:
+            self._held[connection.caller] += 1
         if connection.rank is Rank.SENDING and len(ranked) > self._most // 2:
             next(iter(ranked)).drop()
 
@@ -152,6 +199,7 @@ class GuardedProtocol(H11Protocol):
 
     Attributes:
         rank: its state.
+        caller: who sent the request that was admitted last.
         received: bytes of the arriving body in memory.
     """
 
@@ -170,6 +218,7 @@ class GuardedProtocol(H11Protocol):
         self._inner = cast("ASGIApp", self.app)
         self.app = cast("Any", self._served)
         self.rank = Rank.STRANGER
+        self.caller = ""
         self.received = 0
         # The header or body that is arriving: its start, its bytes so far, and the timer of its deadline.
         self._since = 0.0
@@ -183,14 +232,13 @@ class GuardedProtocol(H11Protocol):
         scope[_KEY] = self
         await self._inner(scope, receive, send)
 
-    @property
-    def share(self) -> int:
-        """See `Connections.share`."""
-        return self._all.share
+    def admitted(self, caller: str) -> None:
+        """The headers of a request of a caller are accepted; its body may follow.
 
-    def admitted(self) -> None:
-        """The headers of a request are accepted; its body may follow."""
-        self._all.move(self, Rank.SENDING)
+        Raises:
+            QuotaError: the caller has its share of the connections.
+        """
+        self._all.admit(self, caller)
 
     def hold(self, size: int) -> None:
         """Count bytes of the body that the application holds."""

@@ -32,10 +32,10 @@ from ideabridge.server.transports.connections import (
     GuardedProtocol,
     connection_of,
 )
-from ideabridge.server.transports.quotas import MAX_MESSAGE, QuotaError, Quotas, problem, refused, size_problem
+from ideabridge.server.transports.gate import CALLS, HostNames, header
+from ideabridge.server.transports.quotas import MAX_MESSAGE, QuotaError, problem, refused, size_problem
 from ideabridge.tools.errors import IdeabridgeError
 
-PATH: Final = "/mcp"
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _GRACE_SECONDS: Final = 1
@@ -43,9 +43,6 @@ _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
 """The limit of open files that this process requests; the limit of a shell (256 to 1,024) is too low for a server."""
-
-_MOST_STREAMS: Final = 200
-"""Streams of notifications (GET) that one caller may have open. Each client of the handshake era opens one."""
 
 _MOST_SESSIONS: Final = 200
 """Sessions of the handshake era that one caller may have."""
@@ -107,7 +104,7 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
 def url_of(listening: socket.socket) -> str:
     """The URL for clients."""
     host, port = cast("tuple[str, int]", listening.getsockname()[:2])
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{CALLS}"
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
@@ -121,81 +118,33 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
     return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
 
 
-def security(host: str, allowed: tuple[str, ...]) -> TransportSecuritySettings:
-    """The accepted Host and Origin headers: names of this machine, the bound address, and those in `allowed`."""
+def names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
+    """The names of a server in Host and Origin headers: those of this machine, the bound address, and `allowed`."""
     names = list(_LOOPBACK_NAMES)
     if not is_loopback(host):
         shown = f"[{host}]" if ":" in host else host
         names += [*(() if host in _EVERYWHERE else (shown,)), socket.gethostname(), socket.getfqdn()]
-    names = list(dict.fromkeys([*names, *allowed]))
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=[form for name in names for form in (name, f"{name}:*")],
-        allowed_origins=[
-            form
-            for name in names
-            for scheme in ("http", "https")
-            for form in (f"{scheme}://{name}", f"{scheme}://{name}:*")
-        ],
-    )
+    return HostNames((*names, *allowed))
 
 
 def application(
     server: Server[Any],
     *,
     host: str,
-    allowed: tuple[str, ...] = (),
     ended: Callable[[str], None],
-    quotas: Quotas,
 ) -> ASGIApp:
-    """The ASGI application, for `http_server`.
-
-    `allowed` are more names of this server in Host headers, and `ended` is called with the id of a session that has
-    ended.
-    """
+    """The ASGI application of MCP, behind the gate. `ended` is called with the id of a session that has ended."""
     app: ASGIApp = server.streamable_http_app(
-        streamable_http_path=PATH,
+        streamable_http_path=CALLS,
         host=host,
-        transport_security=security(host, allowed),
+        # The gate has checked Host and Origin.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_MESSAGE,
     )
-    return _MessageGate(_HostGate(_EventGate(app)), ended, quotas)
+    return _Messages(_LargeAnswers(app), ended)
 
 
-class _HostGate:
-    """ASGI middleware that adds to the SDK's refusal of a foreign Host or Origin how to allow it."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 0
-
-        async def pass_on(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start" and message["status"] in _HOST_STATUS:
-                status = message["status"]
-            if not status:
-                await send(message)
-
-        await self._app(scope, receive, pass_on)
-        if status:
-            what = _HOST_STATUS[status]
-            name = _header(scope, what.lower().encode())
-            host = urlsplit(name if "//" in name else f"//{name}").netloc
-            # Without the port, but with the brackets of an IPv6 address.
-            host = re.sub(r":\d*\Z", "", host)
-            usable = re.fullmatch(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]", host) is not None
-            option = f"--allow-host {host}" if usable else "--allow-host NAME"
-            why = f"{what} {name[:100]!r} is not a name of this server: start it with `{option}` to allow it"
-            await _refuse(send, status, why)
-
-
-_HOST_STATUS: Final = {421: "Host", 403: "Origin"}
-"""The statuses of the SDK's refusals, and the header that each concerns."""
-
-
-class _EventGate:
+class _LargeAnswers:
     """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON in place of an event, because SDK clients refuse
     larger events only. After a notification, or the first ping (15 s), the answer can only be an event, so it is an
     error that states its size.
@@ -217,7 +166,7 @@ class _EventGate:
             if is_answered:
                 return
             if message["type"] == "http.response.start":
-                is_stream = _header(message, b"content-type").startswith("text/event-stream")
+                is_stream = header(message, b"content-type").startswith("text/event-stream")
                 if is_stream:
                     start = message
                     return
@@ -268,15 +217,14 @@ class _Session:
     busy: int
 
 
-class _MessageGate:
-    """ASGI middleware after `BearerGate`: refuses bodies over the limits with an error that states the limit, limits
-    what one caller holds open, and reports sessions that end.
+class _Messages:
+    """ASGI middleware that refuses bodies over the limits with an error that states the limit, limits the sessions of
+    one caller, and reports sessions that end.
     """
 
-    def __init__(self, app: ASGIApp, ended: Callable[[str], None], quotas: Quotas) -> None:
+    def __init__(self, app: ASGIApp, ended: Callable[[str], None]) -> None:
         self._app = app
         self._ended = ended
-        self._quotas = quotas
         # The least recently used session is first.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._crowded_out: OrderedDict[str, None] = OrderedDict()
@@ -285,19 +233,13 @@ class _MessageGate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        connection = connection_of(scope)
-        connection.admitted()
         if scope["method"] == "POST":
-            await self._post(scope, receive, send, connection)
-            return
-        connection.whole()
-        try:
-            with self._quotas.holding(caller_in(scope), "streams", _MOST_STREAMS):
-                await self._within_session(scope, receive, send)
-        except QuotaError as error:
-            await _refuse(send, 429, str(error))
+            await self._post(scope, receive, send)
+        else:
+            await self._within_session(scope, receive, send)
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send, connection: GuardedProtocol) -> None:
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
         body, size, last = bytearray(), 0, await receive()
         while last["type"] == "http.request":
             piece: bytes = last.get("body", b"")
@@ -332,8 +274,7 @@ class _MessageGate:
             return {"type": "http.request", "body": whole, "more_body": False}
 
         try:
-            with self._quotas.holding(caller_in(scope), "connections with a request in progress", connection.share):
-                await self._within_session(scope, replay, send, whole)
+            await self._within_session(scope, replay, send, whole)
         except QuotaError as error:
             await _refuse(send, 429, str(error), whole, whole)
 
@@ -346,7 +287,7 @@ class _MessageGate:
         Raises:
             QuotaError: the caller has reached the limit of sessions, and all are in use.
         """
-        session, caller = _header(scope, b"mcp-session-id"), caller_in(scope)
+        session, caller = header(scope, b"mcp-session-id"), caller_in(scope)
         if session in self._crowded_out:
             why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
             await _refuse(send, _GONE, f"{why}; begin a new one")
@@ -365,7 +306,7 @@ class _MessageGate:
                 statuses.append(message["status"])
                 # A refused session has an id, too; the SDK forgets it at once.
                 if not session and message["status"] < _REFUSED:
-                    session = _header(message, b"mcp-session-id")
+                    session = header(message, b"mcp-session-id")
                     if session:
                         known = self._sessions[session] = _Session(caller, 1)
             await send(message)
@@ -408,11 +349,6 @@ class _MessageGate:
 
         await self._app(ending, empty, ignore)
         self._ended(oldest)
-
-
-def _header(scope: Scope | Message, name: bytes) -> str:
-    headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
-    return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
 
 async def _refuse(send: Send, status: int, why: str, head: bytes = b"", tail: bytes = b"") -> None:

@@ -1,11 +1,12 @@
 """Access: who may open the page, and what a request must have.
 
 The page shows results of tools and lets a person approve calls, so another web page must not reach it through the
-person's browser:
+person's browser, and neither must a program that merely reaches its address:
 
-- A request names a host of this server, or it is refused (421): a foreign name may point to this machine.
-- A visitor has a random session in a cookie (`HttpOnly`, `SameSite=Strict`). If the server requires tokens, the session
-  begins with a token, or with the link that `ideabridge ui` prints, and each request checks the token again.
+- A visitor has a random session in a cookie (`HttpOnly`, `SameSite=Strict`), which begins with a token or with a link
+  of the owner. The gate checks the token again while requests are in progress.
+- Without users and without a token, whoever reaches the page reads it. Every change needs a session also then: a model
+  that can send requests to this machine must not approve its own calls.
 - Every POST carries the secret of its session in its form, and comes from this page by `Origin` and `Sec-Fetch-Site`.
 - The answers allow scripts and styles of this server only, and no frames (`Content-Security-Policy`).
 """
@@ -16,26 +17,24 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request, cookie_parser
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.loop.event import Decider
-from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Users, Viewer, person_of
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, person_of
 from ideabridge.server.callers import Credentials
-from ideabridge.server.operations.requests import note_user
 from ideabridge.server.transports.connections import connection_of
-from ideabridge.server.transports.quotas import QuotaError
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.server.transports.gate import ANYBODY, PAGE, SIGN_IN, STATIC, STRANGER, Admission, header
 
-PREFIX: Final = "/ui"
-COOKIE: Final = "ideabridge_ui"
+PREFIX: Final = PAGE
 FORM: Final = "ideabridge.ui.form"
 VISITOR: Final = "ideabridge.ui.visitor"
 REVISION: Final = "ideabridge.ui.revision"
@@ -46,9 +45,18 @@ MAX_FORM: Final = 4 * 1024 * 1024
 MOST_FIELDS: Final = 1000
 """Fields of a form."""
 
+_MOST_SIGN_IN: Final = 16 * 1024
+"""Bytes of the form with which somebody unknown signs in."""
+
 _IDLE_SECONDS: Final = 12 * 3600.0
-_LINK_SECONDS: Final = 600.0
-_MOST_SESSIONS: Final = 1000
+
+_MOST_SESSIONS: Final = 20
+"""Sessions of one caller. A new one ends the one of the same caller that is unused for longest."""
+
+_READS_ONLY: Final = (
+    "You may read this page, but not change anything: a change needs a session. Run `ideabridge ui --link HOST:PORT` on"
+    " the machine of this server, and open the link that it prints."
+)
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -63,7 +71,6 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-_STATIC: Final = f"{PREFIX}/static/"
 _KEEP: Final = "private, max-age=31536000, immutable"
 
 Note = tuple[Literal["good", "bad"], str]
@@ -72,26 +79,28 @@ Note = tuple[Literal["good", "bad"], str]
 
 @dataclass(slots=True)
 class Visitor:
-    """One session of a browser.
+    """Somebody who looks at the page.
 
     Attributes:
         caller: whose runs it sees: `local`, `user:NAME` or `token_HASH`.
-        token: the token that it began with; None: no token was required, or it began with the link.
-        by_link: it began with the link of `ideabridge ui`, which only a person at this machine sees, or is that of the
-            owner who has added the first user.
-        secret: what every form of this session carries.
-        used: when it was last used, by the monotonic clock.
+        token: the token that its session began with; None: it began with the owner's link, or there is no session.
+        secret: what every form of its session carries; "": it has no session, and only reads.
+        used: when its session was last used, by the monotonic clock.
         notes: messages for the next page.
         manages: it is the owner of the store or an admin, and sees the runs of everybody.
     """
 
     caller: str
     token: bytes | None = None
-    by_link: bool = False
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    secret: str = ""
     used: float = 0.0
     notes: list[Note] = field(default_factory=list[Note])
     manages: bool = False
+
+    @property
+    def may_change(self) -> bool:
+        """Return whether it has a session, and so may decide."""
+        return bool(self.secret)
 
     @property
     def name(self) -> str:
@@ -139,50 +148,61 @@ class FormFields:
 
 
 class Access:
-    """ASGI middleware of the page; see the module.
+    """The `Door` of the page; see the module.
 
     Args:
         app: the page.
         credentials: the valid tokens.
-        users: says who sees everybody's runs.
-        hosts: the accepted Host headers; `NAME:*` accepts every port.
-        spend: counts a change that a caller requests, and raises `QuotaError` when there are too many.
-        revision: the revision of the store, which a page notes before it reads anything.
+        store: has the users, who see everybody's runs or their own, and the owner's links. A page notes its revision
+            before it reads anything.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        credentials: Credentials,
-        users: Users,
-        hosts: list[str],
-        spend: Callable[[str], None],
-        revision: Callable[[], tuple[int, int]],
-    ) -> None:
+    def __init__(self, app: ASGIApp, credentials: Credentials, store: Store) -> None:
         self._app = app
-        self._revision = revision
         self._credentials = credentials
-        self._users = users
-        self._hosts = hosts
-        self._spend = spend
-        self._visitors: OrderedDict[str, Visitor] = OrderedDict()
-        self._links: dict[str, float] = {}
+        self._store = store
+        # The sessions by the key in their cookie; the least recently used one is first.
+        self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
-    def link(self) -> str:
-        """The path of a link that signs the person at this machine in as the owner, once, within 10
-        minutes. It is a secret.
-        """
-        key = secrets.token_urlsafe(24)
-        self._links[key] = time.monotonic() + _LINK_SECONDS
-        return f"{PREFIX}/sign-in?key={key}"
+    # -- who it is ---------------------------------------------------------------------------------------------
+
+    async def identify(self, scope: Scope) -> Admission | ASGIApp:
+        """See `Door`."""
+        method, path = scope["method"], scope["path"]
+        if method not in ("GET", "HEAD", "POST"):
+            return self.refusal(405, "expected GET or POST", {"Allow": "GET, HEAD, POST"})
+        if method == "POST" and _comes_from_elsewhere(Headers(scope=scope)):
+            return self.refusal(403, "this form was sent from another site", {})
+        scope[VISITOR] = None
+        if path.startswith(STATIC) or path == SIGN_IN:
+            return STRANGER
+
+        key = _session_key(scope)
+        visitor = await self._visitor(key)
+        if visitor is not None:
+            scope[VISITOR] = visitor
+            return Admission(visitor.caller, visitor.token, key)
+        if self._credentials.are_required:
+            return self.refusal(303, "sign in first", {"Location": SIGN_IN})
+        if method == "POST":
+            return self.refusal(403, _READS_ONLY, {})
+        scope[VISITOR] = Visitor(LOCAL, manages=True)
+        return ANYBODY
+
+    def holds(self, admission: Admission) -> bool:
+        """See `Door`."""
+        if admission.session is not None:
+            return admission.session in self._sessions
+        return admission.caller is None or not self._credentials.are_required
+
+    def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
+        """See `Door`."""
+        return PlainTextResponse(f"{why}\n", status, {**_HEADERS, "Cache-Control": "no-store", **headers})
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
-        headers = Headers(scope=scope)
-        connection = connection_of(scope)
-        connection.admitted()
+        """See `Door`."""
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -190,158 +210,131 @@ class Access:
                 for name, value in _HEADERS.items():
                     answered.setdefault(name, value)
                 # The address of a file of the page changes with its content.
-                is_file = message["status"] == 200 and scope["query_string"] and scope["path"].startswith(_STATIC)
+                is_file = message["status"] == 200 and scope["query_string"] and scope["path"].startswith(STATIC)
                 answered.setdefault("Cache-Control", _KEEP if is_file else "no-store")
             await send(message)
 
-        async def refuse(status: int, why: str) -> None:
-            connection.whole()
-            await PlainTextResponse(why + "\n", status)(scope, receive, guarded)
-
-        if not self._names_us(headers.get("host", "")):
-            await refuse(421, "this is not a name of this server: start it with --allow-host NAME to allow it")
-            return
-        method = scope["method"]
-        if method not in ("GET", "HEAD", "POST"):
-            await refuse(405, "expected GET or POST")
-            return
+        visitor: Visitor | None = scope[VISITOR]
         form = FormFields()
-        if method == "POST":
-            body = await _body(receive, connection.hold)
+        if scope["method"] == "POST":
+            connection = connection_of(scope)
+            most = _MOST_SIGN_IN if visitor is None else MAX_FORM
+            body = await _body(receive, connection.hold, most)
+            if visitor is not None:
+                connection.whole()
             if body is None:
-                await refuse(413, f"a form has at most {MAX_FORM:,} bytes")
+                await self.refusal(413, f"this form has at most {most:,} bytes", {})(scope, receive, send)
                 return
             try:
                 fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
             except ValueError:
-                await refuse(400, "the form cannot be read")
+                await self.refusal(400, "the form cannot be read", {})(scope, receive, send)
                 return
             form = FormFields(fields)
-        connection.whole()
-        try:
-            key, visitor = await self._visitor(Request(scope))
-        except IdeabridgeError as error:
-            await refuse(503, f"tokens cannot be checked now: {error}")
-            return
-        if method == "POST" and (why := self._doubt(headers, form, visitor)) is not None:
-            await refuse(403, why)
-            return
-        if method == "POST" and visitor is not None:
-            try:
-                self._spend(visitor.caller)
-            except QuotaError as error:
-                await refuse(429, str(error))
+            if visitor is not None and not hmac.compare_digest(form.get("secret").encode(), visitor.secret.encode()):
+                why = "the page is out of date: go back, load it again, and repeat what you did"
+                await self.refusal(403, why, {})(scope, receive, send)
                 return
-        if visitor is not None:
-            note_user(scope, visitor.caller)
-        scope[FORM], scope[VISITOR], scope[REVISION] = form, visitor, "{}.{}".format(*self._revision())
-        path: str = scope["path"]
-        if visitor is None and not path.startswith((_STATIC, f"{PREFIX}/sign-in")):
-            await _Redirect(f"{PREFIX}/sign-in")(scope, receive, guarded)
-            return
-
-        async def with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start" and key is not None:
-                answered = MutableHeaders(raw=message.setdefault("headers", []))
-                answered.append("Set-Cookie", self.cookie(scope, key))
-            await guarded(message)
-
-        await self._app(scope, receive, with_cookie)
-
-    def _names_us(self, host: str) -> bool:
-        name = urlsplit(f"//{host}").netloc
-        bare = name[: name.rindex(":")] if ":" in name.rpartition("]")[2] else name
-        return bool(name) and (name in self._hosts or f"{bare}:*" in self._hosts)
-
-    def _doubt(self, headers: Headers, form: FormFields, visitor: Visitor | None) -> str | None:
-        """Why a POST may come from another page; None if it comes from this one."""
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            return "this form was sent from another site"
-        if site not in (None, "same-origin", "none"):
-            return "this form was sent from another site"
-        if visitor is not None and not hmac.compare_digest(form.get("secret").encode(), visitor.secret.encode()):
-            return "the page is out of date: go back, load it again, and repeat what you did"
-        return None
+        scope[FORM], scope[REVISION] = form, "{}.{}".format(*self._store.revision())
+        await self._app(scope, receive, guarded)
 
     # -- sessions ----------------------------------------------------------------------------------------------
 
-    async def _visitor(self, request: Request) -> tuple[str | None, Visitor | None]:
-        """(the key of a new session for the cookie, the visitor); None: the visitor must sign in first."""
+    async def _visitor(self, key: str) -> Visitor | None:
+        """The visitor of a session; None if there is no such session, or its token is no longer valid."""
         self._forget_idle()
-        key = request.cookies.get(COOKIE, "")
-        visitor = self._visitors.get(key)
-        if visitor is not None and not await self._is_valid(visitor):
-            del self._visitors[key]
-            visitor = None
-        if visitor is not None:
-            visitor.used = time.monotonic()
-            visitor.manages = self._users.manages(visitor.caller)
-            self._visitors.move_to_end(key)
-            return None, visitor
-        if self._credentials.are_required:
-            return None, None
-        return self.begin(LOCAL)
+        visitor = self._sessions.get(key)
+        if visitor is None:
+            return None
+        if visitor.token is not None and not await self._credentials.still_name(visitor.token, visitor.caller):
+            self._sessions.pop(key, None)
+            return None
+        if key not in self._sessions:
+            # It was ended while its token was checked.
+            return None
+        visitor.used = time.monotonic()
+        visitor.manages = self._store.users.manages(visitor.caller)
+        self._sessions.move_to_end(key)
+        return visitor
 
-    def begin(self, caller: str, token: bytes | None = None, *, by_link: bool = False) -> tuple[str, Visitor]:
-        """Begin a session; returns its key and the visitor."""
+    def _begin(self, caller: str, token: bytes | None) -> str:
+        """Begin a session; returns its key."""
+        own = [key for key, visitor in self._sessions.items() if visitor.caller == caller]
+        if len(own) >= _MOST_SESSIONS:
+            del self._sessions[own[0]]
         key = secrets.token_urlsafe(32)
-        visitor = Visitor(caller, token, by_link, used=time.monotonic(), manages=self._users.manages(caller))
-        self._visitors[key] = visitor
-        if len(self._visitors) > _MOST_SESSIONS:
-            self._visitors.popitem(last=False)
-        return key, visitor
-
-    async def _is_valid(self, visitor: Visitor) -> bool:
-        if visitor.token is not None:
-            access = await self._credentials.verify(visitor.token)
-            return access is not None and access.client_id == visitor.caller
-        return visitor.by_link or not self._credentials.are_required
+        self._sessions[key] = Visitor(caller, token, secrets.token_urlsafe(24), used=time.monotonic())
+        return key
 
     def _forget_idle(self) -> None:
         now = time.monotonic()
-        while self._visitors:
-            key, visitor = next(iter(self._visitors.items()))
+        while self._sessions:
+            key, visitor = next(iter(self._sessions.items()))
             if now - visitor.used < _IDLE_SECONDS:
                 return
-            del self._visitors[key]
+            del self._sessions[key]
 
     async def sign_in(self, token: str) -> str | None:
-        """Begin a session with a token; returns the key for the cookie, or None if the token is not valid."""
+        """Begin a session with a token; returns the key for the cookie, or None if the token is not valid.
+
+        Raises:
+            MissingScopeError: the token lacks a scope.
+        """
         given = token.strip().encode()
         access = await self._credentials.verify(given) if given else None
-        return None if access is None else self.begin(access.client_id, given)[0]
+        return None if access is None else self._begin(access.client_id, given)
 
     def follow_link(self, key: str) -> str | None:
         """Begin a session with a link; returns the key for the cookie, or None if the link is used or too old."""
-        until = self._links.pop(key, 0.0)
-        return self.begin(LOCAL, by_link=True)[0] if until > time.monotonic() else None
+        return self._begin(LOCAL, None) if self._store.owner_links.use(key) else None
 
-    def sign_out(self, request: Request) -> None:
+    def sign_out(self, scope: Scope) -> None:
         """End the session of a request."""
-        self._visitors.pop(request.cookies.get(COOKIE, ""), None)
-
-    @staticmethod
-    def cookie(scope: Scope, key: str) -> str:
-        """The header that sets the session's cookie; an empty key deletes it."""
-        secure = "; Secure" if scope.get("scheme") == "https" else ""
-        ends = "" if key else "; Max-Age=0"
-        return f"{COOKIE}={key}; Path={PREFIX}; HttpOnly; SameSite=Strict{secure}{ends}"
+        self._sessions.pop(_session_key(scope), None)
 
 
-class _Redirect(PlainTextResponse):
-    def __init__(self, where: str) -> None:
-        super().__init__("", 303, {"Location": where})
+def cookie(scope: Scope, key: str) -> str:
+    """The header that sets the session's cookie; an empty key deletes it."""
+    ends = "" if key else "; Max-Age=0"
+    place = "Path=/; Secure" if _is_encrypted(scope) else f"Path={PREFIX}"
+    return f"{_cookie_name(scope)}={key}; {place}; HttpOnly; SameSite=Strict{ends}"
 
 
-async def _body(receive: Receive, hold: Callable[[int], None]) -> bytes | None:
-    """The body of a request; None if it is too large."""
+def _cookie_name(scope: Scope) -> str:
+    """The name of the cookie: browsers send cookies to every port of a host, so the name has the port."""
+    name = f"ideabridge_ui_{scope['server'][1]}"
+    # Browsers take a cookie with this prefix over an encrypted connection only, and from this host only.
+    return f"__Host-{name}" if _is_encrypted(scope) else name
+
+
+def _is_encrypted(scope: Scope) -> bool:
+    """Return whether the browser's connection is encrypted, as far as the server knows: a proxy says so.
+
+    A client that says so itself has a cookie that its browser does not keep.
+    """
+    return scope.get("scheme") == "https" or header(scope, b"x-forwarded-proto") == "https"
+
+
+def _session_key(scope: Scope) -> str:
+    return cookie_parser(header(scope, b"cookie")).get(_cookie_name(scope), "")
+
+
+def _comes_from_elsewhere(headers: Headers) -> bool:
+    """Return whether a browser says that another page sends a form."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        return True
+    return site not in (None, "same-origin", "none")
+
+
+async def _body(receive: Receive, hold: Callable[[int], None], most: int) -> bytes | None:
+    """The body of a request; None if it has more than `most` bytes."""
     body, last = bytearray(), await receive()
     while last["type"] == "http.request":
         piece: bytes = last.get("body", b"")
         body += piece
         hold(len(piece))
-        if len(body) > MAX_FORM:
+        if len(body) > most:
             return None
         if not last.get("more_body", False):
             return bytes(body)

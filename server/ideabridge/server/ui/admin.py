@@ -118,9 +118,6 @@ class AdminPages:
             with self._bridge.store.transaction():
                 user = users.add(name, "admin" if form.get("role") == "admin" else "member")
                 _, text = users.add_token(name, "first", _expiry(form.get("expires")))
-            # From the first user on, tokens are required. The owner who has added one reads the token, so this session
-            # goes on; every other session without a token ends.
-            visitor_of(request).by_link = visitor_of(request).token is None
             return self._told(request, f"{user.name} is a {user.role}", text)
         if action in ("disable", "enable"):
             users.change(name, state="disabled" if action == "disable" else "active")

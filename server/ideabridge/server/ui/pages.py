@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ideabridge.server.callers import Credentials
 from ideabridge.server.server import Front
-from ideabridge.server.ui.access import PREFIX, Access
+from ideabridge.server.ui.access import Access
 from ideabridge.server.ui.admin import AdminPages
 from ideabridge.server.ui.approvals import ApprovalPages
 from ideabridge.server.ui.ideas import IdeaPages
@@ -26,39 +23,9 @@ def routes_of(site: Site) -> list[Route]:
     return [route for page in _PAGES for route in page(site).routes()]
 
 
-class Pages:
-    """ASGI application that serves the pages at `/ui`, and passes every other request on.
-
-    Args:
-        app: the MCP server.
-        front: the server over the open bridge.
-        credentials: the valid tokens.
-        hosts: the accepted Host headers.
-        spend: see `Access`.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        front: Front,
-        credentials: Credentials,
-        hosts: list[str],
-        spend: Callable[[str], None],
-    ) -> None:
-        self._app = app
-        bridge = front.running.bridge
-        site = Site(bridge, front)
-        store = bridge.store
-        self._access = site.access = Access(
-            site.application(routes_of(site)), credentials, store.users, hosts, spend, store.revision
-        )
-
-    def link(self) -> str:
-        """The path of a new link that signs in the owner; see `Access.link`."""
-        return self._access.link()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        path = scope.get("path", "")
-        is_page = scope["type"] == "http" and (path == PREFIX or path.startswith(f"{PREFIX}/"))
-        await (self._access if is_page else self._app)(scope, receive, send)
+def page_door(front: Front, credentials: Credentials) -> Access:
+    """The door of the pages at `/ui`, over the open bridge of a server."""
+    store = front.running.bridge.store
+    site = Site(front.running.bridge, front)
+    access = site.access = Access(site.application(routes_of(site)), credentials, store)
+    return access

@@ -26,8 +26,10 @@ from starlette.staticfiles import StaticFiles
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError, UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.server.callers import MissingScopeError
+from ideabridge.server.transports.gate import SIGN_IN
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, form_of, visitor_of
+from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, cookie, form_of, visitor_of
 from ideabridge.server.ui.histories import Histories
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import printable
@@ -121,6 +123,7 @@ class Site:
             query=request.url.query,
             waiting=self.waiting(visitor),
             revision=request.scope[REVISION],
+            link_command=self.front.running.deciding.commands.link,
             now=time.time(),
             **values,
         )
@@ -176,20 +179,23 @@ class Site:
         assert access is not None
         wrong, key = "", None
         if request.method == "POST":
-            key = await access.sign_in(form_of(request).get("token"))
-            wrong = "" if key else "This token is not valid."
+            try:
+                key = await access.sign_in(form_of(request).get("token"))
+                wrong = "" if key else "This token is not valid."
+            except MissingScopeError as error:
+                wrong = f"This token cannot be used: {error}."
         elif "key" in request.query_params:
             key = access.follow_link(request.query_params["key"])
-            wrong = "" if key else "This link was used already, or is older than 10 minutes. Restart `ideabridge ui`."
+            wrong = "" if key else "This link was used already, or is older than 10 minutes: make another one."
         if key is None:
             text = self.render("sign_in.html", wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
-        return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": access.cookie(request.scope, key)})
+        return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": cookie(request.scope, key)})
 
     async def _sign_out(self, request: Request) -> Response:
         assert self.access is not None
-        self.access.sign_out(request)
-        return RedirectResponse(f"{PREFIX}/sign-in", 303, {"Set-Cookie": self.access.cookie(request.scope, "")})
+        self.access.sign_out(request.scope)
+        return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
         """Server-sent events: one whenever the store has changed since the page was made, at most one a second."""
@@ -217,6 +223,8 @@ class Site:
     async def _refused(self, request: Request, error: Exception) -> Response:
         why = self.bridge.secrets.mask(str(error))
         status = 404 if isinstance(error, _UNKNOWN) else 400
+        if request.scope.get(VISITOR) is None:
+            return HTMLResponse("this cannot be done now", status)
         return self.page(request, "refused.html", code=status, title="This cannot be shown", why=why)
 
     async def _missing(self, request: Request, error: Exception) -> Response:

@@ -1,0 +1,412 @@
+"""The gate: what every request over HTTP passes, in this order.
+
+1. **Health.** `/healthz` and `/readyz` are answered at once, whatever the Host, and take no share of anybody.
+2. **Host and Origin** are names of this server (`HostNames`).
+3. **Who it is.** The door of the path finds out by the token, or by the session of the page. It refuses whoever it must
+   know and does not.
+4. **Shares** of that caller, over all doors together: requests per minute, connections with a request in progress,
+   streams, pages in progress, sign-ins. What a caller holds is counted by caller: more sessions, tokens, connections or
+   doors give nobody more.
+5. **The body.** Only now the request is admitted, and what is behind the door reads its body.
+
+While a request is in progress, the gate ends it within about a second after its token or its session has become
+invalid. A page that somebody loads ends when the browser goes away.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ideabridge.bridge.store.users import LOCAL
+from ideabridge.server.callers import MissingScopeError
+from ideabridge.server.operations.requests import note_user
+from ideabridge.server.transports.connections import connection_of
+from ideabridge.server.transports.quotas import QuotaError, Quotas
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.server.callers import Credentials
+
+logger = logging.getLogger(__name__)
+
+CALLS: Final = "/mcp"
+PAGE: Final = "/ui"
+ALIVE: Final = "/healthz"
+READY: Final = "/readyz"
+
+STATIC: Final = f"{PAGE}/static/"
+LIVE: Final = f"{PAGE}/live"
+SIGN_IN: Final = f"{PAGE}/sign-in"
+
+WATCH_SECONDS: Final = 1.0
+"""Seconds between two checks of the tokens and sessions of requests in progress."""
+
+_MOST_STREAMS: Final = 200
+"""Streams that one caller may have open: those of notifications (GET of MCP; each client of the handshake era opens
+one) and those of open pages, together."""
+
+_MOST_PAGES: Final = 16
+"""Requests of the page, without streams, that one caller may have in progress. A browser has six connections. Few,
+because some pages cost seconds of work."""
+
+_MOST_SIGN_INS: Final = 60
+"""Sign-ins from one address in a minute. Behind a proxy all people have one address."""
+
+_MOST_SIGN_INS_IN_SUM: Final = 600
+"""Sign-ins from all addresses in a minute."""
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+class HostNames:
+    """The names by which clients may reach a server, such as `localhost`, `[::1]` or `tools.example`, on every port. A
+    name with a port (`tools.example:8080`) is accepted with this port only.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(name.lower() for name in names)
+
+    def doubt(self, scope: Scope) -> tuple[int, str] | None:
+        """(status, why) of a request for another name, or from a page of another one; None: both names are fine."""
+        host = header(scope, b"host")
+        if not self._include(host):
+            return 421, _not_a_name("Host", host, host)
+        origin = header(scope, b"origin")
+        scheme, _, place = origin.partition("://")
+        if origin and not (scheme in ("http", "https") and self._include(place)):
+            return 403, _not_a_name("Origin", origin, place)
+        return None
+
+    def _include(self, place: str) -> bool:
+        place = place.lower()
+        return place in self._names or without_port(place) in self._names
+
+
+def without_port(place: str) -> str:
+    """A host without its port, but with the brackets of an IPv6 address."""
+    name, colon, port = place.rpartition(":")
+    is_port = port == "" or (port.isascii() and port.isdigit())
+    return name if colon and is_port else place
+
+
+def _not_a_name(what: str, text: str, place: str) -> str:
+    host = without_port(place)
+    plain = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    is_usable = 0 < len(plain) < 254 and all(one.isascii() and (one.isalnum() or one in "._-:") for one in plain)
+    option = f"--allow-host {host}" if is_usable else "--allow-host NAME"
+    return f"{what} {text[:100]!r} is not a name of this server: start it with `{option}` to allow it"
+
+
+def header(scope: Scope | Message, name: bytes) -> str:
+    """The first header of a name (lower case); "" without one."""
+    headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
+    return next((value.decode("latin-1") for key, value in headers if key == name), "")
+
+
+# -- doors -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who sends a request, as a door has found out.
+
+    Attributes:
+        caller: whose shares the request takes; None: somebody unknown, who gets what is needed for signing in.
+        token: the token that was shown, now or at the beginning of the session; None: none was needed.
+        session: the key of the session of the page; None: there is none.
+        is_named: whether a token or a session says who it is. Without that, everybody on this machine is one caller,
+            whose requests per minute are not counted.
+    """
+
+    caller: str | None
+    token: bytes | None = None
+    session: str | None = None
+    is_named: bool = True
+
+
+STRANGER: Final = Admission(None, is_named=False)
+ANYBODY: Final = Admission(LOCAL, is_named=False)
+"""Whoever reaches a server that needs no token."""
+
+
+class Door(Protocol):
+    """One of the ways into a server: for programs with a token (`TokenDoor`), or for people with a browser."""
+
+    async def identify(self, scope: Scope) -> Admission | ASGIApp:
+        """Find out who sends a request, by its headers alone; otherwise the answer that refuses it.
+
+        Raises:
+            IdeabridgeError: this cannot be found out now.
+        """
+        ...
+
+    def holds(self, admission: Admission) -> bool:
+        """Return whether an admission still holds, apart from its token."""
+        ...
+
+    def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
+        """The answer to a request that the gate refuses."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an admitted request, or the lifespan of the server."""
+        ...
+
+
+class TokenDoor:
+    """The door of programs: a bearer token in the header says who it is. `metadata` is the route of the metadata of the
+    protected resource (RFC 9728) and its address, or None.
+    """
+
+    def __init__(self, app: ASGIApp, credentials: Credentials, metadata: tuple[Route, str] | None = None) -> None:
+        self._app = app
+        self._credentials = credentials
+        self._metadata = metadata
+
+    async def identify(self, scope: Scope) -> Admission | ASGIApp:
+        """See `Door`."""
+        if self._metadata is not None and scope["path"] == self._metadata[0].path:
+            return self._metadata[0].handle
+        token = _bearer(scope)
+        try:
+            access = None if token is None else await self._credentials.verify(token)
+        except MissingScopeError as error:
+            scopes = f' scope="{" ".join(self._credentials.scopes)}",'
+            return _refusal(403, "insufficient_scope", str(error), self._challenge("insufficient_scope", scopes))
+        if access is not None:
+            # The SDK binds a session to the user that opened it.
+            scope["user"] = AuthenticatedUser(access)
+            return Admission(access.client_id, token)
+        if not self._credentials.are_required:
+            return ANYBODY
+        why = "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge users add` makes one"
+        return _refusal(401, "invalid_token", why, self._challenge("invalid_token"))
+
+    def holds(self, admission: Admission) -> bool:
+        """See `Door`."""
+        return admission.is_named or not self._credentials.are_required
+
+    def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
+        """See `Door`."""
+        if status in _CODES:
+            return _refusal(status, _CODES[status], why, headers)
+        # JSON-RPC: an error that belongs to no request has the id null.
+        error = {"code": _INVALID_REQUEST, "message": why}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See `Door`."""
+        await self._app(scope, receive, send)
+
+    def _challenge(self, error: str, more: str = "") -> dict[str, str]:
+        where = f', resource_metadata="{self._metadata[1]}"' if self._metadata is not None else ""
+        return {"WWW-Authenticate": f'Bearer{more} error="{error}"{where}'}
+
+
+_CODES: Final = {429: "too_many_requests", 503: "temporarily_unavailable"}
+_INVALID_REQUEST: Final = -32600
+
+
+def _bearer(scope: Scope) -> bytes | None:
+    """Return the bearer token of a request; None unless the request has exactly one."""
+    values = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
+    scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
+    return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
+
+
+def _refusal(status: int, error: str, why: str, headers: Mapping[str, str]) -> JSONResponse:
+    return JSONResponse({"error": error, "error_description": why}, status, headers)
+
+
+# -- the gate --------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """ASGI middleware before everything over HTTP; see the module.
+
+    Args:
+        calls: the door of `/mcp`, `/metrics` and every path that is not the page's.
+        page: the door of the page; None: there is no page.
+        health: answers `/healthz` and `/readyz`.
+        names: the names of this server.
+        credentials: the valid tokens.
+        quotas: what callers hold.
+        per_minute: requests of one named caller in a minute.
+    """
+
+    def __init__(
+        self,
+        calls: Door,
+        page: Door | None,
+        health: ASGIApp,
+        *,
+        names: HostNames,
+        credentials: Credentials,
+        quotas: Quotas,
+        per_minute: int,
+    ) -> None:
+        self._calls = calls
+        self._page = page
+        self._health = health
+        self._names = names
+        self._credentials = credentials
+        self._quotas = quotas
+        self._per_minute = per_minute
+        # The requests in progress, by the scope that ends each.
+        self._served: dict[anyio.CancelScope, tuple[Door, Admission]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] != "http":
+            await self._calls(scope, receive, send)
+            return
+        path: str = scope["path"]
+        if path in (ALIVE, READY):
+            await self._health(scope, receive, send)
+            return
+        is_page = self._page is not None and (path == PAGE or path.startswith(f"{PAGE}/"))
+        door = self._page if self._page is not None and is_page else self._calls
+
+        doubt = self._names.doubt(scope)
+        if doubt is not None:
+            await door.refusal(*doubt, {})(scope, receive, send)
+            return
+
+        admission = await self._identified(door, scope)
+        if not isinstance(admission, Admission):
+            await admission(scope, receive, send)
+            return
+
+        with ExitStack() as shares:
+            try:
+                self._take(shares, scope, admission, is_page=is_page)
+            except QuotaError as error:
+                later = {"Retry-After": str(math.ceil(error.retry_after))}
+                await door.refusal(429, str(error), later)(scope, receive, send)
+                return
+            await self._serve(door, admission, scope, receive, send)
+
+    async def _identified(self, door: Door, scope: Scope) -> Admission | ASGIApp:
+        try:
+            return await door.identify(scope)
+        except IdeabridgeError as error:
+            # The users or the provider's keys are not available: nobody gets access.
+            logger.error("ideabridge: a request is refused: %s", error)
+            return door.refusal(503, "tokens cannot be checked now", {"Retry-After": "30"})
+
+    def _take(self, shares: ExitStack, scope: Scope, admission: Admission, *, is_page: bool) -> None:
+        """Take the shares of a request, until `shares` ends.
+
+        Raises:
+            QuotaError: the caller has reached a limit.
+        """
+        quotas, caller, path = self._quotas, admission.caller, scope["path"]
+        if path == SIGN_IN and (scope["method"] == "POST" or scope["query_string"]):
+            address = scope["client"][0] if scope["client"] else ""
+            quotas.spend(address, "sign-ins from this address", _MOST_SIGN_INS, 60)
+            quotas.spend("", "sign-ins", _MOST_SIGN_INS_IN_SUM, 60)
+        if caller is None:
+            # The connections of strangers are the first ones that are closed.
+            return
+
+        note_user(scope, caller)
+        if admission.is_named:
+            quotas.spend(caller, "requests", self._per_minute, 60)
+        if path == LIVE or (path == CALLS and scope["method"] == "GET"):
+            shares.enter_context(quotas.holding(caller, "streams", _MOST_STREAMS))
+        elif is_page:
+            shares.enter_context(quotas.holding(caller, "pages in progress", _MOST_PAGES))
+        connection = connection_of(scope)
+        connection.admitted(caller)
+        if scope["method"] != "POST":
+            connection.whole()
+
+    async def _serve(self, door: Door, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = ended = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal begun, ended
+            begun = True
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        # What a person has sent is done, even if the browser goes away at once. What somebody only reads is not.
+        only_reads = door is self._page and scope["method"] != "POST"
+        with anyio.CancelScope() as limit:
+            self._served[limit] = door, admission
+            try:
+                if only_reads:
+                    await _while_connected(door, scope, receive, watched_send)
+                else:
+                    await door(scope, receive, watched_send)
+            finally:
+                del self._served[limit]
+        if limit.cancelled_caught and not begun:
+            # The token or the session became invalid meanwhile, so this is a refusal.
+            answer = await self._identified(door, scope)
+            if isinstance(answer, Admission):
+                answer = door.refusal(503, "the request was ended; send it again", {})
+            await answer(scope, receive, send)
+        elif limit.cancelled_caught and not ended:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def watch(self) -> None:
+        """End requests whose token or session became invalid, until cancelled. A stream may stay open for days."""
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            # Many requests have the same token, which is checked once.
+            valid: dict[tuple[bytes, str], bool] = {}
+            for door, admission in set(self._served.values()):
+                try:
+                    still_holds = await self._still_holds(door, admission, valid)
+                except IdeabridgeError:
+                    # It cannot be checked now; it is checked again later.
+                    continue
+                if not still_holds:
+                    for limit, served in self._served.items():
+                        if served == (door, admission):
+                            limit.cancel()
+
+    async def _still_holds(self, door: Door, admission: Admission, valid: dict[tuple[bytes, str], bool]) -> bool:
+        if not door.holds(admission):
+            return False
+        if admission.token is None or admission.caller is None:
+            return True
+        key = admission.token, admission.caller
+        if key not in valid:
+            valid[key] = await self._credentials.still_name(*key)
+        return valid[key]
+
+
+async def _while_connected(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a request without a body, until its client goes away."""
+    is_read = False
+
+    async def receive_nothing() -> Message:
+        nonlocal is_read
+        if is_read:
+            await anyio.sleep_forever()
+        is_read = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def wait_for_the_end() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait_for_the_end)
+        await app(scope, receive_nothing, send)
+        group.cancel_scope.cancel()
