@@ -61,7 +61,7 @@ class AlignedRun:
         """The paths of the results in the plan, by number in the run."""
         return {index: path for place, one in enumerate(self.calls) for index, path in one.paths(place).items()}
 
-    @property
+    @cached_property
     def recorded(self) -> dict[int, int | tuple[int, ...]]:
         """The number in the run of each call of the plan that it made; several numbers if they were folded."""
         return {place: one.members or one.index for place, one in enumerate(self.calls) if one.is_made}
@@ -133,7 +133,29 @@ class AlignedRun:
         return format_reference((*at, *source.path))
 
     def _writers(self, path: Path) -> list[int]:
-        return [place for place, one in enumerate(self.calls) if _overlap(one.progress.call.writes, path)]
+        """The places of the calls that write to a path, to a part of it, or to what contains it."""
+        found = set(self._below.get(path, ()))
+        for length in range(len(path)):
+            found.update(self._at.get(path[:length], ()))
+        return sorted(found)
+
+    @cached_property
+    def _at(self) -> dict[Path, set[int]]:
+        """The places of the calls that write to a path."""
+        places: dict[Path, set[int]] = {}
+        for place, one in enumerate(self.calls):
+            for path in one.progress.call.writes:
+                places.setdefault(path, set()).add(place)
+        return places
+
+    @cached_property
+    def _below(self) -> dict[Path, set[int]]:
+        """The places of the calls that write to a path, or to a part of it."""
+        places: dict[Path, set[int]] = {}
+        for path, writers in self._at.items():
+            for length in range(len(path) + 1):
+                places.setdefault(path[:length], set()).update(writers)
+        return places
 
     def source_of(self, operand: Reference) -> ValueSource | None:
         """Return the source that an operand of the run reads, if it is the input or the result of one call."""
@@ -161,10 +183,6 @@ class AlignedRun:
         """Return every source that an expression may read."""
         found = [self.source_of(operand) for operand in expression.operands()]
         return [one for one in found if one is not None]
-
-
-def _overlap(paths: Sequence[Path], path: Path) -> bool:
-    return any(one[: len(path)] == path or path[: len(one)] == one for one in paths)
 
 
 def _refers(value: JSON) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
@@ -65,6 +66,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import PROGRAM_STEP
+from ideabridge.tools.toolbox import Toolbox
 
 # -- choices --------------------------------------------------------------------------------------------------------
 
@@ -196,7 +198,9 @@ def _run(machine: Machine, run: RecordedRun, at: Mapping[int, int | tuple[int, .
     for event in run.events:
         if isinstance(event, MessageAdded):
             added.setdefault(event.call, []).append(event)
-    waiting: dict[ExecutionKey, Execute] = {}
+    # By the place in that order; what the run did not do comes last, in the order in which it is due.
+    waiting: list[tuple[int, int, Execute]] = []
+    due_count = 0
     answered: set[ExecutionKey] = set()
     while True:
         while due := machine.due():
@@ -208,12 +212,14 @@ def _run(machine: Machine, run: RecordedRun, at: Mapping[int, int | tuple[int, .
                     machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))
                 elif isinstance(effect, Execute):
                     machine.receive(CallStarted(*effect.key))
-                    waiting[effect.key] = effect
+                    place = order.get(_recorded(at, effect.key) or (-1, None), len(order))
+                    heappush(waiting, (place, due_count, effect))
+                    due_count += 1
             if not any(isinstance(one, AskApproval | Execute) for one in due):
                 break
         if not waiting:
             break
-        effect = waiting.pop(min(waiting, key=lambda key: order.get(_recorded(at, key) or (-1, None), len(order))))
+        _, _, effect = heappop(waiting)
         index = effect.call.index
         label = f"calls.{effect.call.place} ({effect.call.name})"
         key = _recorded(at, effect.key)
@@ -302,13 +308,17 @@ class PlanDraft:
         read = [operand_path(text) for text in self._read_texts()]
         found: dict[int, list[str]] = {}
         count = 0
+        last_chosen = max((one.chosen for one in kept), default=-1)
         # The author of a plan wrote it for any input.
         places: list[int | None] = [None, *range(len(kept))] if self.lifted.requests else [*range(len(kept))]
         for place in places:
             step = -1 if place is None else kept[place].step
+            if last_chosen <= step:
+                # In a plan, whose calls were all chosen at once, this holds for every call.
+                continue
             later = [other for other, then in enumerate(kept) if then.chosen > step]
             root = self.lifted.aligned.reference_to(ValueSource(place, ()))
-            if not later or root is None:
+            if root is None:
                 continue
             parts = [
                 text
@@ -537,7 +547,7 @@ class _Making:
         tool = self._lifted.catalogue.look_up(call) if isinstance(call, dict) else None
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
-        return tool is not None and tool.module is None and builtin_toolbox().tools.get(tool.name) == tool
+        return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
@@ -601,6 +611,11 @@ class _Making:
         call = self.calls[leaf.place] if leaf.place is not None else None
         if isinstance(call, dict):
             call.pop("_output", None)
+
+
+@cache
+def _builtins() -> Toolbox:
+    return builtin_toolbox()
 
 
 def _with(document: JSON, keys: Path, value: JSON) -> JSON:

@@ -12,7 +12,7 @@ Everything else stays as it is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -271,15 +271,21 @@ def _put(document: JSONObject, keys: Path, value: JSON) -> JSONObject:
 # -- all results of a folded call -----------------------------------------------------------------------------------
 
 
-def gathered(value: JSON, calls: Sequence[Executed]) -> JSON:
-    """Return a value as written, in which a list of all results of a folded call in order is one reference."""
+def gathered(values: Iterable[JSON], calls: Sequence[Executed]) -> list[JSON]:
+    """Return values as written, in which a list of all results of a folded call in order is one reference."""
+    folded = {place: len(one.members) for place, one in enumerate(calls) if one.members}
+    return [_gathered(value, folded) if folded else value for value in values]
+
+
+def _gathered(value: JSON, folded: Mapping[int, int]) -> JSON:
+    """Do so, given the number of members of each folded call by its place."""
     if isinstance(value, dict):
-        return {key: gathered(item, calls) for key, item in value.items()}
+        return {key: _gathered(item, folded) for key, item in value.items()}
     if not isinstance(value, list):
         return value
-    for place, one in enumerate(calls):
-        if one.members and len(value) == len(one.members):
-            listed = [format_reference(("results", str(place), str(number))) for number in range(len(value))]
+    for place, members in folded.items():
+        if len(value) == members:
+            listed = [format_reference(("results", str(place), str(number))) for number in range(members)]
             if value == listed:
                 return format_reference(("results", str(place)))
-    return [gathered(item, calls) for item in value]
+    return [_gathered(item, folded) for item in value]

@@ -26,6 +26,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -114,7 +115,8 @@ def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], lis
             break
         calls.remove(gone)
     try:
-        return calls, [gathered(one, calls) for one in written], gathered(renumbered(output, places), calls)
+        *listed, gives = gathered([*written, renumbered(output, places)], calls)
+        return calls, listed, gives
     except _GoneError as error:
         raise PublicationError(f"the output reads {error}, which is left out") from None
 
@@ -469,7 +471,7 @@ RECORDED: Final = "recorded text"
 SAME_NUMBER: Final = "every run had the same number of items, so it may be the first of them"
 
 
-@dataclass(slots=True)
+@dataclass
 class Lifted:
     """A run as a plan, with the explanations of its literals.
 
@@ -536,34 +538,43 @@ class Lifted:
         """The places of calls with `_each` that were several calls in the run."""
         return [place for place, one in enumerate(self.aligned.calls) if one.members]
 
-    @property
+    @cached_property
     def decisions(self) -> list[int]:
         """The places of calls that were made after results had been seen, and that read none of these.
 
-        Such a call may have been made because of a result.
+        Such a call may have been made because of a result. The places are found once, after `explain`.
         """
         kept = self.aligned.calls
+        first = min((one.step for one in kept), default=0)
+        reads = self._reads()
         places: list[int] = []
         for place, one in enumerate(kept):
-            earlier = {other for other, before in enumerate(kept) if before.step < one.chosen}
+            has_earlier = first < one.chosen
+            reads_earlier = any(kept[other].step < one.chosen for other in reads.get(place, ()))
             # A test says why a call is made.
-            if earlier and place not in self.tests and not earlier & self._reads(place):
+            if has_earlier and not reads_earlier and place not in self.tests:
                 places.append(place)
         return places
 
-    def _reads(self, place: int) -> set[int]:
-        """The places of the calls whose results a call reads, or by its cheapest explanations may have read."""
-        operands = list(self._operands(place))
-        sources = (self.aligned.source_in_plan(operand) for operand in operands)
-        return {one.place for one in sources if one is not None and one.place is not None}
-
-    def _operands(self, place: int) -> Iterator[Reference]:
+    def _reads(self) -> dict[int, set[int]]:
+        """By place, the calls whose results a call reads, or by its cheapest explanations may have read."""
+        reads: dict[int, set[int]] = {}
         for leaf in self.leaves:
-            if leaf.place == place:
-                explained = self.explained(leaf)
-                texts = [leaf.reference] if leaf.reference else list(explained.by[0].references) if explained else []
-                for text in texts:
-                    yield from parse_reference(text).operands()
+            if leaf.place is None:
+                continue
+            for operand in self._operands(leaf):
+                source = self.aligned.source_in_plan(operand)
+                if source is not None and source.place is not None:
+                    reads.setdefault(leaf.place, set()).add(source.place)
+        return reads
+
+    def _operands(self, leaf: Leaf) -> Iterator[Reference]:
+        if leaf.reference:
+            yield from parse_reference(leaf.reference).operands()
+            return
+        explained = self.explained(leaf)
+        for text in explained.by[0].references if explained else ():
+            yield from parse_reference(text).operands()
 
 
 def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = (), *, folding: bool = True) -> Lifted:
