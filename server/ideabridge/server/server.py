@@ -42,6 +42,7 @@ from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, UnknownToolError
 from ideabridge.tools.names import visible
+from ideabridge.tools.turns import asked_by
 
 logger: Final = logging.getLogger(__name__)
 
@@ -321,6 +322,7 @@ class Front:
         if size > MAX_BYTES:
             raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
         request = ToolRequest(caller_of(context), context, responses=params.input_responses)
+        asked_by.set(request.caller)
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
         with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):

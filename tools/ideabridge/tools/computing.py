@@ -14,11 +14,12 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from ideabridge.tools.encoding import JSON, JSONObject, expect_written, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.keywords import show
+from ideabridge.tools.turns import FairPlaces, HeldProcess
 
 if TYPE_CHECKING:
     from pydantic_monty import Monty
@@ -32,7 +33,9 @@ _MODULES: Final = ("json", "math", "re")
 _SECONDS: Final = 5.0
 _MEMORY: Final = 256 * 1024 * 1024
 _DEPTH: Final = 500
-_WORKERS: Final = 4
+WORKERS: Final = 4
+"""The processes that compute expressions."""
+
 _MESSAGE: Final = 1_000
 
 
@@ -46,7 +49,7 @@ class _Pool:
     def get(self) -> Monty:
         with self._lock:
             if self._monty is None:
-                made: Monty = _library().Monty(min_processes=1, max_processes=_WORKERS)
+                made: Monty = _library().Monty(min_processes=1, max_processes=WORKERS)
                 self._monty = made.__enter__()
                 atexit.register(made.__exit__, None, None, None)
             return self._monty
@@ -77,8 +80,20 @@ async def computed(code: str, values: JSONObject) -> JSON:
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ActivityError(f"{show(name)}: expected a name that Python allows, to use it in code")
     _check_expression(code)
-    # A thread cannot be stopped, so a cancelled call does not wait for it; the limits end the expression.
-    return await anyio.to_thread.run_sync(_evaluate, code, values, abandon_on_cancel=True)
+    return await _turns().run(lambda process: _evaluate(code, values, process))
+
+
+_TURNS: Final[RunVar[FairPlaces]] = RunVar("_TURNS")
+
+
+def _turns() -> FairPlaces:
+    """Return the turns of this event loop, with a place for each worker."""
+    try:
+        return _TURNS.get()
+    except LookupError:
+        turns = FairPlaces(WORKERS)
+        _TURNS.set(turns)
+        return turns
 
 
 def _check_expression(code: str) -> None:
@@ -105,16 +120,19 @@ def _is_program(code: str) -> bool:
     return True
 
 
-def _evaluate(code: str, values: JSONObject) -> JSON:
+def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
     # A value may have the name of a module, and an import takes longer than most expressions.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     text = f"import {modules}\n(\n{code.strip()}\n)" if modules else f"(\n{code.strip()}\n)"
     try:
-        with _POOL.get().checkout(
-            limits={"max_turn_duration_secs": _SECONDS, "max_memory": _MEMORY, "max_recursion_depth": _DEPTH},
-            assert_message_annotations=False,
-        ) as session:
+        with (
+            _POOL.get().checkout(
+                limits={"max_turn_duration_secs": _SECONDS, "max_memory": _MEMORY, "max_recursion_depth": _DEPTH},
+                assert_message_annotations=False,
+            ) as session,
+            process.holding(session.worker_pid),
+        ):
             result = session.feed_run(text, inputs=dict(values), print_callback=_no_print)
     except library.MontySyntaxError as error:
         raise ActivityError(f"code: {_cut(error.display('msg'))}") from None

@@ -32,14 +32,15 @@ START_SECONDS: Final = 10.0
 """Seconds after which a worker must begin with a job: it starts, reads the job and imports what computes it."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""The most workers that compute at the same time. Further jobs wait."""
+"""The most workers that compute at the same time. Further jobs wait; their callers take turns."""
 
 MEMORY: Final = 2 * 1024**3
 """Bytes of address space of a worker. macOS and Windows do not bound it."""
 
 if TYPE_CHECKING:
-    from anyio import CapacityLimiter
     from anyio.lowlevel import RunVar
+
+    from ideabridge.tools.turns import FairPlaces
 
 _SCRIPT: Final = Path(__file__).with_name("worker_process.py")
 _NEEDED: Final = (
@@ -190,7 +191,7 @@ class Workers:
 
         seconds = SECONDS if seconds is None else seconds
         frame = encode([job, argument])
-        async with _places():
+        async with _turns().place():
             while True:
                 # A worker ends with the thread that started it, so the waiting thread must not start it.
                 worker = self._take()
@@ -263,22 +264,22 @@ class Workers:
 
 
 @cache
-def _of_loop() -> RunVar[CapacityLimiter]:
+def _of_loop() -> RunVar[FairPlaces]:
     from anyio.lowlevel import RunVar
 
     return RunVar("_of_loop")
 
 
-def _places() -> CapacityLimiter:
-    """Return the limiter of this event loop, with a token for each worker that may compute."""
-    from anyio import CapacityLimiter
+def _turns() -> FairPlaces:
+    """Return the turns of this event loop, with a place for each worker that may compute."""
+    from ideabridge.tools.turns import FairPlaces
 
     try:
         return _of_loop().get()
     except LookupError:
-        places = CapacityLimiter(MOST)
-        _of_loop().set(places)
-        return places
+        turns = FairPlaces(MOST)
+        _of_loop().set(turns)
+        return turns
 
 
 workers: Final = Workers()

@@ -13,7 +13,6 @@ released, and the program begins again once there is something to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final, Protocol
 
 from anyio.abc import TaskGroup
@@ -49,6 +48,7 @@ from ideabridge.bridge.programs.sandbox import (
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.keywords import show
+from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
 """How often a program begins again after its worker died without any progress."""
@@ -114,12 +114,14 @@ class ProgramRunner:
         runner: takes its calls and its output.
         sandbox: the workers.
         group: task group of its sessions.
+        caller: the owner of the run, who takes turns with others for a worker.
     """
 
-    def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup) -> None:
+    def __init__(self, runner: _Runner, sandbox: Sandbox, group: TaskGroup, caller: str) -> None:
         self._runner = runner
         self._sandbox = sandbox
         self._group = group
+        self._caller = caller
         self._session: ProgramSession | None = None
         self._program: ProgramProposed | None = None
         self._first = 0
@@ -187,14 +189,17 @@ class ProgramRunner:
         )
         # The author of a plan has seen the result of its check; one that has made calls is well formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)
-        self._group.start_soon(session.run if is_checked else partial(self._check, session, program.program, setting))
+        self._group.start_soon(self._run, session, None if is_checked else program.program, setting)
 
-    async def _check(self, session: ProgramSession, program: str, setting: Setting) -> None:
-        """Run a program if it is well formed."""
-        try:
-            problem = await self._sandbox.check(program, setting)
-        except ProgramError as error:
-            problem = str(error)
+    async def _run(self, session: ProgramSession, unchecked: str | None, setting: Setting) -> None:
+        """Run a program, if it is well formed; `unchecked` is its text if it was not checked."""
+        asked_by.set(self._caller)
+        problem: str | None = None
+        if unchecked is not None:
+            try:
+                problem = await self._sandbox.check(unchecked, setting)
+            except ProgramError as error:
+                problem = str(error)
         if session is not self._session:
             return
         if problem is None:

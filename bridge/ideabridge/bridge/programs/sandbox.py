@@ -40,12 +40,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import anyio
-import anyio.to_thread
 
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs.handles import CLASS, HINT, READ, SHOWN, STUB, Handle, handed, read, written
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.turns import FairPlaces, HeldProcess
 
 if TYPE_CHECKING:
     from pydantic_monty import ExternalModule, Monty, MontySession, SyncSnapshot
@@ -70,7 +70,7 @@ _CHECK_SECONDS: Final = 2.0
 """The time for checking a program, which includes what it computes before its first call."""
 
 _WORKERS: Final = 16
-_SESSIONS: Final = 12
+SESSIONS: Final = 12
 """The most sessions that have a worker; the other workers check programs."""
 
 _AGAIN: Final = 0.002
@@ -227,8 +227,9 @@ class Sandbox:
         self._checked: dict[tuple[str, tuple[str, ...], tuple[str, ...]], str] = {}
         # The sessions that have a worker.
         self._held: set[ProgramSession] = set()
-        # Held by the session that gets the next worker.
-        self._next = anyio.Lock()
+        # The session that gets the next worker has the one place; the callers of the others take turns.
+        self._next = FairPlaces(1)
+        self._checks = FairPlaces(_WORKERS - SESSIONS)
         # Set once a session waits, or needs no worker any more.
         self._changed = asyncio.Event()
 
@@ -239,8 +240,8 @@ class Sandbox:
         waits gives its own up, and runs again later. It does so once it has waited as long as running again takes, so
         that giving up at most doubles the work.
         """
-        async with self._next:
-            while not session.is_closed and len(self._held) >= _SESSIONS:
+        async with self._next.place():
+            while not session.is_closed and len(self._held) >= SESSIONS:
                 self._changed.clear()
                 waiting = [one for one in self._held if one.on_park is not None and one.ripens is not None]
                 ripe = min(waiting, key=lambda one: one.ripens or 0.0, default=None)
@@ -292,10 +293,10 @@ class Sandbox:
         It runs up to its first call, which is not made.
         """
         # In a thread: making the types of 500 tools takes 30 ms.
-        found = await anyio.to_thread.run_sync(self._known_check, program, setting, abandon_on_cancel=True)
+        found = await self._checks.run(lambda process: self._known_check(program, setting, process))
         return found or None
 
-    def _known_check(self, program: str, setting: Setting) -> str:
+    def _known_check(self, program: str, setting: Setting, process: HeldProcess) -> str:
         # Only what it imports can change the result, and the names that are told where an import fails.
         text = prepared(program, setting.servers)
         stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text)
@@ -303,19 +304,22 @@ class Sandbox:
         with self._lock:
             found = self._checked.get(key)
         if found is None:
-            found = self._check(program, setting)
+            found = self._check(program, setting, process)
             with self._lock:
                 while len(self._checked) >= _CHECKED:
                     self._checked.pop(next(iter(self._checked)))
                 self._checked[key] = found
         return found
 
-    def _check(self, program: str, setting: Setting) -> str:
+    def _check(self, program: str, setting: Setting, process: HeldProcess) -> str:
         library = monty()
         if len(program) > LONGEST:
             return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
         try:
-            with _checkout(self.pool(), setting, check=True) as session:
+            with (
+                _checkout(self.pool(), setting, check=True) as session,
+                process.holding(session.worker_pid),
+            ):
                 snapshot: Any = _start(session, program, setting, lambda _: None)
                 while isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _IMPORTS:
                     snapshot = snapshot.resume_auto()

@@ -89,6 +89,7 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
+from ideabridge.tools.turns import asked_by
 
 _CHARACTERS: Final = 500
 """Characters of a defect's message that a run reports."""
@@ -173,7 +174,7 @@ class Runner:
         self.kept = kept
         self.progress_watchers: list[ReportedProgress] = []
         self._calls = RunningCalls(self, executor, group)
-        self.program = ProgramRunner(self, sandbox, group)
+        self.program = ProgramRunner(self, sandbox, group, run.caller)
         self.watchers: list[Watcher] = [self._calls.watch]
         self.lost: str | None = None
         self.binding: Binding | None = None
@@ -734,6 +735,7 @@ class RunningCalls:
             handle.cancel()
 
     async def _execute(self, effect: Execute) -> None:
+        asked_by.set(self._run.caller)
         try:
             # The run may have been given up before this task began; a call that no journal holds must not run.
             if self._run.wanted and effect.key not in self._cancelled:

@@ -34,6 +34,7 @@ from ideabridge.server.operations.requests import note_user
 from ideabridge.server.transports.connections import connection_of
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.turns import asked_by
 
 if TYPE_CHECKING:
     from ideabridge.server.callers import Credentials
@@ -322,6 +323,7 @@ class Gate:
             return
 
         note_user(scope, caller)
+        asked_by.set(caller)
         if admission.is_named:
             quotas.spend(caller, "requests", self._per_minute, 60)
         if path == LIVE or (path == CALLS and scope["method"] == "GET"):

@@ -1,0 +1,144 @@
+"""Turns: who gets the next free place where many callers wait for few, such as worker processes.
+
+A place that gets free goes to a caller who has the fewest places; between equal callers, to the one who has waited
+longest since the last turn. So whoever asks for a hundred pieces of work at once delays the first piece of another
+caller by at most one piece of work in each place.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+T = TypeVar("T")
+
+asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
+"""The caller for whom the current task works; empty: nobody in particular."""
+
+
+class HeldProcess:
+    """The worker process for which a thread waits, so that another thread can kill it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid: int | None = None
+        self._is_killed = False
+
+    @contextmanager
+    def holding(self, pid: int | None) -> Generator[None]:
+        """Wait for this process inside. If the work was given up before, the process is killed at once."""
+        with self._lock:
+            self._pid = pid
+            if self._is_killed:
+                self._kill()
+        try:
+            yield
+        finally:
+            # Soon the process has other work.
+            with self._lock:
+                self._pid = None
+
+    def kill(self) -> None:
+        """Give the work up."""
+        with self._lock:
+            self._is_killed = True
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._pid is not None:
+            with suppress(OSError):
+                os.kill(self._pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
+
+
+class FairPlaces:
+    """Places of one event loop.
+
+    Args:
+        places: how many there are.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        # A caller without anybody in line has no line.
+        self._lines: dict[str, deque[anyio.Event]] = {}
+        self._at_work: Counter[str] = Counter()
+        self._last_turn: dict[str, int] = {}
+        self._turn = 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncGenerator[None]:
+        """Have a place for the caller in `asked_by`, after a wait for a free one."""
+        caller = asked_by.get()
+        await self._take(caller)
+        try:
+            yield
+        finally:
+            self._give_back(caller)
+
+    async def run(self, work: Callable[[HeldProcess], T]) -> T:
+        """Return what a function returns that waits for a worker process. It runs in a thread, and has a place.
+
+        A thread cannot be stopped, so a cancellation kills the process that it waits for.
+        """
+        process = HeldProcess()
+        async with self.place():
+            try:
+                # With the limiter that all threads share, those who wait here would hold up all other work.
+                limiter = anyio.CapacityLimiter(1)
+                return await anyio.to_thread.run_sync(work, process, abandon_on_cancel=True, limiter=limiter)
+            except anyio.get_cancelled_exc_class():
+                process.kill()
+                raise
+
+    async def _take(self, caller: str) -> None:
+        if self._free:
+            self._free -= 1
+            self._begin(caller)
+            return
+        waiter = anyio.Event()
+        self._lines.setdefault(caller, deque()).append(waiter)
+        try:
+            await waiter.wait()
+        except BaseException:
+            if waiter.is_set():
+                self._give_back(caller)
+            else:
+                self._lines[caller].remove(waiter)
+                self._forget_empty(caller)
+            raise
+
+    def _begin(self, caller: str) -> None:
+        self._turn += 1
+        self._last_turn[caller] = self._turn
+        self._at_work[caller] += 1
+
+    def _give_back(self, caller: str) -> None:
+        self._at_work[caller] -= 1
+        following = min(self._lines, key=self._order, default=None)
+        if following is None:
+            self._free += 1
+        else:
+            self._begin(following)
+            self._lines[following].popleft().set()
+            self._forget_empty(following)
+        self._forget_empty(caller)
+
+    def _order(self, caller: str) -> tuple[int, int]:
+        return self._at_work[caller], self._last_turn.get(caller, 0)
+
+    def _forget_empty(self, caller: str) -> None:
+        """Forget a line without waiters, and a caller who neither waits nor has a place."""
+        if not self._lines.get(caller):
+            self._lines.pop(caller, None)
+            if not self._at_work[caller]:
+                del self._at_work[caller]
+                self._last_turn.pop(caller, None)
