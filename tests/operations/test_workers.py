@@ -398,3 +398,18 @@ async def test_more_runs_than_may_wait_are_refused(
             await bridge.run_plan(plan)
         await bridge.cancel(first.id, "not needed")
         await bridge.run_plan(plan)
+
+
+async def test_one_user_cannot_take_every_place_of_the_queue(
+    configuration: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ideabridge.bridge.driving.queue.MOST_QUEUED", 4)
+    monkeypatch.setattr("ideabridge.bridge.driving.queue.MOST_OF_ONE", 2)
+    async with Bridge(load_configuration(configuration()), role="front") as bridge:
+        plan = {"calls": [{"_tool": "where"}]}
+        for number in (1, 2):
+            await bridge.run_plan(plan, caller="user:ann")
+            await until(lambda most=number: bridge.store.queue.count(most=9) == most)
+        with pytest.raises(LimitExceededError, match=r"2 of your runs wait for a worker.* are for the runs of others"):
+            await bridge.run_plan(plan, caller="user:ann")
+        await bridge.run_plan(plan, caller="user:bob")

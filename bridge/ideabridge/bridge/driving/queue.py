@@ -33,6 +33,9 @@ from ideabridge.tools.errors import LimitExceededError
 MOST_QUEUED: Final = 1000
 """The most runs that may wait for workers; more are refused."""
 
+MOST_OF_ONE: Final = 500
+"""The most runs of one caller that may wait: the other places are for all others."""
+
 Role: TypeAlias = Literal["alone", "front", "worker"]
 """What a process does with runs. `alone`: it drives those that it creates, and those that others leave behind. `front`:
 it leaves them to workers. `worker`: it drives those that it takes from the queue."""
@@ -128,8 +131,13 @@ class Queue:
         """Return a run that another process left behind to the queue, under its lease; `summary` is that of its row."""
         run.driver.queue({**(summary or {}), "needs": needs_of(run)})
 
-    def expect_place(self) -> None:
-        """Refuse a run for which there is no place. Raises `LimitExceededError`."""
+    def expect_place(self, caller: str) -> None:
+        """Refuse a run of a caller for which there is no place. Raises `LimitExceededError`."""
+        if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
+            raise LimitExceededError(
+                f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other places of {MOST_QUEUED:,}"
+                " are for the runs of others. Try again when some of yours have begun, or cancel some"
+            )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(
                 f"{MOST_QUEUED:,} runs wait for a worker, and no more may: try again in a minute, or start more workers"

@@ -251,7 +251,7 @@ class Runs:
         """Refuse a run for which there is no place. Raises `LimitExceededError`."""
         if self.queue.role == "front":
             # Workers keep to the limit of a user: more runs wait.
-            self.queue.expect_place()
+            self.queue.expect_place(caller)
         elif user_of(caller) is not None:
             busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
             if busy >= self.users.runs:

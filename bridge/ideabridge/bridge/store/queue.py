@@ -56,13 +56,15 @@ class RunQueue:
             self._journal.release(run_id, epoch)
             self._database.notify("queue")
 
-    def count(self, fingerprint: str | None = None, most: int = 1) -> int:
-        """Count the runs that wait for a worker, up to `most`; `fingerprint`: only those of this configuration."""
+    def count(self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None) -> int:
+        """Count the runs that wait for a worker, up to `most`; `fingerprint`: only those of this configuration;
+        `caller`: only those of this owner.
+        """
         with self._database.guard:
             return self._database.number(
                 "SELECT count(*) FROM (SELECT 1 FROM runs WHERE status = 'queued' AND fingerprint = "
-                "coalesce(?1, fingerprint) LIMIT ?2) AS waiting",
-                (fingerprint, most),
+                "coalesce(?1, fingerprint) AND caller = coalesce(?3, caller) LIMIT ?2) AS waiting",
+                (fingerprint, most, caller),
             )
 
     def claim(
