@@ -14,9 +14,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import ConfigurationError, load_configuration, load_workspace
+from ideabridge.bridge.publishing import drafting
 from ideabridge.bridge.store import Idea, IdeaMeta, Store
-from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreVersionError
+from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreError, StoreVersionError
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSONObject
 from tests.ideas.values import idea_of, publish, said
@@ -74,6 +76,23 @@ def test_a_server_belongs_into_the_users_own_configuration(tmp_path: Path, monke
     file = write_trusted(project, {"store": "postgresql://db/ideas"})
     with pytest.raises(ConfigurationError, match="a project cannot name a server"):
         load_workspace(file, project=project)
+
+
+async def test_a_worker_process_reads_the_store_and_writes_nothing(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafting, "SMALL_EVENTS", 0)
+    async with Bridge(store=address) as bridge:
+        plan: JSONObject = {"calls": [{"_tool": "count", "items": [1, 2]}]}
+        run = await bridge.run_plan(plan)
+        assert await run.wait() == "done"
+        assert (await bridge.publish(run.id, "counted")).report is not None
+        reader = bridge.store.reader()
+        assert reader is not None
+        with Store.open_for_reading(reader) as other:
+            assert other.publications.named("counted").version == 1
+            with pytest.raises(StoreError, match="only permits reading"):
+                other.settings.set("key", b"value")
 
 
 def test_a_store_of_a_later_version_is_refused(address: str) -> None:

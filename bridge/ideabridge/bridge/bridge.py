@@ -36,9 +36,7 @@ from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.history.importer import HistoryImport
-from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, read_choices
-from ideabridge.bridge.lifting.lift import lift
-from ideabridge.bridge.lifting.parameters import read_decisions
+from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
@@ -47,6 +45,7 @@ from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
+from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publisher import Publisher
@@ -419,12 +418,8 @@ class Bridge:
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
         """
         check_text("ref", ref)
-        chosen = read_choices(read_object("choices", choices))
-        decisions = read_decisions(read_object("parameters", parameters))
-        lifted = lift(self.store, ref, caller, chosen.runs)
-        if not folds_well(lifted):
-            lifted = lift(self.store, ref, caller, chosen.runs, folding=False)
-        return make_draft(lifted, chosen, decisions, strict=strict)
+        chosen, decided = read_object("choices", choices), read_object("parameters", parameters)
+        return drafted(self.store, ref, caller, chosen, decided, strict)
 
     async def call_idea(
         self,

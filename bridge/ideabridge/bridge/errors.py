@@ -137,6 +137,10 @@ class PublicationError(IdeabridgeError):
     """An idea cannot be published as requested, or a published one cannot be called in this way."""
 
 
+class NoPlanError(PublicationError):
+    """A run cannot be a plan; the message says why."""
+
+
 class ProgramRefusedError(PublicationError):
     """A program that was written for recorded runs is malformed, or does not do what they did."""
 

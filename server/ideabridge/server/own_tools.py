@@ -637,7 +637,7 @@ class OwnHandlers:
         program = arguments.get("program")
         others = [ref, *read_choices(choices).runs]
         if program == _ASKS:
-            return answer(*self._program_wanted(others, request))
+            return answer(*await self._program_wanted(others, request))
         if choices and how in ("auto", "plan") and (program is None or [*choices] != ["runs"]):
             by = await self._chosen_by(ref, name, choices, request)
         publication = await self._bridge.publish(
@@ -670,7 +670,7 @@ class OwnHandlers:
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
             if "left_open" in publication.report:
-                result["request"], wanted = self._program_wanted(others, request)
+                result["request"], wanted = await self._program_wanted(others, request)
                 text += f"\n\n{wanted}"
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
@@ -683,9 +683,9 @@ class OwnHandlers:
         text += f"\n{_CHANGE}"
         return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
 
-    def _program_wanted(self, refs: list[str], request: ToolRequest) -> tuple[JSONObject, str]:
+    async def _program_wanted(self, refs: list[str], request: ToolRequest) -> tuple[JSONObject, str]:
         """The Request for a program that does what runs did: `{"task", "context", "schema"}`, and its text."""
-        context = self._bridge.publisher.distilling_context(refs, request.caller)
+        context = await self._bridge.publisher.distilling_context(refs, request.caller)
         wanted: JSONObject = {"task": TASK, "context": context, "schema": ANSWER_SCHEMA}
         told = "\n\n".join(str(one.get("content")) for one in context if isinstance(one, dict))
         how = f"Hand it in with publish_idea (idea: {refs[0]}): program, and inputs (the input of each run) if needed."

@@ -1,8 +1,9 @@
 """Worker processes compute over external data if that may take long, because a process can be stopped.
 
-A job is a name and one JSON argument; `worker_process.py` contains the jobs. A worker has a lower priority, an empty
-environment, bounded memory and no access to anything else. The deadline, a cancellation and the end of this process
-kill it, whatever code it executes. An idle worker ends after a minute.
+A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools; `MODULE:FUNCTION` names any
+other, which may read the store. A worker has a lower priority, an empty environment, bounded memory and no access to
+anything else. The deadline, a cancellation and the end of this process kill it, whatever code it executes. An idle
+worker ends after a minute.
 
 On Linux the system kills a worker as soon as this process ends. On other systems a busy worker then ends at its
 deadline at the latest, and an idle one immediately.
@@ -21,7 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import ideabridge.tools.errors as errors
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
@@ -47,6 +47,9 @@ _NEEDED: Final = (
     *("ideabridge", "orjson", "jsonschema_rs", "jmespath"),
     # jsonschema and what it imports.
     *("jsonschema", "attr", "attrs", "jsonschema_specifications", "referencing", "rpds", "typing_extensions"),
+    # What the jobs of the bridge import.
+    *("anyio", "idna", "sniffio", "pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
+    *("pysqlite3", "psycopg", "psycopg_binary"),
 )
 _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
@@ -249,8 +252,8 @@ class Workers:
         kind, message = result["error"], f"{result['message']}"
         if kind == "MemoryError":
             raise LimitExceededError(f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have")
-        error = getattr(errors, f"{kind}", None)
-        if isinstance(error, type) and issubclass(error, IdeabridgeError):
+        error = _error_class(f"{kind}")
+        if error is not None:
             raise error(message)
         raise WorkerError(f"{what}: {kind}: {message}"[:500])
 
@@ -261,6 +264,13 @@ class Workers:
             self._idle, self._all = [], set()
         for worker in ended:
             worker.end()
+
+
+def _error_class(kind: str) -> type[IdeabridgeError] | None:
+    """The class that an answer names as `MODULE:CLASS`; None if it is no error of ours."""
+    module, _, name = kind.partition(":")
+    found: object = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, IdeabridgeError) else None
 
 
 @cache

@@ -2,7 +2,8 @@
 
 Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the size in 8 bytes, the
 seconds that the job may take in 4 bytes, then `[job, argument]` as JSON. Standard output carries the answers: one byte
-when the computation begins, then the size in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`.
+when the computation begins, then the size in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`; the
+class of an error of ours is `MODULE:CLASS`.
 """
 
 import os
@@ -70,7 +71,8 @@ def main(arguments: list[str]) -> None:
             sys.stdout.buffer.flush()
             answer = encode({"value": compute(*argument)})
         except IdeabridgeError as error:
-            answer = encode({"error": type(error).__name__, "message": str(error)})
+            kind = f"{type(error).__module__}:{type(error).__name__}"
+            answer = encode({"error": kind, "message": str(error)})
         except MemoryError:
             answer = b'{"error":"MemoryError","message":""}'
         except Exception as error:  # noqa: BLE001 - any exception of a job is its answer
@@ -84,6 +86,11 @@ def main(arguments: list[str]) -> None:
 
 def _computation(job: str) -> Callable[..., Any]:
     """Return the function that computes a job, with all that it needs imported."""
+    module, _, name = job.partition(":")
+    if name:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)
     if job == "shape":
         from ideabridge.tools.shaping import Budget, shape
 

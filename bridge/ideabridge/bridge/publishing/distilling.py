@@ -9,7 +9,7 @@ generalise; the recordings decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -181,7 +181,7 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
 
 async def distill(
     bridge: _Solver,
-    describe: Callable[[Sequence[Refused]], list[JSON]],
+    describe: Callable[[Sequence[Refused]], Awaitable[list[JSON]]],
     publish: Callable[[str, list[JSON] | None], Coroutine[Any, Any, Publication]],
     mind: MindName | Choice,
     caller: str,
@@ -203,9 +203,8 @@ async def distill(
     """
     refused: list[Refused] = []
     while len(refused) < ROUNDS:
-        run = await bridge.solve(
-            TASK, output_schema=ANSWER_SCHEMA, tools=[], context=describe(refused), mind=mind, caller=caller
-        )
+        context = await describe(refused)
+        run = await bridge.solve(TASK, output_schema=ANSWER_SCHEMA, tools=[], context=context, mind=mind, caller=caller)
         if run.turns.mind == TURNS:
             run.cancel("nobody is asked by turns here")
             raise PublicationError("no mind is configured; write the program yourself, and publish with it")

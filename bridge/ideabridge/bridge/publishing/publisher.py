@@ -26,9 +26,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
-
-from anyio import to_thread
 
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
@@ -37,14 +36,13 @@ from ideabridge.bridge.errors import (
     MeantToolError,
     ModulesAwayError,
     NameInUseError,
+    NoPlanError,
     ProgramRefusedError,
     PublicationError,
 )
-from ideabridge.bridge.lifting.draft import Choices, PlanDraft, folds_well, make_draft, read_choices
-from ideabridge.bridge.lifting.function import Function, read_function
-from ideabridge.bridge.lifting.lift import explain, lift_function
+from ideabridge.bridge.lifting.draft import Choices, read_choices
+from ideabridge.bridge.lifting.function import Function
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
-from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.solution import LAZY
@@ -56,6 +54,7 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.distilling import Refused, distill, distilling_context, read_inputs
+from ideabridge.bridge.publishing.drafting import Drafted, Drafting
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
     ImportResult,
@@ -74,7 +73,7 @@ from ideabridge.bridge.publishing.programs import (
     own_program,
     reproduce,
 )
-from ideabridge.bridge.publishing.teaching import add_record, records_of, without_claims
+from ideabridge.bridge.publishing.teaching import add_record, without_claims
 from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verify_offline
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
@@ -176,6 +175,11 @@ class Publisher:
     configuration: Configuration
     screen: Screen
     sandbox: Callable[[], Sandbox]
+
+    @property
+    def drafting(self) -> Drafting:
+        """Makes the plans of runs."""
+        return Drafting(self.store)
 
     @property
     def ways(self) -> Ways:
@@ -306,12 +310,13 @@ class Publisher:
         audience = None if to is None else self._audience(to, caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
-        function = read_function(self.store, ref, caller)
+        function = await self.drafting.function(ref, caller)
         meta = function.stored.meta
         text = (description or meta.description or _description_of(function, name)).rstrip()
         text = text if text.endswith(".") else f"{text}."
         made = _Made("recorded", _RECORDED, hints_of(()), function.input_schema, function.input or {})
-        making = _Making(chosen, decisions, strict)
+        decided = read_object("parameters", parameters) or {}
+        making = _Making(chosen, decisions, decided, strict)
         own = own_program(function)
         if program is not None and answer not in ("auto", "program"):
             raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
@@ -334,19 +339,21 @@ class Publisher:
         elif answer in ("auto", "plan"):
             found = await self._lifted(function, making, name, caller)
             if isinstance(found, _Lifted):
-                made = _as_plan(found, answer, self.store, decider_of(by), read_object("parameters", parameters) or {})
+                made = _as_plan(found, answer, self.store, decider_of(by), making)
             elif answer == "plan":
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
             else:
                 no_plan = found
         if answer == "solve" or (answer == "auto" and made.plan is None):
-            guide = _guide_of(function, _shape(function, self.store, caller), text, self.store, name)
+            shape = await self.drafting.shape(function.run.id, caller)
+            guide = _guide_of(function, shape, text, self.store, name)
             if isinstance(guide, dict):
                 made = _as_guide(guide, answer, function)
             elif answer == "solve":
                 raise PublicationError(f"it cannot be solved anew: {guide}")
         if or_solve and made.plan is not None:
-            guide = _guide_of(function, _shape(function, self.store, caller), text, self.store, name)
+            shape = await self.drafting.shape(function.run.id, caller)
+            guide = _guide_of(function, shape, text, self.store, name)
             if isinstance(guide, str):
                 raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
             made = _with_guide(made, _as_guide(guide, answer, function))
@@ -379,9 +386,9 @@ class Publisher:
         published = await self.bridge.patiently(keep)
         if made.draft is None:
             return dataclasses.replace(published, report=made.report or ({"left_open": no_plan} if no_plan else None))
-        for record in records_of(made.draft, caller):
+        for record in made.draft.records:
             add_record(self.store, published, record)
-        return dataclasses.replace(published, report=report_of(made.draft, self.store, caller))
+        return dataclasses.replace(published, report=made.draft.report)
 
     async def _program(
         self,
@@ -401,7 +408,7 @@ class Publisher:
             raise PublicationError("a program has no copied values to decide on: leave strict and take out")
         if function.instances:
             raise ProgramRefusedError("it ran over instances")
-        functions = [function, *(read_function(self.store, ref, caller) for ref in making.choices.runs)]
+        functions = [function, *[await self.drafting.function(ref, caller) for ref in making.choices.runs]]
         recorded = [self._results(one) for one in functions]
         given = read_inputs(functions, inputs)
         names = named_tools(functions, program)
@@ -497,50 +504,43 @@ class Publisher:
                 caller=caller,
             )
 
-        return await distill(
-            self.bridge, lambda refused: self.distilling_context(refs, caller, refused), publish, mind, caller
-        )
+        return await distill(self.bridge, partial(self.distilling_context, refs, caller), publish, mind, caller)
 
-    def distilling_context(self, refs: Sequence[str], caller: str, refused: Sequence[Refused] = ()) -> list[JSON]:
+    async def distilling_context(self, refs: Sequence[str], caller: str, refused: Sequence[Refused] = ()) -> list[JSON]:
         """Return the messages that describe runs to an author who writes a program for `Bridge.publish`."""
-        functions = [read_function(self.store, ref, caller) for ref in refs]
-        left_open = ""
-        try:
-            lift_function(functions[0], self.store, caller, list(refs[1:]), search=False)
-        except PublicationError as error:
-            left_open = str(error)
+        functions = [await self.drafting.function(ref, caller) for ref in refs]
+        left_open = await self.drafting.left_open(refs, caller)
         return distilling_context([(one, self._results(one)) for one in functions], left_open, refused)
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
         try:
-            lifted = lift_function(function, self.store, caller, making.choices.runs, search=False)
-        except PublicationError as error:
-            if making.choices.runs:
-                raise
+            draft = await self.drafting.draft(
+                function.run.id,
+                caller,
+                choices=making.choices.to_json(),
+                parameters=making.parameters,
+                strict=making.strict,
+            )
+        except NoPlanError as error:
             return str(error)
-        if not function.instances:
-            # The search is bounded, but may take seconds for results of megabytes.
-            await to_thread.run_sync(explain, lifted)
-        if lifted.folded and not await to_thread.run_sync(folds_well, lifted):
-            lifted = lift_function(function, self.store, caller, making.choices.runs, search=False, folding=False)
-            await to_thread.run_sync(explain, lifted)
-        draft = make_draft(lifted, making.choices, making.decisions, strict=making.strict)
-        plan = draft.plan()
-        await self._expect_listed(calls_in(plan), defined_in(plan), caller)
+        await self._expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        catalogue = self.offer.of_plan(draft.with_input(draft.arguments(lifted.aligned)), caller)
+        given = read_published(draft.plan, draft.arguments, draft.schema, function.output_schema, name="it")
+        catalogue = self.offer.of_plan(given, caller)
         cycle = own_cycle(self.store, name, draft.calls)
         if cycle is not None:
             return cycle
-        checked = check_pins(plan, calls_in(plan), catalogue, essences_of(lifted.catalogue).get)
+        run_tools = function.run.machine.catalogue
+        checked = check_pins(draft.plan, calls_in(draft.plan), catalogue, essences_of(run_tools).get)
         if checked.faults:
             return checked.faults[0]
-        difference = draft.difference()
-        if difference is not None and making.choices.take:
-            raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")
-        return _Lifted(draft, catalogue) if difference is None else difference
+        if draft.fault is not None:
+            raise PublicationError(draft.fault)
+        if draft.difference is not None and making.choices.take:
+            raise PublicationError(f"with what was taken, it does not do what its run did: {draft.difference}")
+        return _Lifted(draft, catalogue) if draft.difference is None else draft.difference
 
     async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
         """Wait until the modules that calls need have listed their tools; see `needed_modules`.
@@ -620,7 +620,7 @@ class Publisher:
         lifting = (publication.plan or {}).get("lifting")
         run = lifting.get("run") if isinstance(lifting, dict) else None
         try:
-            function = read_function(self.store, str(run or publication.idea_id), publication.owner or caller)
+            function = await self.drafting.function(str(run or publication.idea_id), publication.owner or caller)
         except IdeabridgeError as error:
             # An imported program comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
@@ -701,16 +701,17 @@ class _Made:
     recorded: JSONObject
     plan: JSONObject | None = None
     guide: JSONObject | None = None
-    draft: PlanDraft | None = None
+    draft: Drafted | None = None
     report: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """What a person decides about a plan."""
+    """What a person decides about a plan; `decisions` are what `parameters` says."""
 
     choices: Choices
     decisions: dict[str, ParameterDecision]
+    parameters: JSONObject
     strict: bool
 
 
@@ -718,32 +719,29 @@ class _Making:
 class _Lifted:
     """A plan with every choice applied, and the tools that it calls."""
 
-    draft: PlanDraft
+    draft: Drafted
     catalogue: Catalogue
 
 
-def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters: JSONObject) -> _Made:
+def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Making) -> _Made:
     draft, catalogue = found.draft, found.catalogue
-    confirmed, _ = draft.confirmations()
     places = asking_calls(store, catalogue, draft.calls)
     asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in places)
-    lifted = draft.lifted
     lifting: JSONObject = {
-        "run": lifted.function.run.id,
-        "runs": list[JSON](other.run_id for other in lifted.others),
-        "checked": "confirmed" if confirmed else "self-consistent",
-        "confirmed_by": list[JSON](confirmed),
-        "choices": draft.choices.to_json(),
-        "parameters": parameters,
+        "run": draft.run,
+        "runs": draft.runs,
+        "checked": "confirmed" if draft.confirmed else "self-consistent",
+        "confirmed_by": draft.confirmed,
+        "choices": making.choices.to_json(),
+        "parameters": making.parameters,
     }
-    if not lifted.function.instances:
+    if draft.places is not None:
         # The calls of the run, by the places of the plan; several if they were folded into one, null if only another
         # run made it.
-        recorded = [lifted.aligned.recorded.get(place) for place in range(len(lifted.aligned.calls))]
-        lifting["places"] = [list[JSON](one) if isinstance(one, tuple) else one for one in recorded]
-    if lifting["choices"] or parameters:
+        lifting["places"] = draft.places
+    if lifting["choices"] or making.parameters:
         lifting["decided_by"] = by.to_json()
-    plan: JSONObject = {**draft.plan(), "lifting": lifting}
+    plan: JSONObject = {**draft.plan, "lifting": lifting}
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # A latent call only asks a mind.
     called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
@@ -751,8 +749,8 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, parameters:
         "auto" if answer == "auto" else "plan",
         f"A model is asked for {asked} alone." if asked else "",
         hints_of(called),
-        draft.inputs.schema,
-        draft.arguments(lifted.aligned),
+        draft.schema,
+        draft.arguments,
         plan=plan,
         draft=draft,
     )
@@ -802,15 +800,6 @@ def _description_of(function: Function, name: str) -> str:
 def _first(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
-
-
-def _shape(function: Function, store: Store, caller: str) -> JSONObject | None:
-    """Return the calls and output of a function as far as they can be lifted; None if they cannot."""
-    try:
-        lifted = lift_function(function, store, caller, folding=False)
-    except PublicationError:
-        return None
-    return {"calls": lifted.calls, "output": lifted.output}
 
 
 def _tool(call: JSON) -> str:

@@ -32,6 +32,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from ideabridge.tools.encoding import JSONObject
+
 T = TypeVar("T")
 
 Durability = Literal["normal", "full"]
@@ -175,6 +177,10 @@ class Database(ABC):
         self.lock = threading.RLock()
         self._busy_timeout_s = busy_timeout_s
         self._of_thread = threading.local()
+
+    @abstractmethod
+    def reader(self) -> JSONObject | None:
+        """What a connection of another process needs that only reads; None if no other process can."""
 
     # Statements
 

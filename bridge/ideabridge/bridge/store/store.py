@@ -75,9 +75,10 @@ class Store:
         owner_links: links that sign the owner in to the page.
     """
 
-    def __init__(self, database: Database, contents: Contents) -> None:
+    def __init__(self, database: Database, contents: Contents, *, only_reads: bool = False) -> None:
         """Use `Store.open`."""
         self._database = database
+        self._only_reads = only_reads
         self._calls = CallIndex(database)
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._calls)
@@ -132,13 +133,28 @@ class Store:
             raise
         return cls(database, contents)
 
+    def reader(self) -> JSONObject | None:
+        """What `open_for_reading` needs to open this store in another process, as JSON, perhaps with a password; None
+        if the store is in memory.
+        """
+        return self._database.reader()
+
+    @classmethod
+    def open_for_reading(cls, reader: JSONObject) -> Store:
+        """Open a store that another process has open; every write fails. Raises what `open` raises."""
+        if "file" in reader:
+            database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)
+            return cls(database, Contents(database), only_reads=True)
+        database, contents = _open_server(f"{reader['address']}", "normal", 5.0, f"{reader['connection']}")
+        return cls(database, contents, only_reads=True)
+
     def close(self) -> None:
         """Index the saved ideas, so that the views and search tables are complete, and close the store.
 
         Closing twice has no effect; any other call afterwards raises `StoreClosedError`. If another process holds the
         lock, or the file cannot be written, the next process that closes the store indexes the remaining ideas.
         """
-        if self.path != ":memory:":
+        if self.path != ":memory:" and not self._only_reads:
             with contextlib.suppress(StoreError):
                 self._database.wait_no_longer()
                 self.ideas.index_all()
@@ -363,7 +379,9 @@ class Store:
         return self._database.data_version()
 
 
-def _open_server(address: str, durability: Durability, busy_timeout_s: float) -> tuple[Database, Contents]:
+def _open_server(
+    address: str, durability: Durability, busy_timeout_s: float, conninfo: str | None = None
+) -> tuple[Database, Contents]:
     try:
         from ideabridge.bridge.store.postgres.contents import PostgresContents
         from ideabridge.bridge.store.postgres.database import PostgresDatabase
@@ -373,5 +391,5 @@ def _open_server(address: str, durability: Durability, busy_timeout_s: float) ->
         raise StoreExtraError(
             f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({why})"
         ) from error
-    database = PostgresDatabase(address, durability=durability, busy_timeout_s=busy_timeout_s)
+    database = PostgresDatabase(address, durability=durability, busy_timeout_s=busy_timeout_s, conninfo=conninfo)
     return database, PostgresContents(database)

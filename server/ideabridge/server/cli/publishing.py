@@ -393,7 +393,7 @@ async def distill_runs(
     refs = [lookup_called(options, ref) for ref in refs]
     async with connected(open_bridge(options)) as bridge:
         if name is None:
-            context = bridge.publisher.distilling_context(refs, LOCAL)
+            context = await bridge.publisher.distilling_context(refs, LOCAL)
             options.print_or_say(
                 {"task": TASK, "context": context},
                 "\n\n".join([TASK, *(str(one.get("content")) for one in context if isinstance(one, dict))]),

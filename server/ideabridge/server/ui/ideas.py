@@ -17,9 +17,8 @@ from starlette.routing import Route
 from ideabridge.bridge.context.explanations import WHEN, Explained, as_it_runs, read_explained
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS, read_record
-from ideabridge.bridge.lifting.report import report_of
+from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Publication
@@ -258,13 +257,12 @@ class IdeaPages:
         parameters, choices = decided
         runs = [one for one in asked.getlist("with") if one]
         if runs:
-            choices = {**choices, "runs": list[JSON](runs)}
+            with_runs: JSONObject = {**choices, "runs": list[JSON](runs)}
+            choices = with_runs
         why, report, draft = "", None, None
         try:
-            # Looking for the sources of copied values may take seconds.
-            lift = partial(self._bridge.lift, ref, parameters=parameters, choices=choices, caller=owner)
-            draft = await anyio.to_thread.run_sync(lift)
-            report = await anyio.to_thread.run_sync(report_of, draft, self._bridge.store, owner)
+            draft = await self._bridge.publisher.drafting.draft(ref, owner, choices=choices, parameters=parameters)
+            report = draft.report
         except PublicationError as error:
             why = str(error)
         copied = [] if draft is None else _choices_in(draft)
@@ -373,12 +371,12 @@ class ParameterField:
     is_required: bool
 
 
-def _fields(report: JSONObject | None, draft: PlanDraft | None, decided: JSONObject) -> list[ParameterField]:
+def _fields(report: JSONObject | None, draft: Drafted | None, decided: JSONObject) -> list[ParameterField]:
     listed = None if report is None else report.get("parameters")
     if draft is None or not isinstance(listed, list):
         return []
     merged = {name for name, one in decided.items() if isinstance(one, dict) and "merge" in one}
-    keys = {new: old for old, new in draft.inputs.renamed.items() if old not in merged}
+    keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     found: list[ParameterField] = []
     for about in listed:
         if isinstance(about, dict):
@@ -431,7 +429,7 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
     return {path: value for path, value in taken.items() if path not in open_} if isinstance(taken, dict) else {}
 
 
-def _choices_in(draft: PlanDraft) -> list[CopiedValue]:
+def _choices_in(draft: Drafted) -> list[CopiedValue]:
     """What a person may choose for each copied value of a draft."""
     return [_choice(one, draft.calls) for one in draft.explained]
 

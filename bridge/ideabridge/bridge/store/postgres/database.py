@@ -37,6 +37,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import errors
 from psycopg import sql as quoting
+from psycopg.conninfo import make_conninfo
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
@@ -57,6 +58,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.postgres import schema
 from ideabridge.bridge.store.postgres.dialect import bind, bind_many
 from ideabridge.bridge.store.postgres.words import PostgresWords
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 
 T = TypeVar("T")
@@ -128,9 +130,19 @@ class PostgresDatabase(Database):
         swept: how many sweeps had deleted contents when the current transaction began.
     """
 
-    def __init__(self, address: str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        durability: Durability = "normal",
+        busy_timeout_s: float = 5.0,
+        conninfo: str | None = None,
+    ) -> None:
+        """Open a database; with `conninfo`, which `reader` gives to another process, only to read it."""
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)
+        self._only_reads = conninfo is not None
+        self._conninfo = conninfo or self._conninfo
         self.path = address
         self.durability = durability
         self.one_writer = False
@@ -157,11 +169,19 @@ class PostgresDatabase(Database):
         self._write = self._connect()
         self._read = self._write
         try:
-            self._prepare()
+            if not self._only_reads:
+                self._prepare()
             self._read = self._connect()
         except BaseException:
             self.close()
             raise
+
+    def reader(self) -> JSONObject | None:
+        # The other process has no environment and no password file.
+        info = self._read.info
+        members = {**info.get_parameters(), "password": info.password}
+        connection = make_conninfo(**{key: value for key, value in members.items() if value})
+        return {"address": self.path, "connection": connection}
 
     # Connections
 
@@ -195,6 +215,8 @@ class PostgresDatabase(Database):
         settings = f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
         if self.durability == "full":
             settings += "; SET synchronous_commit = on"
+        if self._only_reads:
+            settings += "; SET default_transaction_read_only = on"
         try:
             connection.execute(settings.encode())
         except psycopg.Error:

@@ -26,6 +26,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, described, schema, sqlite3
 from ideabridge.bridge.store.sqlite.files import StoreFiles, copy
 from ideabridge.bridge.store.sqlite.words import SqliteWords
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 
 # -- database --------------------------------------------------------------------------------------------------------
@@ -61,7 +62,14 @@ class SqliteDatabase(Database):
     A writer that finds the file locked by another process sleeps and retries. It holds no lock meanwhile.
     """
 
-    def __init__(self, path: Path | str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        durability: Durability = "normal",
+        busy_timeout_s: float = 5.0,
+        only_reads: bool = False,
+    ) -> None:
         super().__init__(busy_timeout_s)
         self.path = str(path)
         self.durability = durability
@@ -91,6 +99,8 @@ class SqliteDatabase(Database):
                 self._migrate()
                 if self.files is not None:
                     self._open_reader()
+                if only_reads:
+                    self._write("PRAGMA query_only=ON")
             except BaseException:
                 self._reader.close()
                 self.connection.close()
@@ -98,6 +108,9 @@ class SqliteDatabase(Database):
         if self.files is not None:
             self.files.opened()
         self.guard = _Guard(self)
+
+    def reader(self) -> JSONObject | None:
+        return None if self.files is None else {"file": str(self.files.path)}
 
     def _open_reader(self) -> None:
         # From here on the writer waits in `_patiently`, where other threads can take its lock.

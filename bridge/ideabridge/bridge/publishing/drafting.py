@@ -1,0 +1,231 @@
+"""Drafting: the plans of runs, made where they hold up nobody.
+
+Reading a run, explaining its literals, and checking its plan with the recorded results takes longer the more calls and
+results it has. So a large run is lifted in a worker process, which has a deadline, bounded memory, and a connection of
+its own that only reads the store. A small run is lifted in a thread, which is faster than a process starts; a store in
+memory, which no other process can read, always is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from anyio import to_thread
+
+from ideabridge.bridge.context.explanations import Explained, read_explained
+from ideabridge.bridge.errors import NoPlanError, PublicationError
+from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, read_choices
+from ideabridge.bridge.lifting.evidence import Record, read_record
+from ideabridge.bridge.lifting.function import Function, read_function
+from ideabridge.bridge.lifting.lift import lift, lift_function
+from ideabridge.bridge.lifting.parameters import read_decisions
+from ideabridge.bridge.lifting.report import report_of
+from ideabridge.bridge.publishing.teaching import records_of
+from ideabridge.bridge.runs.recorded import find_idea
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.turns import asked_by
+from ideabridge.tools.worker import workers
+
+T = TypeVar("T")
+
+SMALL_EVENTS: Final = 150
+"""Events of the journals of runs that are lifted in a thread: about fifty calls, which take about 20 ms."""
+
+SMALL_BYTES: Final = 50_000
+"""Bytes of these journals."""
+
+_JOB: Final = "ideabridge.bridge.publishing.drafting:compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """The plan that a run becomes; see `PlanDraft`.
+
+    Attributes:
+        run: the run.
+        runs: the runs of the same task that were named.
+        plan: the plan in the form of a publication.
+        calls: its calls, as the run named their tools.
+        schema: the input of the tool.
+        renamed: the new names of parameters, by their names in the run.
+        arguments: the input with which the tool repeats the run.
+        explained: the literals that several explanations may make.
+        places: for each call, its number in the run, several numbers, or null; None for a run over instances.
+        difference: why the plan is not self-consistent; None if it is.
+        fault: why this cannot be said; None if it can.
+        confirmed: the named runs that the plan reproduces.
+        records: what the named runs show.
+        report: see `report_of`.
+    """
+
+    run: str
+    runs: list[JSON]
+    plan: JSONObject
+    calls: list[JSON]
+    schema: JSONObject
+    renamed: dict[str, str]
+    arguments: JSONObject
+    explained: list[Explained]
+    places: list[JSON] | None
+    difference: str | None
+    fault: str | None
+    confirmed: list[JSON]
+    records: list[Record]
+    report: JSONObject
+
+
+class Drafting:
+    """Makes the plans of runs in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def function(self, ref: str, caller: str) -> Function:
+        """Read a run as a function, in a thread; see `read_function`."""
+        return await to_thread.run_sync(read_function, self._store, ref, caller)
+
+    async def draft(
+        self,
+        ref: str,
+        caller: str,
+        *,
+        choices: JSONObject | None = None,
+        parameters: JSONObject | None = None,
+        strict: bool = False,
+    ) -> Drafted:
+        """Return the plan that a run becomes, with what a person decided; see `Bridge.lift` for the arguments.
+
+        Raises:
+            PublicationError: it cannot be a plan, or a decision does not fit it.
+            UnknownIdeaError, UnknownRunError: no run of this caller made it.
+            LimitExceededError: it takes too long or too much memory.
+        """
+        runs = read_choices(choices).runs
+        made = await self._compute([ref, *runs], caller, "draft", ref, caller, choices, parameters, strict)
+        return _drafted(cast("dict[str, Any]", made))
+
+    async def shape(self, ref: str, caller: str) -> JSONObject | None:
+        """Return the calls and the output of a run as far as they can be lifted; None if they cannot."""
+        made = await self._compute([ref], caller, "shape", ref, caller)
+        return made if isinstance(made, dict) else None
+
+    async def left_open(self, refs: Sequence[str], caller: str) -> str:
+        """Return why runs of the same task are no plan; empty if they are."""
+        return str(await self._compute(refs, caller, "left_open", list[JSON](refs), caller))
+
+    async def _compute(self, refs: Sequence[str], caller: str, job: str, *arguments: JSON) -> JSON:
+        reader = self._store.reader()
+        if reader is None or self._are_small(refs, caller):
+            return await to_thread.run_sync(partial(_JOBS[job], self._store, *arguments))
+        before = asked_by.set(caller)
+        try:
+            return await workers.run(_JOB, [job, reader, *arguments], what=f"lifting {refs[0][:80]}")
+        finally:
+            asked_by.reset(before)
+
+    def _are_small(self, refs: Sequence[str], caller: str) -> bool:
+        events, size = 0, 0
+        for ref in refs:
+            run = find_idea(self._store, ref, caller)[1]
+            record = self._store.runs.get(run)
+            events += 0 if record is None else record.last_event
+            size += self._store.runs.journal_bytes(run)
+        return events <= SMALL_EVENTS and size <= SMALL_BYTES
+
+
+def _drafted(made: dict[str, Any]) -> Drafted:
+    made["explained"] = [read_explained(one) for one in made["explained"]]
+    made["records"] = [read_record(one) for one in made["records"]]
+    return Drafted(**made)
+
+
+# -- in the worker process, or in a thread --------------------------------------------------------------------------
+
+
+def compute(job: str, reader: JSONObject, *arguments: JSON) -> JSON:
+    """Do the work of a job in a worker process, with a connection of its own; `reader` is that of `Store.reader`."""
+    store = Store.open_for_reading(reader)
+    try:
+        return _JOBS[job](store, *arguments)
+    finally:
+        store.close()
+
+
+def drafted(
+    store: Store, ref: str, caller: str, choices: JSONObject | None, parameters: JSONObject | None, strict: bool
+) -> PlanDraft:
+    """Return the draft of a run; see `Bridge.lift`.
+
+    Raises:
+        NoPlanError: without other runs, it cannot be a plan.
+    """
+    chosen = read_choices(choices)
+    decisions = read_decisions(parameters)
+    try:
+        lifted = lift(store, ref, caller, chosen.runs)
+        if not folds_well(lifted):
+            lifted = lift(store, ref, caller, chosen.runs, folding=False)
+    except PublicationError as error:
+        if chosen.runs:
+            raise
+        raise NoPlanError(str(error)) from None
+    return make_draft(lifted, chosen, decisions, strict=strict)
+
+
+def _draft(
+    store: Store, ref: str, caller: str, choices: JSONObject | None, parameters: JSONObject | None, strict: bool
+) -> JSONObject:
+    draft = drafted(store, ref, caller, choices, parameters, strict)
+    lifted = draft.lifted
+    difference: str | None = None
+    fault: str | None = None
+    confirmed: list[str] = []
+    try:
+        difference = draft.difference()
+        confirmed, _ = draft.confirmations()
+    except PublicationError as error:
+        fault = str(error)
+    places: list[JSON] | None = None
+    if not lifted.function.instances:
+        recorded = [lifted.aligned.recorded.get(place) for place in range(len(lifted.aligned.calls))]
+        places = [list[JSON](one) if isinstance(one, tuple) else one for one in recorded]
+    return {
+        "run": lifted.function.run.id,
+        "runs": list[JSON](other.run_id for other in lifted.others),
+        "plan": draft.plan(),
+        "calls": draft.calls,
+        "schema": draft.inputs.schema,
+        "renamed": dict[str, JSON](draft.inputs.renamed),
+        "arguments": draft.arguments(lifted.aligned),
+        "explained": [one.to_json() for one in draft.explained],
+        "places": places,
+        "difference": difference,
+        "fault": fault,
+        "confirmed": list[JSON](confirmed),
+        "records": [one.to_json() for one in records_of(draft, caller)],
+        "report": report_of(draft, store, caller),
+    }
+
+
+def _shape(store: Store, ref: str, caller: str) -> JSONObject | None:
+    try:
+        lifted = lift(store, ref, caller, folding=False)
+    except PublicationError:
+        return None
+    return {"calls": lifted.calls, "output": lifted.output}
+
+
+def _left_open(store: Store, refs: list[str], caller: str) -> str:
+    first, *others = refs
+    try:
+        lift_function(read_function(store, first, caller), store, caller, others, search=False)
+    except PublicationError as error:
+        return str(error)
+    return ""
+
+
+_JOBS: Final[dict[str, Callable[..., JSON]]] = {"draft": _draft, "shape": _shape, "left_open": _left_open}
