@@ -5,7 +5,8 @@ that need approval, and the client's model about Requests, if the client support
 out on the back-channel. From 2026-07-28 the request is answered with the questions (`InputRequired`), and
 `Running.take_up` reads the answers when the request comes again.
 
-The name of `save_as` is stored as a setting, so that the run is also published if this process dies.
+The name of `save_as` is stored as a setting, so that the run is also published if this process dies. The setting counts
+the tries: a publication that ended its processes twice is set aside, because it may do so again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.extensions.module_views import ModuleViews
 from ideabridge.server.search import ToolSearch
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.worker import WorkerError
 
 # -- cancelled requests ----------------------------------------------------------------------------------------------
 #
@@ -231,6 +233,9 @@ _SAVED_S: Final = 3.0
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 60.0
 """The first and the longest pause between two attempts to publish a run."""
+
+_MOST_TRIES: Final = 2
+"""The times that a publication is tried which ends its process, or takes too long; then it is set aside."""
 
 logger = logging.getLogger(__name__)
 
@@ -480,7 +485,7 @@ class Running:
                 try:
                     name = self._intent(run)
                     if name is not None:
-                        self._keep(run, await self._outcome(run, caller, status, name))
+                        self._keep(run, await self._counted(run, caller, status, name))
                         self.published()
                     return
                 except (ModulesAwayError, StoreError) as error:
@@ -496,12 +501,37 @@ class Running:
             self._unsaved.pop(run, None)
             del self._saving[run]
 
+    async def _counted(self, run: str, caller: str, status: str, name: str) -> JSONObject:
+        """Publish a run, and count the try before it begins: nothing else says afterwards what ended the process."""
+        why = "its process ended"
+        for tries in range(self._tries(run), _MOST_TRIES):
+            self._keep(run, {"name": name, "tries": tries + 1})
+            try:
+                return await self._outcome(run, caller, status, name)
+            except (LimitExceededError, WorkerError) as error:
+                why = self.bridge.secrets.mask(str(error))
+            except (ModulesAwayError, StoreError, anyio.get_cancelled_exc_class()):
+                # The publication is not to blame.
+                with suppress(StoreError):
+                    self._keep(run, {"name": name, "tries": tries})
+                raise
+        logger.warning("run %s is not published as %s: it was tried %d times", run, name, _MOST_TRIES)
+        return {
+            "name": name,
+            "error": f"set aside: it was tried {_MOST_TRIES} times without success ({why}). "
+            f"`ideabridge ideas publish {run} {name}` tries again",
+        }
+
+    def _tries(self, run: str) -> int:
+        tries = (self._kept(run) or {}).get("tries", 0)
+        return tries if isinstance(tries, int) else 0
+
     async def _outcome(self, run: str, caller: str, status: str, name: str) -> JSONObject:
         if status != "done":
             return {"name": name, "error": f"not published: the run is {status}"}
         try:
             publication = await self.bridge.publish(run, name, caller=caller)
-        except (ModulesAwayError, *PASSING):
+        except (ModulesAwayError, LimitExceededError, WorkerError, *PASSING):
             raise
         except IdeabridgeError as error:
             return {"name": name, "error": self.bridge.secrets.mask(str(error))}
