@@ -44,7 +44,8 @@ def test_of_a_large_value_only_the_beginning_is_written(monkeypatch: pytest.Monk
         return text
 
     monkeypatch.setattr(showing, "text_of", count)
-    value: JSON = [{"name": f"row {number}", "tags": ["x"] * 5} for number in range(50_000)]
+    tags: list[JSON] = ["x"] * 5
+    value: list[JSON] = [{"name": f"row {number}", "tags": tags} for number in range(50_000)]
     assert len(bounded(value)) == showing.LONGEST
     assert omitted(value) > 1_000_000
     assert sum(written) < 50 * showing.LONGEST

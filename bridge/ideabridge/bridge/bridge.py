@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.arguments import (
@@ -82,6 +83,18 @@ TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the varia
 """The environment variable that holds the bearer token of the server over HTTP."""
 
 T = TypeVar("T")
+
+_FEW_CALLS: Final = 200
+"""The calls of a plan that is checked in the event loop, which takes about 20 ms. A larger plan is checked in a thread:
+the check is bounded, and leaves the event loop to others.
+"""
+
+
+async def _beside_others(plan: Plan, work: Callable[[], T]) -> T:
+    """Return what some work about a plan gives, in a thread if the plan is large."""
+    if len(plan.calls) <= _FEW_CALLS:
+        return work()
+    return await to_thread.run_sync(work)
 
 
 class Bridge:
@@ -628,7 +641,7 @@ class Bridge:
             start = await self._open_runs.start_program(plan, settings, told, caller)
         else:
             catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
-            start = start_plan(plan, catalogue, settings, choice=told)
+            start = await _beside_others(plan, partial(start_plan, plan, catalogue, settings, choice=told))
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def run_program(
@@ -672,7 +685,8 @@ class Bridge:
         plan = read_given_plan(plan)
         if plan.program is not None:
             return await self._open_runs.rehearse_program(plan, self.settings(), caller)
-        return (await self._rehearse(plan, caller)).dry_run()
+        rehearsal = await self._rehearse(plan, caller)
+        return await _beside_others(plan, rehearsal.dry_run)
 
     async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
         """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
@@ -683,11 +697,13 @@ class Bridge:
         plan = read_given_plan(plan)
         if plan.program is not None:
             raise PlanError("a program has no drawing; dry_run lists its tools")
-        return (await self._rehearse(plan, caller)).draw(form)
+        rehearsal = await self._rehearse(plan, caller)
+        return await _beside_others(plan, partial(rehearsal.draw, form))
 
     async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
         settings = self.settings(output_by_instance=plan.output_by_instance)
-        return rehearse(plan, await self._open_runs.catalogue_of(plan, settings, caller), settings)
+        catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
+        return await _beside_others(plan, partial(rehearse, plan, catalogue, settings))
 
     # -- the loop ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,225 @@
+"""No request holds up the others: every own tool and every page, with large inputs, beside a client that pings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+from mcp import Client
+
+from ideabridge.bridge import Bridge
+from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.server import Front
+from ideabridge.server.ui.pages import PAGES
+from ideabridge.server.ui.site import Site
+from tests.security.pinging import Pinger, Pings
+from tests.server.serving import call
+from tests.ui import serving
+
+pytestmark = pytest.mark.anyio
+
+CALLS: Final = 2_500
+
+WORST: Final = 3.0
+"""Seconds for which no request may hold up the others, on a machine that does nothing else."""
+
+
+def counts(number: int, *, start: int = 0) -> list[dict[str, Any]]:
+    """Calls that read nothing of each other."""
+    return [
+        {"_tool": "count", "items": [one, f"item {one}"], "_outputPath": f"n{one}"}
+        for one in range(start, start + number)
+    ]
+
+
+def rows(number: int) -> list[dict[str, Any]]:
+    return [{"name": f"row {one}", "v": one % 7} for one in range(number)]
+
+
+class Walk:
+    """A server in a process of its own, its owner at the page and at MCP, and a client that pings beside both."""
+
+    def __init__(self, http: httpx.Client, mcp: Client, pinger: Pinger) -> None:
+        self.http = http
+        self.mcp = mcp
+        self.pinger = pinger
+        self.measured: list[Pings] = []
+        self.used: set[str] = set()
+
+    async def tool(self, name: str, /, what: str = "", **arguments: Any) -> dict[str, Any]:
+        """Call one of the server's own tools."""
+        self.used.add(name)
+        with self.pinger.beside(f"{name} {what}") as pings:
+            result = await self.mcp.call_tool(name, arguments, read_timeout_seconds=300)
+        self.measured.append(pings)
+        return cast("dict[str, Any]", result.structured_content or {})
+
+    async def page(self, route: str, **values: Any) -> str:
+        """Load a page; `values` fill its route, and what is left is its query."""
+        return (await self._load("GET", route, values, lambda path, query: self.http.get(path, params=query))).text
+
+    async def form(self, route: str, **values: Any) -> httpx.Response:
+        """Send a form."""
+        return await self._load("POST", route, values, lambda path, fields: serving.send(self.http, path, **fields))
+
+    async def _load(
+        self, method: str, route: str, values: dict[str, Any], load: Callable[[str, dict[str, Any]], httpx.Response]
+    ) -> httpx.Response:
+        path = f"/ui{route}"
+        left = dict(values)
+        for found in re.findall(r"{(\w+)(?::\w+)?}", route):
+            path = re.sub(rf"{{{found}(:\w+)?}}", str(left.pop(found)), path)
+        self.used.add(f"{method} {route}")
+        with self.pinger.beside(f"{method} {route}") as pings:
+            response = await anyio.to_thread.run_sync(load, path, left)
+        self.measured.append(pings)
+        assert response.status_code in (200, 400, 404), response.text[:500]
+        return response
+
+
+@asynccontextmanager
+async def walking(folder: Path) -> AsyncGenerator[Walk]:
+    with serving.served(folder, command="serve") as link, serving.client(link) as http:
+        http.timeout = httpx.Timeout(300)
+        http.get(link)
+        address = str(http.base_url).rstrip("/")
+        with Pinger(address.removeprefix("http://")) as pinger:
+            async with Client(f"{address}/mcp", mode="auto", read_timeout_seconds=300) as mcp:
+                yield Walk(http, mcp, pinger)
+
+
+async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> None:
+    async with walking(tmp_path) as walk:
+        big = await walk.tool("run_plan", "of 2,500 calls, saved", calls=counts(CALLS), save_as="many", wait_s=0)
+        while (await call(walk.mcp, "check_run", run=big["run"], wait_s=1)).get("saved", {}).get("version") is None:
+            pass
+        await walk.page("/ideas/publish", ref=big["run"], name="many")
+        await walk.page("/runs/{run}", run=big["run"])
+        await walk.tool("check_run", run=big["run"], paths=[f"†state.n{one}" for one in range(100)])
+        wide = await walk.tool("run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(20_000)})
+        await walk.page("/runs/{run}", run=wide["run"])
+        await walk.tool("search_ideas", words="item " * 100_000)
+        await walk.tool("search_tools", words="item " * 100_000)
+        await walk.page("/runs")
+        await walk.page("/ideas")
+    # However slow the machine: of work that takes long, no part keeps the event loop for most of the time.
+    held = [one.shown for one in walk.measured if one.seconds > 3 and one.worst > 0.7 * one.seconds]
+    assert held == [], "\n".join(one.shown for one in walk.measured)
+
+
+def wide_calls() -> list[dict[str, Any]]:
+    """Calls with large results."""
+    return [
+        {"_tool": "filter", "items": "†input.rows", "where": f"v != `{one}`", "_outputPath": f"w{one}"}
+        for one in range(7)
+    ]
+
+
+@pytest.mark.long
+async def test_every_tool_and_every_page_leaves_others_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with walking(tmp_path) as walk:
+        await _every_tool(walk)
+        await _every_page(walk)
+        assert set(OWN_NAMES) <= walk.used
+        assert await routes() - walk.used == set()
+        measured = sorted(walk.measured, key=lambda one: -one.worst)
+    with capsys.disabled():
+        print("", *[one.shown for one in measured], sep="\n")
+    # docs/security.md has the figures, and says what they come from.
+    assert measured[0].worst < WORST, measured[0].shown
+
+
+async def _every_tool(walk: Walk) -> None:
+    many = await walk.tool("run_plan", "of 2,500 calls, saved", calls=counts(CALLS), save_as="many", wait_s=45)
+    await walk.tool("run_plan", "of 5,000 calls, dry", calls=counts(5_000), dry_run=True)
+    chain: list[dict[str, Any]] = [{"_tool": "count", "items": [1]}]
+    chain += [{"_tool": "count", "items": [f"†results.{one}"]} for one in range(2_000)]
+    await walk.tool("run_plan", "of 2,000 calls in a chain", calls=chain, wait_s=45)
+    text = "x" * 3_000_000
+    await walk.tool("run_plan", "of a text of 3 MB", calls=[{"_tool": "pick", "data": text, "path": "@"}])
+    wide = await walk.tool("run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(60_000)}, wait_s=45)
+    await walk.tool("run_plan", "of a long program", program="\n".join(f"x{one} = {one}" for one in range(6_000)))
+    await walk.tool("check_run", "of 2,500 calls", run=many["run"])
+    await walk.tool("check_run", "with 100 paths", run=many["run"], paths=[f"†state.n{one}" for one in range(100)])
+    await walk.tool("check_run", "whole wide result", run=wide["run"], paths=["†state.w0"])
+    await walk.tool("check_run", "of all runs")
+    await walk.tool("publish_idea", "of 2,500 calls", idea=many["run"], name="many_more")
+    await walk.tool("publish_idea", "of wide results", idea=wide["run"], name="wide")
+    await walk.tool("publish_idea", "asks for a program", idea=many["run"], name="program", program="?")
+    await walk.tool("search_ideas", "for many words", words="item " * 500_000)
+    await walk.tool("search_ideas", "all", limit=100)
+    await walk.tool("search_tools", "for many words", words="item " * 500_000)
+    await walk.tool("search_tools", "for many tasks", words=["count items"] * 100_000)
+    await walk.tool("view_run", "of 2,500 calls", run=many["run"])
+    await walk.tool("view_run", "of wide results", run=wide["run"])
+    task = await walk.tool("solve", "of a long task", task="word " * 200_000, mind="turns")
+    turn = task["requests"][0]["turn"] if task.get("requests") else 0
+    solution = {"calls": counts(CALLS), "output": None}
+    run = task.get("run", "")
+    await walk.tool("submit_solution", "of 2,500 calls", run=run, turn=turn, solution=solution)
+    await walk.tool("decide_approval", "1,000 times", run=run, decisions=[_decision(one) for one in range(1_000)])
+
+
+def _decision(number: int) -> dict[str, Any]:
+    return {"approval": f"ap_{number}", "decision": "approve"}
+
+
+async def _every_page(walk: Walk) -> None:
+    listed = (await call(walk.mcp, "check_run"))["runs"]
+    many, wide = (max(listed, key=lambda one: title in one["title"])["run"] for title in ("count", "filter"))
+    for route in ("/", "/sign-in", "/runs", "/runs/direct", "/approvals", "/ideas", "/modules", "/admin"):
+        await walk.page(route)
+    for route in ("/playground", "/playground/tools", "/admin/doctor"):
+        await walk.page(route)
+    for run in (many, wide):
+        await walk.page("/runs/{run}", run=run)
+        await walk.page("/runs/{run}", run=run, at=CALLS)
+        await walk.page("/runs/{run}/picture.svg", run=run)
+        for route in ("/runs/{run}/calls/{call:int}", "/runs/{run}/calls/{call:int}/result"):
+            await walk.page(route, run=run, call=0)
+        await walk.page("/runs/{run}/calls/{call:int}/images/{image:int}", run=run, call=0, image=0)
+        await walk.form("/runs/{run}/fork", run=run, at="2")
+        await walk.form("/runs/{run}/cancel", run=run)
+        await walk.form("/runs/{run}/resume", run=run)
+        await walk.page("/ideas/publish", ref=run, name="made")
+        await walk.form("/ideas/publish", ref=run, name="made", decided="[{}, {}]")
+    await walk.page("/ideas/{name}", name="many")
+    await walk.page("/ideas/{name}/diff", name="made")
+    await walk.page("/ideas/id/{idea}", idea="many")
+    await walk.form("/ideas/{name}/call", name="many")
+    await walk.form("/ideas/{name}/verify", name="many")
+    await walk.form("/ideas/{name}/version", name="many", action="pin", version="1")
+    await walk.form("/ideas/{name}/unpublish", name="made")
+    await walk.page("/modules/{name}", name="none")
+    await walk.form("/modules/{name}/call", name="none")
+    await walk.form("/playground", plan=json.dumps({"calls": counts(CALLS)}), action="check")
+    await walk.form("/approvals", decision="approve")
+    await walk.form("/approvals/decide", run=many, approval="none", decision="approve")
+    await walk.form("/admin/users", action="add", name="ann")
+    await walk.form("/admin/tokens", action="issue", name="ann")
+    await walk.form("/admin/backup")
+
+
+async def routes() -> set[str]:
+    """The routes of all pages, as `GET /runs`."""
+    async with Bridge(store=":memory:") as bridge, anyio.create_task_group() as group:
+        found = {
+            f"{method} {route.path}"
+            for page in PAGES
+            for route in page(Site(bridge, Front(bridge, group, "0"))).routes()
+            for method in route.methods or ()
+            if method != "HEAD"
+        }
+        group.cancel_scope.cancel()
+        return found
+    raise AssertionError
