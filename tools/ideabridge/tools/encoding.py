@@ -88,6 +88,13 @@ def encode_text(value: JSON) -> str:
     return encode(value).decode("utf-8")
 
 
+def memory_of(data: bytes) -> int:
+    """Estimate the bytes of memory that a value takes in Python, from its JSON without spaces."""
+    # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too, so the sum may be
+    # too large.
+    return len(data) + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
+
+
 def content_hash(value: JSON) -> str:
     """Return the SHA-256 of the canonical bytes of `value`, as 64 hex digits."""
     return hashlib.sha256(encode(value)).hexdigest()

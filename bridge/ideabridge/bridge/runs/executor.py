@@ -16,7 +16,7 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode, memory_of, normalise
 from ideabridge.tools.errors import (
     ActivityError,
     IdeabridgeError,
@@ -326,9 +326,7 @@ def _memory_of(data: bytes | None, size: int) -> int:
         return size
     if size < _SMALL_RESULT:
         return 8 * size
-    # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too, so the sum may be
-    # too large.
-    return size + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
+    return memory_of(data)
 
 
 def label(progress: Progress) -> str:

@@ -11,15 +11,23 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from ideabridge.bridge.loop.event import CallFinished
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.views.history import RunHistory, read_history
 from ideabridge.server.views.trace import Trace
+from ideabridge.tools.encoding import encode, memory_of
 
-_MOST_TRACES: Final = 50
-_MOST_FOLDED: Final = 5
+MOST_BYTES: Final = 128 * 1024 * 1024
+"""About how many bytes of memory all journals take that are kept. One that is larger is read again for each page."""
+
+_EVENT_BYTES: Final = 600
+"""Bytes of memory of an event beside the values in it."""
 
 SMALL: Final = 2000
 """Events of a journal that is folded for every page: this takes at most 0.3 s."""
+
+SMALL_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of memory of such a journal."""
 
 
 @dataclass(slots=True)
@@ -29,10 +37,14 @@ class KeptJournal:
     Attributes:
         trace: its trace.
         history: its folded history; None if that was not asked for.
+        size: about how many bytes of memory its events take.
+        trace_size: about how many of these its trace takes, which has no results.
     """
 
     trace: Trace = field(default_factory=Trace)
     history: RunHistory | None = None
+    size: int = 0
+    trace_size: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
 
@@ -51,32 +63,49 @@ class Histories:
         Raises:
             UnknownRunError: no such run.
         """
-        kept = self._of(run_id)
-        async with kept.lock:
-            await anyio.to_thread.run_sync(self._extend, run_id, kept, fold)
-            yield kept
-
-    def _of(self, run_id: str) -> KeptJournal:
         kept = self._kept.setdefault(run_id, KeptJournal())
         self._kept.move_to_end(run_id)
-        while len(self._kept) > _MOST_TRACES:
-            self._kept.popitem(last=False)
-        folded = [one for one in self._kept.values() if one.history is not None and not one.lock.locked()]
-        for one in folded[: max(0, len(folded) - _MOST_FOLDED)]:
-            one.history = None
-        return kept
+        try:
+            async with kept.lock:
+                await anyio.to_thread.run_sync(self._extend, run_id, kept, fold)
+                yield kept
+        finally:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Forget the journals that were looked at longest ago, while all take too much memory."""
+        total = sum(one.trace_size + (one.size if one.history is not None else 0) for one in self._kept.values())
+        for run_id, kept in list(self._kept.items()):
+            if total <= MOST_BYTES:
+                return
+            if kept.lock.locked():
+                continue
+            if kept.history is not None:
+                kept.history = None
+                total -= kept.size
+            if total > MOST_BYTES:
+                del self._kept[run_id]
+                total -= kept.trace_size
 
     def _extend(self, run_id: str, kept: KeptJournal, fold: bool) -> None:
         runs, trace = self._store.runs, kept.trace
-        new = list(runs.events(run_id, trace.last))
-        if new:
-            trace.add(new, runs.event_times(run_id, trace.last))
-        if not fold and kept.history is None and trace.last > SMALL:
+        times = runs.event_times(run_id, trace.last)
+        # One by one: the results of a journal may be large, and the trace keeps none of them.
+        for number, event in runs.events(run_id, trace.last):
+            trace.add([(number, event)], times)
+            size = _EVENT_BYTES + memory_of(encode(event))
+            kept.size += size
+            kept.trace_size += _EVENT_BYTES if event.get("event") == CallFinished.name else size
+        is_small = trace.last <= SMALL and kept.size <= SMALL_BYTES
+        if not fold and kept.history is None and not is_small:
             return
         history = kept.history = kept.history or RunHistory()
         last = history.entries[-1].number if history.entries else 0
-        if last < trace.last and history.broken is None:
-            history.add(list(runs.events(run_id, last)), runs.event_times(run_id, last))
+        times = runs.event_times(run_id, last)
+        for number, event in runs.events(run_id, last):
+            if history.broken is not None:
+                break
+            history.add([(number, event)], times)
 
     async def at(self, run_id: str, number: int) -> RunHistory:
         """The history of a run up to one of its events.
