@@ -231,7 +231,7 @@ class Bridge:
             self._runs.release()
             self._runs.sandbox.close()
         if self._teaching is not None:
-            self._teaching.learn()
+            self._teaching.learn_at_the_end()
         if isinstance(error, Exception):
             # The task group would wrap the caller's error in an ExceptionGroup.
             await self._stack.__aexit__(None, None, None)
@@ -467,7 +467,7 @@ class Bridge:
         check_text("name", name)
         given = read_object("arguments", arguments) or {}
         if self._teaching is not None:
-            self._teaching.learn()
+            await self._teaching.learn()
         if version is None:
             publication = store.publications.named(name, caller=caller)
         else:

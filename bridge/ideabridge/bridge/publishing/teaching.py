@@ -6,6 +6,9 @@ import logging
 from functools import partial
 from typing import Final
 
+import anyio
+from anyio import to_thread
+
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.lifting.aligned import AlignedRun
@@ -35,32 +38,59 @@ class Teaching:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: list[tuple[Run, Publication]] = []
+        # Replays that have ended, of which the reading was cancelled.
+        self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:
         """Examine a replay of a version after its end."""
         if (publication.plan or {}).get("explained") and len(self._open) < _OPEN:
             self._open.append((run, publication))
 
-    def learn(self) -> None:
-        """Add what ended replays show to the evidence of their versions."""
-        if not self._open:
-            return
+    async def learn(self) -> None:
+        """Add what ended replays show to the evidence of their versions. Threads read the replays."""
+        ended = self._take_ended()
+        while ended:
+            run_id, publication = ended[0]
+            try:
+                record = await to_thread.run_sync(self._record_of, run_id, publication)
+            except anyio.get_cancelled_exc_class():
+                # The call of the next idea goes on.
+                self._ended += ended
+                raise
+            ended.pop(0)
+            self._add(publication, record)
+
+    def learn_at_the_end(self) -> None:
+        """Do the same while the bridge closes, when nothing can wait."""
+        for run_id, publication in self._take_ended():
+            self._add(publication, self._record_of(run_id, publication))
+
+    def _take_ended(self) -> list[tuple[str, Publication]]:
+        ended, self._ended = self._ended, []
         still: list[tuple[Run, Publication]] = []
         for run, publication in self._open:
             stored = self._store.runs.get(run.id)
             if stored is not None and stored.status == "done":
-                self._learn_from(run.id, publication)
+                ended.append((run.id, publication))
             elif not run.machine.ended:
                 still.append((run, publication))
         self._open = still
+        return ended
 
-    def _learn_from(self, run_id: str, publication: Publication) -> None:
+    def _record_of(self, run_id: str, publication: Publication) -> Record | None:
         try:
-            record = record_of(self._store, run_id, publication)
-            if record is not None:
-                add_record(self._store, publication, record)
+            return record_of(self._store, run_id, publication)
         except IdeabridgeError as error:
             logger.warning("run %s teaches nothing about %s: %s", run_id, publication.name, error)
+            return None
+
+    def _add(self, publication: Publication, record: Record | None) -> None:
+        if record is None:
+            return
+        try:
+            add_record(self._store, publication, record)
+        except IdeabridgeError as error:
+            logger.warning("run %s teaches nothing about %s: %s", record.run, publication.name, error)
 
 
 def add_record(store: Store, publication: Publication, record: Record) -> None:
