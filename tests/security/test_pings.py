@@ -110,9 +110,9 @@ async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> N
         await walk.tool("search_tools", words="item " * 100_000)
         await walk.page("/runs")
         await walk.page("/ideas")
-    # However slow the machine: of work that takes long, no part keeps the event loop for most of the time.
-    held = [one.shown for one in walk.measured if one.seconds > 3 and one.worst > 0.7 * one.seconds]
-    assert held == [], "\n".join(one.shown for one in walk.measured)
+        # However slow the machine is: others get answers while a request takes long.
+        held = [one.shown for one in walk.measured if one.seconds > 3 and one.answered < 5]
+        assert held == [], "\n".join(one.shown for one in walk.measured)
 
 
 def wide_calls() -> list[dict[str, Any]]:

@@ -84,6 +84,20 @@ async def test_a_worker_and_a_thread_make_the_same_tool(tmp_path: Path, monkeypa
         assert here.plan is not None
 
 
+async def test_a_run_with_a_large_input_or_result_is_not_small(tmp_path: Path) -> None:
+    rows: list[JSON] = [{"name": f"row {number}"} for number in range(5_000)]
+    text: JSON = "x" * 100_000
+    counts: list[JSON] = [{"_tool": "count", "items": "†input.rows"}]
+    picks: list[JSON] = [{"_tool": "pick", "data": text, "path": "@"}]
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        for number, (calls, given) in enumerate([(counts, {"rows": rows}), (picks, {})]):
+            run = await bridge.run_plan({"calls": calls}, input=given)
+            assert await run.wait() == "done"
+            worker.workers.close()
+            assert (await bridge.publish(run.id, f"tool_{number}")).answer == "auto"
+            assert processes(os.getpid())
+
+
 async def test_errors_of_a_worker_are_those_of_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafting, "SMALL_EVENTS", 0)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:

@@ -26,7 +26,7 @@ from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.publishing.teaching import records_of
 from ideabridge.bridge.runs.recorded import find_idea
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.turns import asked_by
 from ideabridge.tools.worker import workers
 
@@ -36,7 +36,7 @@ SMALL_EVENTS: Final = 150
 """Events of the journals of runs that are lifted in a thread: about fifty calls, which take about 20 ms."""
 
 SMALL_BYTES: Final = 50_000
-"""Bytes of these journals."""
+"""Bytes of these journals, and of the ideas."""
 
 _JOB: Final = "ideabridge.bridge.publishing.drafting:compute"
 
@@ -130,10 +130,12 @@ class Drafting:
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
         events, size = 0, 0
         for ref in refs:
-            run = find_idea(self._store, ref, caller)[1]
+            stored, run = find_idea(self._store, ref, caller)
             record = self._store.runs.get(run)
             events += 0 if record is None else record.last_event
-            size += self._store.runs.journal_bytes(run)
+            # The journal refers to what the idea has: input, calls and output.
+            idea = [*stored.idea.context, stored.idea.solution]
+            size += self._store.runs.journal_bytes(run) + len(encode(idea))
         return events <= SMALL_EVENTS and size <= SMALL_BYTES
 
 
