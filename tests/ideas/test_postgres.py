@@ -90,7 +90,7 @@ async def test_a_worker_process_reads_the_store_and_writes_nothing(
         reader = bridge.store.reader()
         assert reader is not None
         with Store.open_for_reading(reader) as other:
-            assert other.publications.named("counted").version == 1
+            assert other.publications.named("counted", caller=SEES_ALL).version == 1
             with pytest.raises(StoreError, match="only permits reading"):
                 other.settings.set("key", b"value")
 

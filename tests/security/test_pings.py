@@ -18,7 +18,7 @@ from mcp import Client
 from ideabridge.bridge import Bridge
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.server import Front
-from ideabridge.server.ui.pages import PAGES
+from ideabridge.server.ui.pages import routes_of
 from ideabridge.server.ui.site import Site
 from tests.security.pinging import Pinger, Pings
 from tests.server.serving import call
@@ -89,7 +89,6 @@ class Walk:
 async def walking(folder: Path) -> AsyncGenerator[Walk]:
     with serving.served(folder, command="serve") as link, serving.client(link) as http:
         http.timeout = httpx.Timeout(300)
-        http.get(link)
         address = str(http.base_url).rstrip("/")
         with Pinger(address.removeprefix("http://")) as pinger:
             async with Client(f"{address}/mcp", mode="auto", read_timeout_seconds=300) as mcp:
@@ -182,6 +181,7 @@ async def _every_page(walk: Walk) -> None:
     for route in ("/playground", "/playground/tools", "/admin/doctor"):
         await walk.page(route)
     for run in (many, wide):
+        await walk.page("/approvals/whole", which=f"{run}:none")
         await walk.page("/runs/{run}", run=run)
         await walk.page("/runs/{run}", run=run, at=CALLS)
         await walk.page("/runs/{run}/picture.svg", run=run)
@@ -215,8 +215,7 @@ async def routes() -> set[str]:
     async with Bridge(store=":memory:") as bridge, anyio.create_task_group() as group:
         found = {
             f"{method} {route.path}"
-            for page in PAGES
-            for route in page(Site(bridge, Front(bridge, group, "0"))).routes()
+            for route in routes_of(Site(bridge, Front(bridge, group, "0")))
             for method in route.methods or ()
             if method != "HEAD"
         }

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 FIRST_LEVEL: Final = ("run", "prefix", "publication")
 """The kinds of the short walk: those by which objects are looked up."""
 
-QUERY: Final = ("after", "name", "new", "old", "q", "ref", "tool", "user", "version", "with", "words")
+QUERY: Final = ("after", "name", "new", "old", "q", "ref", "tool", "user", "version", "which", "with", "words")
 """What pages read from their query. `test_the_walk_knows_every_query` compares it with the pages."""
 
 FORM: Final = ("name", "ref", "tool", "value", "version", "which", "with")
