@@ -690,7 +690,7 @@ class Runs:
         """Count the runs of a caller, or of all, that are at work here, without rooms."""
         driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
         runs = [self._runs.get(run_id) for run_id in driven]
-        return sum(run is not None and run.parent is None and caller in (None, run.caller) for run in runs)
+        return sum(run is not None and run.parent is None and caller in (SEES_ALL, run.caller) for run in runs)
 
     def _at_work(self) -> bool:
         return any(driver.epoch is not None for driver in self._drivers.values())
