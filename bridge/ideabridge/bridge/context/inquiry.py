@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.schema import Validator
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 """A person filled in the form, refused it, or closed it."""
+
+_ANSWER_BYTES: Final = 100_000
+"""Most bytes of JSON in the answer to a form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,39 @@ class FormAnswer:
 
     action: Action
     content: JSONObject | None = None
+
+
+class AnswerError(IdeabridgeError):
+    """The module does not get this answer, because it does not fit the question or contains a secret."""
+
+
+def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
+    """What a person filled in, if it fits the form of a module.
+
+    Raises:
+        AnswerError: it does not fit.
+    """
+    what = f"the answer to module {module}"
+    try:
+        content = normalise(value, what=what)
+    except IdeabridgeError as error:
+        raise AnswerError(f"the value does not fit the form: {error}") from None
+    size = len(encode(content))
+    if size > _ANSWER_BYTES:
+        raise AnswerError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
+    if not isinstance(content, dict):
+        raise AnswerError("'value' needs `value`: an object that fits the form of the question")
+    fields = schema.get("properties")
+    fields = list(fields) if isinstance(fields, dict) else []
+    strange = next((name for name in content if name not in fields), None)
+    if strange is not None:
+        names = ", ".join(fields) or "none"
+        raise AnswerError(f"{what}: {strange[:60]!r} is not a field of its form; it has {names}")
+    try:
+        Validator(schema, what=what).check(content)
+    except IdeabridgeError as error:
+        raise AnswerError(f"the value does not fit the form: {error}") from None
+    return content
 
 
 class Asker(Protocol):

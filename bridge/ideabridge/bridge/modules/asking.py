@@ -22,14 +22,14 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from ideabridge.bridge.context.inquiry import Asker, FormAnswer, Inquiry
+from ideabridge.bridge.context.inquiry import AnswerError, Asker, FormAnswer, Inquiry, read_answer
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, shown
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
-from ideabridge.tools.schema import Validator, check_schema
+from ideabridge.tools.schema import check_schema
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +58,6 @@ _OF_LISTS: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
 _CHOICES: Final = ("oneOf", "anyOf")
 
 
-_ANSWER_BYTES: Final = 100_000
-"""Most bytes of JSON in the answer to a form."""
-
 _ADDRESS: Final = 2000
 _SYSTEM_PROMPT: Final = 16_000
 _MESSAGES: Final = 100
@@ -69,10 +66,6 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 class FormError(IdeabridgeError):
     """Nobody is asked this question, because it is not a form, or is a hostile one."""
-
-
-class AnswerError(IdeabridgeError):
-    """The module does not get this answer, because it does not fit the question or contains a secret."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
@@ -150,35 +143,6 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
         raise FormError(f"its system prompt has {len(prompt):,} characters; at most {_SYSTEM_PROMPT:,} are passed on")
     if len(params.messages) > _MESSAGES:
         raise FormError(f"it has {len(params.messages):,} messages; at most {_MESSAGES} are passed on")
-
-
-def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """What a person filled in, if it fits the form of a module.
-
-    Raises:
-        AnswerError: it does not fit.
-    """
-    what = f"the answer to module {module}"
-    try:
-        content = normalise(value, what=what)
-    except IdeabridgeError as error:
-        raise AnswerError(f"the value does not fit the form: {error}") from None
-    size = len(encode(content))
-    if size > _ANSWER_BYTES:
-        raise AnswerError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
-    if not isinstance(content, dict):
-        raise AnswerError("'value' needs `value`: an object that fits the form of the question")
-    fields = schema.get("properties")
-    fields = list(fields) if isinstance(fields, dict) else []
-    strange = next((name for name in content if name not in fields), None)
-    if strange is not None:
-        names = ", ".join(fields) or "none"
-        raise AnswerError(f"{what}: {strange[:60]!r} is not a field of its form; it has {names}")
-    try:
-        Validator(schema, what=what).check(content)
-    except IdeabridgeError as error:
-        raise AnswerError(f"the value does not fit the form: {error}") from None
-    return content
 
 
 def read_response(

@@ -21,6 +21,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.assumption import Assumption, Candidate, read_assumption, with_choices
+from ideabridge.bridge.context.inquiry import AnswerError, read_answer
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
@@ -47,7 +48,6 @@ from ideabridge.bridge.loop.question import (
     unknown,
 )
 from ideabridge.bridge.loop.solution import rejection
-from ideabridge.bridge.modules.asking import AnswerError, read_answer
 from ideabridge.bridge.plan import waiting_plan
 from ideabridge.bridge.store.errors import PASSING
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise

@@ -30,8 +30,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.inquiry import AnswerError
 from ideabridge.bridge.driving.driver import is_gone, own_name
-from ideabridge.bridge.modules.asking import NOBODY, TRIES, AnswerError, DirectClient, ModuleAsks, read_response
+from ideabridge.bridge.modules.asking import NOBODY, TRIES, DirectClient, ModuleAsks, read_response
 from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleInputRequiredError, ModuleProtocolError, shown
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
