@@ -21,7 +21,7 @@ from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import NoPlanError
 from ideabridge.bridge.publishing import drafting
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.errors import StoreAccessError, UnknownRunError
+from ideabridge.bridge.store.errors import StoreAccessError, UnknownIdeaError
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.server.server import Front
@@ -105,7 +105,7 @@ async def test_errors_of_a_worker_are_those_of_a_thread(tmp_path: Path, monkeypa
         assert await run.wait() == "done"
         with pytest.raises(NoPlanError, match="it has no calls to replay"):
             await bridge.publisher.drafting.draft(run.id, LOCAL)
-        with pytest.raises(UnknownRunError):
+        with pytest.raises(UnknownIdeaError):
             await bridge.publisher.drafting.draft(run.id, "user:mallory")
 
 
