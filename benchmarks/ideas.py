@@ -25,8 +25,10 @@ import anyio
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text

@@ -27,7 +27,8 @@ import psycopg
 
 from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideas import Maker, Row

@@ -39,7 +39,7 @@ from typing import Any
 
 from serving.server import CallError, Client, Server
 
-from ideabridge.bridge.store import Store
+from ideabridge.bridge.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 

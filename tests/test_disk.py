@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import Store
 from ideabridge.bridge.store.errors import StoreAccessError, StoreFullError
+from ideabridge.bridge.store.store import Store
 from tests.disk import REASON, Disk
 from tests.ideas.test_processes import check
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.cli.app import EXAMPLES, app, called
 from ideabridge.server.main import main
 from tests.ideas.values import publish, said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import Store
+from ideabridge.bridge.store.store import Store
 from tests.postgres import place
 
 __all__ = ["file_store", "place", "store"]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import StoreAccessError, StoreExtraError
+from ideabridge.bridge.store.idea import IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from tests.ideas.test_copying import fill, told

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store, contents
+from ideabridge.bridge.store import contents
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.test_pruning import check_whole, old_run
 from tests.ideas.values import said

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store, copying
+from ideabridge.bridge.store import copying
 from ideabridge.bridge.store.errors import StoreCopyError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.ideas import IdeaFilter
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSONObject
@@ -128,7 +131,7 @@ def test_a_copy_that_was_interrupted_goes_on(places: tuple[str, str], at: str, m
 
 COPYING = """
 import sys
-from ideabridge.bridge.store import Store
+from ideabridge.bridge.store.store import Store
 
 def told(what):
     if what == sys.argv[3]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import (
     StoreAccessError,
     StoreBusyError,
@@ -18,7 +17,9 @@ from ideabridge.bridge.store.errors import (
     StoreFormatError,
     StoreFullError,
 )
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.sqlite import database, sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
 

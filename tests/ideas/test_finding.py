@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.store import ideas as table
 from ideabridge.bridge.store.errors import FilterError
-from ideabridge.bridge.store.ideas import LAG, read_time
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.ideas import LAG, IdeaFilter, read_time
 from ideabridge.bridge.store.shapes import CallIndex, is_literal, shape_of
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store import Store, pruning
+from ideabridge.bridge.store import pruning
 from ideabridge.bridge.store import pruning as reach
 from ideabridge.bridge.store.errors import StoreFormatError
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject

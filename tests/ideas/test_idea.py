@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store, function_schemas
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, function_schemas
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.compose import solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode

@@ -7,10 +7,11 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import SecretInIdeaError, TamperedIdeaError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA, read_document, shapes_in
 from ideabridge.bridge.store.shapes import Need, needs_of
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Tool
 from ideabridge.tools.compose import solution_schema

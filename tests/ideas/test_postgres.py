@@ -17,8 +17,9 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import ConfigurationError, load_configuration, load_workspace
 from ideabridge.bridge.publishing import drafting
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreError, StoreVersionError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSONObject
 from tests.ideas.values import idea_of, publish, said

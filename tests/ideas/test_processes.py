@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import IdeaMeta, Store
+from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
 
 HEAD = """
 import sys
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 def idea_of(text):
     return Idea([{"role": "user", "content": text}], {"type": "object"}, {"calls": [], "output": None})

@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, search
+from ideabridge.bridge.store import contents, pruning, search
 from ideabridge.bridge.store import pruning as reach
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.errors import FilterError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, JSONObject

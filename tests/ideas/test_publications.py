@@ -9,7 +9,6 @@ from typing import cast
 import pytest
 
 from ideabridge.bridge.lifting.evidence import Kind, Record, teach
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import (
     IdeaDocumentError,
     NameTakenError,
@@ -20,8 +19,10 @@ from ideabridge.bridge.store.errors import (
     UnknownPublicationError,
     UnknownRunError,
 )
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.portable import read_document, sealed
 from ideabridge.bridge.store.publications import Evidence
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError

@@ -6,7 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON
 from tests.ideas.test_processes import check

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, load_workspace, parse_configuration
-from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import PruningStoppedError
+from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.pruning import DAY, Bounds, told_of
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON

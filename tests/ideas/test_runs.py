@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.bridge.store.errors import RunExistsError, StaleDriverError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError

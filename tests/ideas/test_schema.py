@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import StoreVersionError
+from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.sqlite import schema, sqlite3
+from ideabridge.bridge.store.store import Store
 from tests.ideas.values import idea_of
 
 

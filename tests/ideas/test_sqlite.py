@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import Store
 from ideabridge.bridge.store.sqlite import is_fixed, sqlite3
+from ideabridge.bridge.store.store import Store
 from tests.disk import REASON
 from tests.ideas.test_processes import check
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import AmbiguousIdeaError, CursorError, UnknownIdeaError
+from ideabridge.bridge.store.idea import IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of, publish
 

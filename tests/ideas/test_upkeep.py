@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.store import IdeaMeta, Store
 from ideabridge.bridge.store.errors import StoreAccessError
+from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from tests.disk import REASON, Disk

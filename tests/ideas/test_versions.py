@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.store import IdeaMeta, Publication, Store
 from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.store.idea import IdeaMeta, Publication
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import idea_of

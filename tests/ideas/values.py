@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store import Idea, Publication, Store
+from ideabridge.bridge.store.idea import Idea, Publication
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON
 
 SCALARS = (

@@ -19,8 +19,8 @@ from mcp.client.streamable_http import streamable_http_client
 from typer.testing import CliRunner
 
 from ideabridge.bridge.configuration import load_workspace
-from ideabridge.bridge.store import Idea, IdeaMeta
 from ideabridge.bridge.store.errors import UserError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import read_expiry

@@ -10,7 +10,8 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.own_tools import LISTED
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject

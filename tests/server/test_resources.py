@@ -8,7 +8,8 @@ import pytest
 from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
-from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from tests.ideas.values import publish
 
 from .serving import call, configured, over_stdio

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from ideabridge.bridge.store import Store
 from ideabridge.bridge.store.errors import StoreGoneError
+from ideabridge.bridge.store.store import Store
 from tests.ideas.test_processes import check
 
 from .serving import call, command, configured, over_stdio, refused
