@@ -67,7 +67,7 @@ def test_a_real_tool_in_camel_case_stays_the_suggestion() -> None:
 
 
 @pytest.mark.parametrize("kind", LOOKING)
-async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path) -> None:
+async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = Modules(tmp_path)
     modules.lists("git", "git_log", "refresh")
     modules.lists("evil", LOOKING[kind])
@@ -85,6 +85,8 @@ async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path) -> N
         assert "git_git_log" in str(caught.value)
         assert "evil_" not in str(caught.value)
     modules.takes_down("git")
+    # How long a module that does not come up is waited for is tested elsewhere.
+    monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.5)
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         with pytest.raises(PlanError, match="module 'git' is down") as caught:
             await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
