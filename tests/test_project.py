@@ -113,7 +113,7 @@ LAYERS = (
     ("configuration",),
     ("loop",),
     ("plan", "screen", "programs"),
-    ("arguments",),
+    ("arguments", "checking"),
     ("driving",),
     ("runs",),
     ("lifting", "history"),

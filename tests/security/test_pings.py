@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -112,6 +113,20 @@ async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> N
         # However slow the machine is: others get answers while a request takes long.
         held = [one.shown for one in walk.measured if one.seconds > 3 and one.answered < 5]
         assert held == [], "\n".join(one.shown for one in walk.measured)
+
+
+async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path: Path) -> None:
+    calls = [
+        {"_tool": "count", "items": [f"†results.{before}" for before in range(max(0, number - 99), number)] or [1]}
+        for number in range(200)
+    ]
+    checks = 20
+    async with walking(tmp_path) as walk:
+        with walk.pinger.beside("plan checks") as pings:
+            async with anyio.create_task_group() as group:
+                for _ in range(checks):
+                    group.start_soon(partial(call, walk.mcp, "run_plan", calls=calls, dry_run=True))
+    assert pings.answered > 2 * checks, pings.shown
 
 
 def wide_calls() -> list[dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from ideabridge.bridge import Bridge
@@ -13,6 +15,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import worker
 from ideabridge.tools.computing import WORKERS
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.turns import asked_by
 
 pytestmark = pytest.mark.anyio
 
@@ -65,3 +68,62 @@ async def test_many_programs_of_one_caller_come_after_the_first_of_another() -> 
         assert sum(one.status == "done" for one in many) - before <= 2 * SESSIONS + 2
         for one in many:
             one.cancel()
+
+
+Check = Callable[[Bridge, JSON], Awaitable[object]]
+
+
+async def rehearsed(bridge: Bridge, calls: JSON) -> object:
+    return await bridge.dry_run({"calls": calls})
+
+
+async def begun(bridge: Bridge, calls: JSON) -> object:
+    return await bridge.run_plan({"calls": calls}, caller=asked_by.get())
+
+
+def many_calls() -> JSON:
+    """More calls than the event loop checks."""
+    return [{"_tool": "pick", "data": number, "path": "@"} for number in range(1_000)]
+
+
+def many_references() -> JSON:
+    """Few calls, with references to all that came before."""
+    return [
+        {"_tool": "pick", "data": [f"†results.{number}" for number in range(last)], "path": "@"} for last in range(50)
+    ]
+
+
+@pytest.mark.parametrize("check", [rehearsed, begun])
+@pytest.mark.parametrize("calls", [many_calls(), many_references()], ids=["calls", "references"])
+async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(check: Check, calls: JSON) -> None:
+    checked: list[str] = []
+
+    async def ask(caller: str) -> None:
+        asked_by.set(caller)
+        await check(bridge, calls)
+        checked.append(caller)
+
+    async with Bridge(store=":memory:") as bridge:
+        await bridge.dry_run({"calls": calls})
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(ask, ALICE)
+            # All of them are on their way before the other caller comes.
+            await anyio.lowlevel.checkpoint()
+            group.start_soon(ask, BOB)
+    assert len(checked) == 21
+    assert checked.index(BOB) <= 2 * worker.MOST + 2
+
+
+async def test_a_cancelled_dry_run_ends_its_check() -> None:
+    calls: JSON = [{"_tool": "pick", "data": number, "path": "@"} for number in range(5_000)]
+    async with Bridge(store=":memory:") as bridge:
+        before = worker.workers.at_work
+        async with anyio.create_task_group() as group:
+            group.start_soon(bridge.dry_run, {"calls": calls})
+            while worker.workers.at_work == before:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        # The thread that waited for the process notices its end.
+        while worker.workers.at_work > before:
+            await anyio.lowlevel.checkpoint()

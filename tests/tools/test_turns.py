@@ -23,8 +23,8 @@ pytestmark = pytest.mark.anyio
 class Work:
     """Pieces of work that end when they are told to."""
 
-    def __init__(self, places: int, group: TaskGroup) -> None:
-        self.turns = FairPlaces(places)
+    def __init__(self, places: int, group: TaskGroup, each: int | None = None) -> None:
+        self.turns = FairPlaces(places, each)
         self.begun: list[str] = []
         self._group = group
         self._ends: dict[str, anyio.Event] = {}
@@ -78,6 +78,27 @@ async def test_callers_take_turns_at_one_place() -> None:
         for number in range(6):
             await work.end(work.begun[number])
         assert work.begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+async def test_a_caller_leaves_the_places_free_that_others_may_have() -> None:
+    async with anyio.create_task_group() as group:
+        work = Work(2, group, each=1)
+        await work.ask("alice", "a1", "a2", "a3")
+        assert work.begun == ["a1"]
+
+        await work.ask("bob", "b1")
+        assert work.begun == ["a1", "b1"]
+
+        # The place of bob stays free.
+        await work.end("b1")
+        assert work.begun == ["a1", "b1"]
+        await work.end("a1")
+        assert work.begun == ["a1", "b1", "a2"]
+        await work.ask("carol", "c1")
+        assert work.begun == ["a1", "b1", "a2", "c1"]
+        await work.end("a2")
+        await work.end("a3")
+        await work.end("c1")
 
 
 async def test_who_gives_up_leaves_the_line_and_the_place() -> None:

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge import checking
 from ideabridge.bridge.arguments import (
     check_object,
     check_parts,
@@ -38,6 +38,7 @@ from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
@@ -45,7 +46,7 @@ from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindNa
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
-from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
+from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import ImportResult
@@ -83,18 +84,6 @@ TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the varia
 """The environment variable that holds the bearer token of the server over HTTP."""
 
 T = TypeVar("T")
-
-_FEW_CALLS: Final = 200
-"""The calls of a plan that is checked in the event loop, which takes about 20 ms. A larger plan is checked in a thread:
-the check is bounded, and leaves the event loop to others.
-"""
-
-
-async def _beside_others(plan: Plan, work: Callable[[], T]) -> T:
-    """Return what some work about a plan gives, in a thread if the plan is large."""
-    if len(plan.calls) <= _FEW_CALLS:
-        return work()
-    return await to_thread.run_sync(work)
 
 
 class Bridge:
@@ -641,7 +630,7 @@ class Bridge:
             start = await self._open_runs.start_program(plan, settings, told, caller)
         else:
             catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
-            start = await _beside_others(plan, partial(start_plan, plan, catalogue, settings, choice=told))
+            start = await checking.check_beside(plan, start_plan, plan, catalogue, settings, None, told)
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def run_program(
@@ -685,8 +674,8 @@ class Bridge:
         plan = read_given_plan(plan)
         if plan.program is not None:
             return await self._open_runs.rehearse_program(plan, self.settings(), caller)
-        rehearsal = await self._rehearse(plan, caller)
-        return await _beside_others(plan, rehearsal.dry_run)
+        settings, catalogue = await self._offered(plan, caller)
+        return await checking.dry_run(plan, catalogue, settings)
 
     async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
         """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
@@ -697,13 +686,13 @@ class Bridge:
         plan = read_given_plan(plan)
         if plan.program is not None:
             raise PlanError("a program has no drawing; dry_run lists its tools")
-        rehearsal = await self._rehearse(plan, caller)
-        return await _beside_others(plan, partial(rehearsal.draw, form))
+        settings, catalogue = await self._offered(plan, caller)
+        return await checking.drawing(plan, catalogue, settings, form)
 
-    async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
+    async def _offered(self, plan: Plan, caller: str) -> tuple[Settings, Catalogue]:
+        """The settings of a run of this plan, and the tools that it may call."""
         settings = self.settings(output_by_instance=plan.output_by_instance)
-        catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
-        return await _beside_others(plan, partial(rehearse, plan, catalogue, settings))
+        return settings, await self._open_runs.catalogue_of(plan, settings, caller)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 

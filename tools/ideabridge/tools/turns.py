@@ -64,10 +64,12 @@ class FairPlaces:
 
     Args:
         places: how many there are.
+        each: how many of them one caller may have.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, each: int | None = None) -> None:
         self._free = places
+        self._each = places if each is None else each
         # A caller without anybody in line has no line.
         self._lines: dict[str, deque[anyio.Event]] = {}
         self._at_work: Counter[str] = Counter()
@@ -100,7 +102,7 @@ class FairPlaces:
                 raise
 
     async def _take(self, caller: str) -> None:
-        if self._free:
+        if self._free and self._at_work[caller] < self._each:
             self._free -= 1
             self._begin(caller)
             return
@@ -123,7 +125,8 @@ class FairPlaces:
 
     def _give_back(self, caller: str) -> None:
         self._at_work[caller] -= 1
-        following = min(self._lines, key=self._order, default=None)
+        ready = [waiting for waiting in self._lines if self._at_work[waiting] < self._each]
+        following = min(ready, key=self._order, default=None)
         if following is None:
             self._free += 1
         else:

@@ -17,8 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from anyio import to_thread
-
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.history import claude_code, codex
@@ -34,6 +32,7 @@ from ideabridge.bridge.store.errors import RunExistsError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.threads import compute_in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,7 @@ class HistoryImport:
     async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
         """Read a log in a thread, and count what is not taken."""
         try:
-            found = await to_thread.run_sync(self._host.read, log, self._names)
+            found = await compute_in_thread(self._host.read, log, self._names)
         except OSError as error:
             report.failed.append(f"{log}: {error.strerror or error}")
             return []

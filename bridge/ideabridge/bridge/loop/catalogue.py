@@ -30,7 +30,7 @@ class Catalogue:
     """
 
     def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = "") -> None:
-        self._missing = missing
+        self.missing = missing
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         self._by_name: dict[str, list[Tool]] = {}
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in self._by_key.values()}
@@ -93,13 +93,11 @@ class Catalogue:
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
-                raise UnknownToolError(
-                    f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self._missing}"
-                )
+                raise UnknownToolError(f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self.missing}")
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
             raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}")
         if briefly:
-            raise UnknownToolError(f"unknown tool {quoted(name)}.{self._missing}")
+            raise UnknownToolError(f"unknown tool {quoted(name)}.{self.missing}")
         looks = skeleton(name[:MAX_QUALIFIED])
         alike = [tool for tool in self._by_key.values() if skeleton(tool.origin[1]) == looks]
         sharing = sorted({str(tool.module) for tool in alike if tool.origin[1] == name})
@@ -109,7 +107,7 @@ class Catalogue:
         # A single tool that is not offered under its own name: the name belongs to another tool, which is missing.
         left = {tool.name for tool in alike if tool.name != tool.origin[1]} if len({t.key for t in alike}) == 1 else ()
         near = hint(name, [one for one in self._by_name if one not in left])
-        raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self._missing}")
+        raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
         """The tools that `module.tool` or `module/tool` may mean. People read these names in lists of tools."""
@@ -194,14 +192,14 @@ class Catalogue:
         return tools, latent
 
     @classmethod
-    def from_json(cls, tools: list[JSON], latent: list[JSON]) -> Catalogue:
-        """Read the catalogue that `to_json` wrote."""
+    def from_json(cls, tools: list[JSON], latent: list[JSON], missing: str = "") -> Catalogue:
+        """Read the catalogue that `to_json` wrote; `missing` is as in the constructor."""
         definitions = [Tool.from_json(tool) for tool in tools if isinstance(tool, dict)]
         keys: list[ToolKey] = []
         for pair in latent:
             if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str):
                 keys.append((pair[0] if isinstance(pair[0], str) else None, pair[1]))
-        return cls(definitions, keys)
+        return cls(definitions, keys, missing)
 
     def parameters_of(self, tool: Tool) -> JSONObject:
         """The properties of the tool's parameters, by name."""

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar, cast
-
-from anyio import to_thread
 
 from ideabridge.bridge.context.explanations import Explained, read_explained
 from ideabridge.bridge.errors import NoPlanError, PublicationError
@@ -27,6 +24,7 @@ from ideabridge.bridge.publishing.teaching import records_of
 from ideabridge.bridge.runs.recorded import find_idea
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.turns import asked_by
 from ideabridge.tools.worker import workers
 
@@ -86,7 +84,7 @@ class Drafting:
 
     async def function(self, ref: str, caller: str) -> Function:
         """Read a run as a function, in a thread; see `read_function`."""
-        return await to_thread.run_sync(read_function, self._store, ref, caller)
+        return await compute_in_thread(read_function, self._store, ref, caller)
 
     async def draft(
         self,
@@ -119,10 +117,10 @@ class Drafting:
 
     async def _compute(self, refs: Sequence[str], caller: str, job: str, *arguments: JSON) -> JSON:
         reader = self._store.reader()
-        if reader is None or self._are_small(refs, caller):
-            return await to_thread.run_sync(partial(_JOBS[job], self._store, *arguments))
         before = asked_by.set(caller)
         try:
+            if reader is None or self._are_small(refs, caller):
+                return await compute_in_thread(_JOBS[job], self._store, *arguments)
             return await workers.run(_JOB, [job, reader, *arguments], what=f"lifting {refs[0][:80]}")
         finally:
             asked_by.reset(before)

@@ -29,8 +29,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from anyio import to_thread
-
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
@@ -106,6 +104,7 @@ from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, IDEA
 
 T = TypeVar("T")
@@ -606,7 +605,7 @@ class Publisher:
             tools = self.offer.of_plan(plan, caller)
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             # It folds the recorded run, which takes 0.5 ms for each call.
-            verdict = await to_thread.run_sync(verify_offline, publication, self.store, checked)
+            verdict = await compute_in_thread(verify_offline, publication, self.store, checked)
             if plan.program is not None and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
             if publication is not before:

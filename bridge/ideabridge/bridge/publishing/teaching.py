@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final
 
 import anyio
-from anyio import to_thread
 
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import Missing
@@ -21,6 +20,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.threads import compute_in_thread
 
 logger: Final = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Teaching:
         while ended:
             run_id, publication = ended[0]
             try:
-                record = await to_thread.run_sync(self._record_of, run_id, publication)
+                record = await compute_in_thread(self._record_of, run_id, publication)
             except anyio.get_cancelled_exc_class():
                 # The call of the next idea goes on.
                 self._ended += ended

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
 
-from anyio import to_thread
-
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
@@ -27,6 +25,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
 
 PAUSE: Final = 600.0
@@ -270,7 +269,7 @@ class DirectSessions:
                 raise PublicationError(f"call {first + place} cannot be published: {why}. Choose other calls")
             return self._run_of(found)
 
-        made = await to_thread.run_sync(make)
+        made = await compute_in_thread(make)
         origin: JSONObject = {"run": row.id, "calls": [first, last]}
         try:
             await self._write(lambda: self._keep(own, row, made, origin))
@@ -312,7 +311,7 @@ class DirectSessions:
             return self._run_of(found) if found.calls else None
 
         try:
-            made = await to_thread.run_sync(make)
+            made = await compute_in_thread(make)
         except StoreError:
             raise
         except IdeabridgeError as error:

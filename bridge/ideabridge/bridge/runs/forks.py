@@ -11,8 +11,7 @@ import dataclasses
 import secrets
 from collections.abc import Sequence
 
-from anyio import to_thread
-
+from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
@@ -33,6 +32,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
+from ideabridge.tools.threads import compute_in_thread
 
 _OF_ANSWER = (events.CallProposed, events.OutputProposed, events.SolutionClosed, events.UsageNoted)
 _WHOLE = (events.SolutionProposed, events.ProgramProposed)
@@ -58,7 +58,7 @@ async def fork(
     record = store.runs.find(run_id, caller=caller)
     if record.parent is not None:
         raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
-    journal = await to_thread.run_sync(_journal_of, store, run_id)
+    journal = await compute_in_thread(_journal_of, store, run_id)
     started = journal[0] if journal else None
     if not isinstance(started, events.RunStarted):
         raise ForkError("the run has not begun: there is nothing to fork")
@@ -69,14 +69,14 @@ async def fork(
     if solution is None or started.mode == "solve":
         # Folding takes 0.5 ms for each call.
         approval = configuration.approval_setting
-        made = await to_thread.run_sync(_forked, journal, at, began, runs.composer(), approval, solution, fork_id)
+        made = await compute_in_thread(_forked, journal, at, began, runs.composer(), approval, solution, fork_id)
     else:
         # Of a plan the calls are the whole answer: with others, it begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         if plan.program is None:
             catalogue = await runs.catalogue_of(plan, settings, caller)
-            made = (await to_thread.run_sync(start_plan, plan, catalogue, settings)).events
+            made = (await check_beside(plan, start_plan, plan, catalogue, settings)).events
         else:
             made = (await runs.start_program(plan, settings, None, caller)).events
     began = made[0]

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.context.messages import read_context, read_message
 from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.context.state import read
@@ -390,13 +391,13 @@ class Ways:
             # The plan is the first answer, and a mind goes on where it gives no output.
             given = plan.input or {}
             begun = await self._solving(publication, guide, given, caller, settings, choice, before, catalogue.tools)
-            return start_solve_by(plan, begun)
+            return await check_beside(plan, start_solve_by, plan, begun)
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
         # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
-        return start_plan(plan, catalogue, settings, [*before], recorded)
+        return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
 
     async def _solving(
         self,

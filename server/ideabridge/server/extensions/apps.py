@@ -15,8 +15,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import anyio.to_thread
-
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
@@ -29,6 +27,7 @@ from ideabridge.server.views.records import run_status
 from ideabridge.server.views.shown import VIEW
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.threads import compute_in_thread
 
 EXTENSION: Final = "io.modelcontextprotocol/ui"
 URI: Final = "ui://ideabridge/run"
@@ -108,7 +107,7 @@ class RunViews:
             if read.history is not None and status not in _ENDED:
                 open_ += pending(store, record, caller=caller, history=read.history)
             # A thread, because a call may be long.
-            approvals = await anyio.to_thread.run_sync(lambda: [_approval(one) for one in open_])
+            approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
             shown: JSONObject = {
                 "run": record.id,
                 "title": record.title,

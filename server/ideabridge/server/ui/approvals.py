@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -33,6 +32,7 @@ from ideabridge.server.views.pending import Pending, pending
 from ideabridge.server.views.shown import PAGE, REFUSING, WHOLE_PAGE, Room, ShownQuestion
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
 """Open decisions of a page."""
@@ -159,7 +159,7 @@ class ApprovalPages:
             return [Card.of(one, visitor) for one in oldest_first], len(found) > MOST
 
         # A thread folds the journals.
-        asked, has_more = await anyio.to_thread.run_sync(read)
+        asked, has_more = await compute_in_thread(read)
         cards = [replace(card, since=await self._since(card.pending)) for card in asked]
         rows = {card.pending.key: DecisionRow.of(card) for card in cards}
         rows.update({one.key: one for one in tried or ()})
@@ -198,7 +198,7 @@ class ApprovalPages:
         card = None
         if one is not None:
             found = one
-            card = await anyio.to_thread.run_sync(lambda: Card.of(found, visitor, WHOLE_PAGE))
+            card = await compute_in_thread(lambda: Card.of(found, visitor, WHOLE_PAGE))
         return self._site.page(request, "whole.html", card=card, run=key.partition(":")[0])
 
     async def _pending(self, request: Request, key: str) -> Pending | None:
@@ -208,7 +208,7 @@ class ApprovalPages:
             UnknownRunError: the visitor may see no such run.
         """
         record, store = self._site.record(request, key.partition(":")[0]), self._bridge.store
-        return await anyio.to_thread.run_sync(
+        return await compute_in_thread(
             lambda: next((one for one in pending(store, record, caller=record.caller) if one.key == key), None)
         )
 
@@ -239,7 +239,7 @@ class ApprovalPages:
         kind = "call" if asked is None else asked.question.kind
         decision = _by(_decision(form, name, plan=kind == "plan"), request)
         if asked is not None:
-            await anyio.to_thread.run_sync(_expect_seen, asked, decision, form.get("seal"), visitor_of(request))
+            await compute_in_thread(_expect_seen, asked, decision, form.get("seal"), visitor_of(request))
         await self._take(run, approval, decision)
         visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
@@ -268,7 +268,7 @@ class ApprovalPages:
                     decision = _by(_of_several(row, verdict, reason), request)
                     run.check(approval, decision)
                     if row.pending is not None:
-                        await anyio.to_thread.run_sync(_expect_seen, row.pending, decision, row.seal, visitor)
+                        await compute_in_thread(_expect_seen, row.pending, decision, row.seal, visitor)
                     ready.append((run, approval, decision))
                 elif row.is_changed:
                     fault = "it is changed, but not chosen: choose it, or undo the change"
@@ -306,7 +306,7 @@ class ApprovalPages:
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
         visitor = visitor_of(request)
-        open_ = await anyio.to_thread.run_sync(
+        open_ = await compute_in_thread(
             lambda: {
                 one.key: Card.of(one, visitor)
                 for record in records

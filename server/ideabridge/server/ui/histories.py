@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from ideabridge.bridge.loop.event import CallFinished
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.views.history import RunHistory, read_history
 from ideabridge.server.views.trace import Trace
 from ideabridge.tools.encoding import encode, memory_of
+from ideabridge.tools.threads import compute_in_thread
 
 MOST_BYTES: Final = 128 * 1024 * 1024
 """About how many bytes of memory all journals take that are kept. One that is larger is read again for each page."""
@@ -67,7 +67,7 @@ class Histories:
         self._kept.move_to_end(run_id)
         try:
             async with kept.lock:
-                await anyio.to_thread.run_sync(self._extend, run_id, kept, fold)
+                await compute_in_thread(self._extend, run_id, kept, fold)
                 yield kept
         finally:
             self._shrink()
@@ -119,4 +119,4 @@ class Histories:
             first = [one for _, one in zip(range(number), events, strict=False)]
             return read_history(first, self._store.runs.event_times(run_id))
 
-        return await anyio.to_thread.run_sync(fold)
+        return await compute_in_thread(fold)

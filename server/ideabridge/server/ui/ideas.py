@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -31,6 +30,7 @@ from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import readable_json
+from ideabridge.tools.threads import compute_in_thread
 
 PAGE: Final = 50
 _EVIDENCE: Final = 100
@@ -94,7 +94,7 @@ class IdeaPages:
             values["hits"] = store.ideas.search(words, PAGE, caller=visitor.scope)
         elif view == "suggested":
             suggest = partial(self._bridge.suggest, caller=visitor.caller)
-            values["suggestions"] = await anyio.to_thread.run_sync(suggest)
+            values["suggestions"] = await compute_in_thread(suggest)
         elif view == "saved":
             if visitor.manages:
                 page = store.ideas.page(PAGE, after)

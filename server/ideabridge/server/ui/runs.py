@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -33,6 +32,7 @@ from ideabridge.server.views.records import ListedStatus, errors_of, input_of, l
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, decode
 from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.threads import compute_in_thread
 
 PAGE: Final = 50
 """Runs of a page."""
@@ -132,7 +132,7 @@ class RunPages:
                 times = self._bridge.store.runs.event_times(record.id)
                 trace.add((one for _, one in zip(range(at), events, strict=False)), times)
                 return self._show(request, record, trace, history, at, last, [])
-            cards = await anyio.to_thread.run_sync(self._cards, record, read.history, visitor_of(request))
+            cards = await compute_in_thread(self._cards, record, read.history, visitor_of(request))
             return self._show(request, record, read.trace, read.history, last, last, cards)
 
     def _cards(self, record: RunRecord, history: RunHistory | None, visitor: Visitor) -> list[Card]:

@@ -1,0 +1,112 @@
+"""Checking: the plans of callers, checked where they hold up nobody.
+
+A small plan is checked in the event loop. A larger one is rehearsed in a worker process, which has a deadline and
+bounded memory. A larger one that is started is checked in a thread, because its run needs the graph that the check
+makes: to make the graph again here takes as long as the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Final, Literal, TypeVar, TypeVarTuple, Unpack, cast
+
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.dry_run import FORMS
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.plan import Plan, rehearse
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.worker import workers
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+SMALL_CALLS: Final = 50
+"""Calls of a plan that is checked in the event loop, which takes a few milliseconds. Those of each instance count."""
+
+SMALL_BYTES: Final = 8_000
+"""Bytes of such a plan: at most a few hundred references, which take longer than calls."""
+
+_JOB: Final = "ideabridge.bridge.checking:rehearsed"
+
+Answer = Literal["dry_run", "mermaid", "text"]
+"""What a rehearsal answers: the dry run, or a drawing."""
+
+
+async def check_beside(plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
+    """Return what a function returns that checks a plan, in a thread unless the plan is small."""
+    if _is_small(plan):
+        return check(*arguments)
+    return await compute_in_thread(check, *arguments)
+
+
+async def dry_run(plan: Plan, catalogue: Catalogue, settings: Settings) -> JSONObject:
+    """Return what a plan would do; see `Bridge.dry_run`.
+
+    Raises:
+        PlanError: it is malformed.
+        LimitExceededError: its check takes too long or too much memory.
+    """
+    return cast("JSONObject", await _rehearse(plan, catalogue, settings, "dry_run"))
+
+
+async def drawing(plan: Plan, catalogue: Catalogue, settings: Settings, form: Literal["mermaid", "text"]) -> str:
+    """Draw a plan; see `Bridge.draw`.
+
+    Raises:
+        PlanError: it is malformed, or the form is unknown.
+        LimitExceededError: its check takes too long or too much memory.
+    """
+    if form not in FORMS:
+        raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")
+    return str(await _rehearse(plan, catalogue, settings, form))
+
+
+def _is_small(plan: Plan) -> bool:
+    copies = max(1, len(plan.instances))
+    if len(plan.calls) * copies > SMALL_CALLS:
+        return False
+    parts: list[JSON] = [plan.calls, plan.output, plan.explained]
+    return len(encode(parts)) * copies <= SMALL_BYTES
+
+
+async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Answer) -> JSON:
+    if _is_small(plan):
+        return _answer_of(plan, catalogue, settings, answer)
+    tools, latent = catalogue.to_json()
+    parts: JSONObject = {member.name: getattr(plan, member.name) for member in fields(plan)}
+    offered: list[JSON] = [tools, latent, catalogue.missing]
+    made = await workers.run(
+        _JOB, [parts, offered, settings.to_json(), answer], what=f"checking a plan of {len(plan.calls):,} calls"
+    )
+    found = cast("JSONObject", made)
+    errors = found.get("errors")
+    if isinstance(errors, list):
+        faults = cast("list[JSONObject]", errors)
+        raise PlanError(rejection(faults), [dict(fault) for fault in faults])
+    return found["answer"]
+
+
+def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Answer) -> JSON:
+    rehearsal = rehearse(plan, catalogue, settings)
+    return rehearsal.dry_run() if answer == "dry_run" else rehearsal.draw(answer)
+
+
+# -- in the worker process --------------------------------------------------------------------------------------------
+
+
+def rehearsed(parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer) -> JSONObject:
+    """Return `{"answer"}` about a plan, or its faults as `{"errors"}`."""
+    parts["tools"] = tuple(parts["tools"])
+    plan = Plan(**parts)
+    tools, latent, missing = offered
+    catalogue = Catalogue.from_json(tools, latent, missing)
+    try:
+        return {"answer": _answer_of(plan, catalogue, Settings.from_json(settings), answer)}
+    except PlanError as error:
+        if not error.errors:
+            raise
+        return {"errors": list[JSON](error.errors)}
