@@ -7,8 +7,11 @@ import random
 import pytest
 
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.showing import bounded, omitted, text_of
+from ideabridge.server.ui.showing import bounded, omitted, short, text_of
+from ideabridge.server.views import text as texts
+from ideabridge.server.views.text import shortened
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import readable_json, visible
 
 
 def made(choice: random.Random, depth: int) -> JSON:
@@ -49,3 +52,38 @@ def test_of_a_large_value_only_the_beginning_is_written(monkeypatch: pytest.Monk
     assert len(bounded(value)) == showing.LONGEST
     assert omitted(value) > 1_000_000
     assert sum(written) < 50 * showing.LONGEST
+
+
+def test_a_line_shows_the_beginning_of_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = random.Random(2)
+    for _ in range(2_000):
+        most = choice.randrange(2, 300)
+        monkeypatch.setattr(texts, "_LONGEST_VALUE", most)
+        value = made(choice, 3)
+        line = visible(" ".join(value.split())) if isinstance(value, str) else readable_json(value)
+        assert short(value, most) == (line if len(line) <= most else f"{line[: most - 1]}…")
+        compact = readable_json(value, compact=True)
+        expected, cut, _ = shortened(value).partition("... (")
+        assert expected == compact[:most]
+        assert bool(cut) == (len(compact) > most)
+
+
+@pytest.mark.parametrize("value", ["word " * 1_000_000, "x" * 5_000_000, [{"name": "row"}] * 500_000])
+def test_a_line_writes_no_more_of_a_large_value(value: JSON, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+
+    def count(part: JSON, indent: int | None = None, *, compact: bool = False) -> str:
+        text = readable_json(part, indent, compact=compact)
+        written.append(len(text))
+        return text
+
+    def count_text(part: str) -> str:
+        written.append(len(part))
+        return visible(part)
+
+    for module in (showing, texts):
+        monkeypatch.setattr(module, "readable_json", count)
+        monkeypatch.setattr(module, "visible", count_text)
+    assert len(short(value)) == 120
+    assert shortened(value).endswith(" characters)")
+    assert 0 < sum(written) < 10_000

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.views.text import source_text
+from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import readable_json, visible
 
@@ -64,71 +64,26 @@ def text_of(value: JSON) -> str:
 
 def bounded(value: JSON) -> str:
     """`text_of` a value, without what exceeds `LONGEST`."""
-    text = text_of(_Beginning(value).value)
+    text = text_of(Beginning(value, LONGEST).value)
     return text if len(text) <= LONGEST else text[:LONGEST]
 
 
 def omitted(value: JSON) -> int:
     """The characters that `bounded` leaves out, of large values about so many; 0 if and only if it leaves out none."""
-    beginning = _Beginning(value)
+    beginning = Beginning(value, LONGEST)
     if not beginning.is_cut:
         return max(0, len(text_of(value)) - LONGEST)
     return max(1, len(encode(value)) - LONGEST)
 
 
-class _Beginning:
-    """The part of a value of which `text_of` makes at least the first `LONGEST` characters, and hardly more.
-
-    Indented JSON of a result of megabytes takes seconds, of which a page shows the beginning.
-
-    Attributes:
-        value: the part.
-        is_cut: whether it is less than the value. Then the text of the value is longer than `LONGEST`.
-    """
-
-    def __init__(self, value: JSON) -> None:
-        self.is_cut = False
-        self._left = LONGEST + 1
-        self.value = self._of(value)
-
-    def _of(self, value: JSON) -> JSON:
-        if isinstance(value, str):
-            return self._of_text(value)
-        # Its text has a character at least.
-        self._left -= 1
-        if isinstance(value, dict):
-            members: dict[str, JSON] = {}
-            for key, member in value.items():
-                if self._is_full():
-                    break
-                name = self._of_text(key)
-                members[name] = self._of(member)
-            return members
-        if isinstance(value, list):
-            items: list[JSON] = []
-            for item in value:
-                if self._is_full():
-                    break
-                items.append(self._of(item))
-            return items
-        return value
-
-    def _of_text(self, text: str) -> str:
-        beginning = text[: max(0, self._left) + 1]
-        self._left -= len(beginning)
-        if len(beginning) < len(text):
-            self.is_cut = True
-        return beginning
-
-    def _is_full(self) -> bool:
-        if self._left < 0:
-            self.is_cut = True
-        return self._left < 0
-
-
 def short(value: JSON, most: int = 120) -> str:
     """A value in one line, cut after `most` characters."""
-    text = visible(" ".join(value.split())) if isinstance(value, str) else readable_json(value)
+    if isinstance(value, str):
+        # Each word has a character at least.
+        line = " ".join(value.split(maxsplit=most + 1)[: most + 1])
+        text = visible(line[: most + 1])
+    else:
+        text = readable_json(Beginning(value, most).value)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 _LONGEST_VALUE: Final = 160
@@ -17,9 +17,63 @@ def counted(count: int, noun: str) -> str:
 
 
 def shortened(value: JSON) -> str:
-    """A value as JSON in one line, cut after 160 characters."""
-    text = readable_json(value, compact=True)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... ({len(text):,} characters)"
+    """A value as JSON in one line, cut after 160 characters; of a large value with about how many it has."""
+    beginning = Beginning(value, _LONGEST_VALUE)
+    text = readable_json(beginning.value, compact=True)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    length = len(encode(value)) if beginning.is_cut else len(text)
+    return f"{text[:_LONGEST_VALUE]}... ({length:,} characters)"
+
+
+class Beginning:
+    """The part of a value whose JSON for people has the same first `most` characters, and hardly more.
+
+    JSON for people of a result of megabytes takes seconds, and people see its beginning.
+
+    Attributes:
+        value: the part.
+        is_cut: whether it is less than the value. Then the text of the value is longer than `most`.
+    """
+
+    def __init__(self, value: JSON, most: int) -> None:
+        self.is_cut = False
+        self._left = most + 1
+        self.value = self._of(value)
+
+    def _of(self, value: JSON) -> JSON:
+        if isinstance(value, str):
+            return self._of_text(value)
+        # Its text has a character at least.
+        self._left -= 1
+        if isinstance(value, dict):
+            members: dict[str, JSON] = {}
+            for key, member in value.items():
+                if self._is_full():
+                    break
+                name = self._of_text(key)
+                members[name] = self._of(member)
+            return members
+        if isinstance(value, list):
+            items: list[JSON] = []
+            for item in value:
+                if self._is_full():
+                    break
+                items.append(self._of(item))
+            return items
+        return value
+
+    def _of_text(self, text: str) -> str:
+        beginning = text[: max(0, self._left) + 1]
+        self._left -= len(beginning)
+        if len(beginning) < len(text):
+            self.is_cut = True
+        return beginning
+
+    def _is_full(self) -> bool:
+        if self._left < 0:
+            self.is_cut = True
+        return self._left < 0
 
 
 def source_text(program: str) -> str:
