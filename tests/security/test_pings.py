@@ -110,6 +110,10 @@ async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> N
         await walk.tool("search_tools", words="item " * 100_000)
         await walk.page("/runs")
         await walk.page("/ideas")
+        drawn = await walk.form("/playground", kind="plan", text=json.dumps(many_references()), action="check")
+        assert "150 calls in" in drawn.text
+        # Nobody could read such a drawing.
+        assert 'class="graph' not in drawn.text
         # However slow the machine is: others get answers while a request takes long.
         held = [one.shown for one in walk.measured if one.seconds > 3 and one.answered < 5]
         assert held == [], "\n".join(one.shown for one in walk.measured)
@@ -127,6 +131,13 @@ async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path:
                 for _ in range(checks):
                     group.start_soon(partial(call, walk.mcp, "run_plan", calls=calls, dry_run=True))
     assert pings.answered > 2 * checks, pings.shown
+
+
+def many_references() -> dict[str, Any]:
+    """A plan of few calls, which read very many values of the input."""
+    names = [[f"v{number}_{other}" for other in range(130)] for number in range(150)]
+    calls = [{"_tool": "compute", "code": "1", **{name: f"†input.{name}" for name in row}} for row in names]
+    return {"calls": calls, "input": {name: 1 for row in names for name in row}}
 
 
 def wide_calls() -> list[dict[str, Any]]:
@@ -217,9 +228,10 @@ async def _every_page(walk: Walk) -> None:
     await walk.form("/ideas/{name}/unpublish", name="made")
     await walk.page("/modules/{name}", name="none")
     await walk.form("/modules/{name}/call", name="none")
-    await walk.form("/playground", plan=json.dumps({"calls": counts(CALLS)}), action="check")
+    await walk.form("/playground", kind="plan", text=json.dumps({"calls": counts(CALLS)}), action="check")
+    await walk.form("/playground", kind="plan", text=json.dumps(many_references()), action="check")
     await walk.form("/approvals", decision="approve")
-    await walk.form("/approvals/decide", run=many, approval="none", decision="approve")
+    await walk.form("/approvals/decide", which=f"{many}:none", decision="approve")
     await walk.form("/admin/users", action="add", name="ann")
     await walk.form("/admin/tokens", action="issue", name="ann")
     await walk.form("/admin/backup")

@@ -290,7 +290,7 @@ class Front:
     ) -> dict[str, Any] | types.ReadResourceResult:
         """A file of the skill of an idea, or else of a module, which may have skills of its own."""
         try:
-            return self._skills.read(str(params.uri), caller_of(context))
+            return await self._skills.read(str(params.uri), caller_of(context))
         except MCPError:
             if not self.offerings.has_modules:
                 raise

@@ -125,7 +125,7 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
             call, grouped by layer.
         missing: references to an input that the plan was not given; the drawing marks them.
     """
-    lines = _mermaid(graph, missing) if form == "mermaid" else _text(graph, missing)
+    lines = _mermaid(graph, frozenset(missing)) if form == "mermaid" else _text(graph, missing)
     return "\n".join(lines) + "\n"
 
 
@@ -179,7 +179,7 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
 # -- mermaid ---------------------------------------------------------------------------------------------------
 
 
-def _mermaid(graph: Graph, missing: Collection[str]) -> Iterator[str]:
+def _mermaid(graph: Graph, missing: frozenset[str]) -> Iterator[str]:
     yield "flowchart TD"
     givens: dict[str, str] = {}
     arrows: list[str] = []

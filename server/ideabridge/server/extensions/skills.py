@@ -23,6 +23,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.names import MAX_NAME, readable_json
+from ideabridge.tools.threads import compute_in_thread
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 PAGE: Final = 50
@@ -63,7 +64,9 @@ class IdeaSkills:
         # A skill tells to call its tool.
         store, lacking, caller = self._bridge.store, self._bridge.offer.lacking, caller_of(context)
         callable_here = [one for one in page.items if why_not_here(store, one, caller, lacking) is None]
-        result: dict[str, Any] = {"skills": [self._entry(one) for one in callable_here], **_complete()}
+        # A thread writes their files, whose digests are in the entries: the plans may have megabytes.
+        entries = await compute_in_thread(lambda: [self._entry(one) for one in callable_here])
+        result: dict[str, Any] = {"skills": entries, **_complete()}
         return {**result, "nextCursor": page.next} if page.next is not None else result
 
     async def entry(self, context: Context, params: GetSkillParams) -> dict[str, Any]:
@@ -75,16 +78,17 @@ class IdeaSkills:
         publication, file = self._find(params.uri, caller_of(context))
         if file != _MAIN:
             raise MCPError(types.INVALID_PARAMS, f"{params.uri[:120]!r}: expected the URI of a {_MAIN}")
-        return {"skill": self._entry(publication), **_complete()}
+        return {"skill": await compute_in_thread(self._entry, publication), **_complete()}
 
-    def read(self, uri: str, caller: str) -> dict[str, Any]:
+    async def read(self, uri: str, caller: str) -> dict[str, Any]:
         """A file of a skill as a resource.
 
         Raises:
             MCPError: there is no such file.
         """
         publication, file = self._find(uri, caller)
-        text = self._files(publication).get(file)
+        files = await compute_in_thread(self._files, publication)
+        text = files.get(file)
         if text is None:
             raise MCPError(types.INVALID_PARAMS, f"the skill has no file {file[:120]!r}", {"uri": uri})
         kinds = {".md": "text/markdown", ".json": "application/json", ".py": "text/x-python"}

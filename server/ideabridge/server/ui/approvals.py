@@ -152,16 +152,16 @@ class ApprovalPages:
         """The page; `tried` are the rows of the form that could not be taken."""
         visitor, store = visitor_of(request), self._bridge.store
 
-        def read() -> tuple[list[Card], bool]:
+        def read() -> tuple[list[Card], dict[str, DecisionRow], bool]:
             found = list(itertools.islice(pending(store, caller=visitor.scope), MOST + 1))
             # A new question is the last one, so that no other moves.
             oldest_first = sorted(found[:MOST], key=lambda one: one.asked or 0)
-            return [Card.of(one, visitor) for one in oldest_first], len(found) > MOST
+            listed = [Card.of(one, visitor) for one in oldest_first]
+            return listed, {card.pending.key: DecisionRow.of(card) for card in listed}, len(found) > MOST
 
-        # A thread folds the journals.
-        asked, has_more = await compute_in_thread(read)
+        # A thread folds the journals, and writes the calls.
+        asked, rows, has_more = await compute_in_thread(read)
         cards = [replace(card, since=await self._since(card.pending)) for card in asked]
-        rows = {card.pending.key: DecisionRow.of(card) for card in cards}
         rows.update({one.key: one for one in tried or ()})
         decided: list[JSONObject] = []
         for one in store.runs.decisions(visitor.scope, _DECIDED):

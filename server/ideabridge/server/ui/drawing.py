@@ -16,6 +16,9 @@ from ideabridge.server.views.trace import Trace
 MOST: Final = 150
 """Calls of a drawing; more could not be read."""
 
+_MOST_PARTS: Final = 1000
+"""Boxes and arrows of a drawing together. One call may read thousands of values."""
+
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 168, 40, 56, 14
 _SWEEPS: Final = 4
 _TEXT: Final = 22
@@ -114,14 +117,13 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
     for part in components(before):
         others = {other for one in part for other in before[one]}.difference(part)
         depth.update(dict.fromkeys(part, 1 + max((depth[other] for other in others), default=-1)))
-    # A box without a supplier stands beside its first reader, not at the far left.
+    readers = defaultdict[int, list[int]](list)
     for edge in edges:
-        source, target = number[edge.source], number[edge.target]
+        readers[number[edge.source]].append(number[edge.target])
+    # A box without a supplier stands beside its first reader, not at the far left.
+    for source, targets in readers.items():
         if not before[source]:
-            depth[source] = max(
-                depth[source], min(depth[number[one.target]] for one in edges if one.source == edge.source) - 1
-            )
-            depth[source] = min(depth[source], max(0, depth[target] - 1))
+            depth[source] = min(depth[target] for target in targets) - 1
     found: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for node in nodes:
         found[depth[number[node.key]]].append(node.key)
@@ -152,29 +154,65 @@ def _fit(text: str) -> str:
     return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
 
 
+class _Parts:
+    """The boxes and arrows of a drawing while they are collected."""
+
+    def __init__(self) -> None:
+        self._calls: list[Box] = []
+        self._givens: dict[str, Box] = {}
+        # Equal arrows are one arrow.
+        self._arrows: dict[Arrow, None] = {}
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether nobody could read a drawing of them."""
+        return len(self._calls) + len(self._givens) + len(self._arrows) > _MOST_PARTS
+
+    def add_call(self, box: Box) -> None:
+        """Add the box of a call."""
+        self._calls.append(box)
+
+    def add_arrow(self, arrow: Arrow) -> None:
+        """Add an arrow between two calls."""
+        self._arrows[arrow] = None
+
+    def add_given(self, text: str, target: str, note: str = "") -> None:
+        """Add an arrow from a value that exists from the start to the call `target` that reads it."""
+        given = self._givens.setdefault(text, Box(f"g{len(self._givens)}", text, note, "given"))
+        self.add_arrow(Arrow(given.key, target, "data", text))
+
+    def draw(self) -> Drawing:
+        """Place them."""
+        return draw([*self._givens.values(), *self._calls], _without_detours([*self._arrows]))
+
+
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """The drawing of the calls of a run; None without calls, or with more than `MOST`. `href` begins their links."""
+    """The drawing of the calls of a run; None without calls, or if there is too much to draw. `href` begins their
+    links. A large one takes 0.1 s.
+    """
     if not 0 < len(machine.history) <= MOST:
         return None
-    nodes: list[Box] = []
-    edges: list[Arrow] = []
-    givens: dict[str, Box] = {}
+    parts = _Parts()
     for progress, bar in zip(machine.history, trace.bars, strict=False):
         call, key = progress.call, f"c{progress.call.index}"
         writes = ", ".join(format_reference(path) for path in call.writes)
         status = progress.status.value if progress.settled else bar.status
         title = f"{call.index} {call.name}"
-        nodes.append(Box(key, title, call.instance or writes.removeprefix("†"), status, f"{href}{call.index}"))
+        parts.add_call(Box(key, title, call.instance or writes.removeprefix("†"), status, f"{href}{call.index}"))
         for read in call.reads:
             for alternative, operands in zip(read.expression.alternatives, read.bound, strict=False):
                 for operand, writers in zip(alternative, operands, strict=True):
-                    edges += [Arrow(f"c{one}", key, "data", operand.text) for one in writers or ()]
+                    for writer in writers or ():
+                        parts.add_arrow(Arrow(f"c{writer}", key, "data", operand.text))
                     if not writers and operand.kind != "item":
-                        given = givens.setdefault(operand.text, Box(f"g{len(givens)}", operand.text, "", "given"))
-                        edges.append(Arrow(given.key, key, "data", operand.text))
+                        parts.add_given(operand.text, key)
         data = suppliers(progress)
-        edges += [Arrow(f"c{one}", key, "order", why) for one, why in awaited(progress).items() if one not in data]
-    return draw([*givens.values(), *nodes], _without_detours(edges))
+        for other, why in awaited(progress).items():
+            if other not in data:
+                parts.add_arrow(Arrow(f"c{other}", key, "order", why))
+        if parts.are_too_many:
+            return None
+    return parts.draw()
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
@@ -200,27 +238,28 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 
 def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
-    """The drawing of what `Bridge.dry_run` returns for a plan; None for more than `MOST` calls."""
+    """The drawing of what `Bridge.dry_run` returns for a plan; None if there is too much to draw. A large one takes
+    0.1 s.
+    """
     calls: list[dict[str, Any]] = found.get("calls", [])
     if not 0 < len(calls) <= MOST:
         return None
-    nodes: list[Box] = []
-    edges: list[Arrow] = []
+    parts = _Parts()
     keys = {(call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)}
-    givens: dict[str, Box] = {}
+    missing = frozenset[str](found.get("missing_inputs", ()))
     for number, call in enumerate(calls):
         key = f"c{number}"
         note = ", ".join(call["writes"])
         status = "done" if call["read_only"] else "asking"
-        nodes.append(Box(key, f"{call['place']} {call['tool']}", note.removeprefix("†"), status))
-        ordered = call.get("ordered_after", ())
+        parts.add_call(Box(key, f"{call['place']} {call['tool']}", note.removeprefix("†"), status))
+        ordered = frozenset[Any](call.get("ordered_after", ()))
         for place in call["after"]:
             source = keys.get((place, call.get("instance"))) or keys.get((place, None))
             if source is not None:
-                edges.append(Arrow(source, key, "order" if place in ordered else "data"))
+                parts.add_arrow(Arrow(source, key, "order" if place in ordered else "data"))
         for text in call["reads"]:
             if text.startswith("†input"):
-                missing = text in found.get("missing_inputs", ())
-                given = givens.setdefault(text, Box(f"g{len(givens)}", text, "missing" if missing else "", "given"))
-                edges.append(Arrow(given.key, key, "data", text))
-    return draw([*givens.values(), *nodes], _without_detours(edges))
+                parts.add_given(text, key, "missing" if text in missing else "")
+        if parts.are_too_many:
+            return None
+    return parts.draw()

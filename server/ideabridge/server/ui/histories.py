@@ -12,7 +12,7 @@ import anyio
 
 from ideabridge.bridge.loop.event import CallFinished
 from ideabridge.bridge.store.store import Store
-from ideabridge.server.views.history import RunHistory, read_history
+from ideabridge.server.views.history import RunHistory
 from ideabridge.server.views.trace import Trace
 from ideabridge.tools.encoding import encode, memory_of
 from ideabridge.tools.threads import compute_in_thread
@@ -107,16 +107,22 @@ class Histories:
                 break
             history.add([(number, event)], times)
 
-    async def at(self, run_id: str, number: int) -> RunHistory:
-        """The history of a run up to one of its events.
+    async def at(self, run_id: str, number: int) -> KeptJournal:
+        """The journal of a run up to one of its events.
 
         Raises:
             UnknownRunError: no such run.
         """
 
-        def fold() -> RunHistory:
-            events = self._store.runs.events(run_id)
-            first = [one for _, one in zip(range(number), events, strict=False)]
-            return read_history(first, self._store.runs.event_times(run_id))
+        def fold() -> KeptJournal:
+            history = RunHistory()
+            before = KeptJournal(history=history)
+            times = self._store.runs.event_times(run_id)
+            # One by one: the results of a journal may be large.
+            for _, event in zip(range(number), self._store.runs.events(run_id), strict=False):
+                before.trace.add([event], times)
+                if history.broken is None:
+                    history.add([event], times)
+            return before
 
         return await compute_in_thread(fold)

@@ -18,6 +18,7 @@ from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Tool
 
 _PLAN: Final = """{
@@ -67,7 +68,8 @@ class Playground:
                     run = await self._bridge.run_plan(plan, caller=visitor.caller, title=title)
                     return self._site.back(request, f"{PREFIX}/runs/{run.id}")
                 found = await self._bridge.dry_run(plan, caller=visitor.caller)
-                values.update(checked=True, found=found, graph=drawing.of_dry_run(found))
+                graph = await compute_in_thread(drawing.of_dry_run, found)
+                values.update(checked=True, found=found, graph=graph)
             except PlanError as error:
                 values["errors"] = _faults(error)
                 values["why"] = self._bridge.secrets.mask(str(error))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Final, get_args
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -23,7 +24,7 @@ from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
-from ideabridge.server.ui.showing import text_of
+from ideabridge.server.ui.showing import text_of, without_images
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
@@ -42,6 +43,7 @@ MOST_DRAWN: Final = 40
 
 _SCANNED: Final = 200
 _EVENTS: Final = 100
+_MOST_ERRORS: Final = 100
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The images that a page shows. SVG is not among them: it may contain scripts."""
@@ -126,14 +128,10 @@ class RunPages:
         async with self._site.histories.reading(record.id, fold=waits) as read:
             last = read.trace.last
             if 0 < at < last:
-                history = await self._site.histories.at(record.id, at)
-                trace = Trace()
-                events = self._bridge.store.runs.events(record.id)
-                times = self._bridge.store.runs.event_times(record.id)
-                trace.add((one for _, one in zip(range(at), events, strict=False)), times)
-                return self._show(request, record, trace, history, at, last, [])
+                before = await self._site.histories.at(record.id, at)
+                return await self._show(request, record, before.trace, before.history, at, last, [])
             cards = await compute_in_thread(self._cards, record, read.history, visitor_of(request))
-            return self._show(request, record, read.trace, read.history, last, last, cards)
+            return await self._show(request, record, read.trace, read.history, last, last, cards)
 
     def _cards(self, record: RunRecord, history: RunHistory | None, visitor: Visitor) -> list[Card]:
         """The open decisions of a run. Those of a room are shown with the run that it belongs to."""
@@ -143,7 +141,7 @@ class RunPages:
             Card.of(one, visitor) for one in pending(self._bridge.store, record, caller=record.caller, history=history)
         ]
 
-    def _show(
+    async def _show(
         self,
         request: Request,
         record: RunRecord,
@@ -160,6 +158,11 @@ class RunPages:
         first = max(0, _number(asked.get("calls", ""), 0))
         left = status == "interrupted" and at == last
         now = store.runs.event_times(record.id).get(at) if at < last or left else None
+        graph = None
+        if machine is not None:
+            graph = await compute_in_thread(drawing.of_run, machine, trace, href)
+        program = await compute_in_thread(_marked, trace) if trace.program else []
+        errors = [] if machine is None else machine.errors
         rows = timeline(
             trace,
             machine,
@@ -177,7 +180,8 @@ class RunPages:
             record=record,
             status=status if at == last else "replayed",
             reason=(machine.reason if machine is not None else None) or reason,
-            errors=[] if machine is None else machine.errors,
+            errors=errors[:_MOST_ERRORS],
+            more_errors=len(errors[_MOST_ERRORS:]),
             error_count=errors_of(record),
             trace=trace,
             machine=machine,
@@ -186,8 +190,8 @@ class RunPages:
             href=href,
             at=at,
             last=last,
-            graph=None if machine is None else drawing.of_run(machine, trace, href),
-            program=_marked(trace) if trace.program else [],
+            graph=graph,
+            program=program,
             cards=cards,
             lineage=lineage_of(store, record),
             ended=status in _ENDED,
@@ -261,6 +265,9 @@ class RunPages:
             progress, bar = _found(record, history, trace, number)
             about = call_json(number, progress)
             machine = history.machine
+            # A thread walks through the result, which may have very many small values.
+            value = await compute_in_thread(without_images, about.get("value"))
+            images = await compute_in_thread(_images, about.get("value"))
             events = [one for one in history.entries if getattr(one.event, "call", None) == number]
             waits = [
                 (one, machine.history[one].call.name, why)
@@ -279,10 +286,10 @@ class RunPages:
                 status=progress.status.value,
                 written=bar.call,
                 resolved=about.get("parameters"),
-                value=about.get("value"),
+                value=value,
                 has_value="value" in about,
                 error=progress.error,
-                images=[place for place, _ in enumerate(_images(about.get("value")))],
+                images=range(len(images)),
                 events=events,
                 begun=trace.begun,
                 waits=waits,
@@ -301,10 +308,11 @@ class RunPages:
             assert read.history is not None
             progress, _ = _found(record, read.history, read.trace, number)
             value = call_json(number, progress).get("value")
+            text = await compute_in_thread(text_of, value)
         kind = "txt" if isinstance(value, str) else "json"
         name = f"{record.id}-{number}.{kind}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(text_of(value), media_type="text/plain; charset=utf-8", headers=headers)
+        return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
     async def image(self, request: Request) -> Response:
         """An image in the result of a call."""
@@ -312,12 +320,11 @@ class RunPages:
         async with self._site.histories.reading(record.id, fold=True) as read:
             assert read.history is not None
             progress, _ = _found(record, read.history, read.trace, number)
-            found = list(_images(call_json(number, progress).get("value")))
-        place = request.path_params["image"]
+            found = await compute_in_thread(_images, call_json(number, progress).get("value"))
+        place: int = request.path_params["image"]
         if place >= len(found):
             raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
-        kind, data = found[place]
-        return Response(data, media_type=kind)
+        return Response(found[place].data, media_type=found[place].kind)
 
 
 def _rows(store: Store, status: str, caller: Viewer, chosen: RunFilter, after: str | None) -> list[RunRow]:
@@ -361,21 +368,31 @@ def _found(record: RunRecord, history: RunHistory, trace: Trace, number: int) ->
     return listed[number], trace.bars[number]
 
 
-def _images(value: JSON) -> Any:
-    """(MIME type, bytes) of each image block in a result."""
-    if isinstance(value, dict):
-        kind, data = value.get("mimeType"), value.get("data")
-        if value.get("type") == "image" and kind in _IMAGES and isinstance(data, str):
-            try:
-                yield str(kind), base64.b64decode(data, validate=True)
-            except ValueError:
-                return
-        else:
-            for one in value.values():
-                yield from _images(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _images(one)
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image block in a result; `kind` is its MIME type."""
+
+    kind: str
+    data: bytes
+
+
+def _images(value: JSON) -> list[Image]:
+    """The image blocks in a result, in their order, without damaged ones."""
+    found: list[Image] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += reversed(part)
+        if not isinstance(part, dict):
+            continue
+        kind, data = part.get("mimeType"), part.get("data")
+        if part.get("type") != "image" or kind not in _IMAGES or not isinstance(data, str):
+            waiting += reversed(part.values())
+            continue
+        with contextlib.suppress(ValueError):
+            found.append(Image(str(kind), base64.b64decode(data, validate=True)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

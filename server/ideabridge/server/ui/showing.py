@@ -142,7 +142,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "short": short,
     "count": count,
     "words": words,
-    "without_images": without_images,
     "answered": answered,
     "answerer": answerer,
 }

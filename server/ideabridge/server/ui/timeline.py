@@ -6,6 +6,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import pairwise
 from typing import Final
 
@@ -27,6 +28,9 @@ _IDLE: Final = 0.12
 _LEAST_IDLE: Final = 0.01
 _LONG_IDLE: Final = 2.0
 """... if it is so many times longer than that. `_LEAST_IDLE` is in seconds."""
+
+_MOST_BREAKS: Final = 20
+"""Stretches that are drawn shorter: each row has a mark for each of them."""
 
 _NOTICED: Final = 0.001
 """Seconds: a shorter wait is not explained."""
@@ -171,6 +175,10 @@ def _error(progress: Progress | None) -> str:
     return str(progress.error.get("message", ""))
 
 
+def _length(stretch: tuple[float, float]) -> float:
+    return stretch[1] - stretch[0]
+
+
 class _Axis:
     """The axis of time. A run may wait for a person for hours: a long stretch in which nothing ran is drawn shorter.
 
@@ -197,7 +205,10 @@ class _Axis:
         idle_seconds = sum(finish - start for start, finish in gaps)
         work = end - begun - idle_seconds
         shown = max(_IDLE * work, _LEAST_IDLE)
-        idle = [(start, finish) for start, finish in gaps if finish - start > _LONG_IDLE * shown] if work > 0 else []
+        idle: list[tuple[float, float]] = []
+        if work > 0:
+            long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * shown]
+            idle = sorted(nlargest(_MOST_BREAKS, long, key=_length))
         points, place, before = [(begun, 0.0)], 0.0, begun
         for start, finish in idle:
             place += start - before
