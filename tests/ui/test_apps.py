@@ -67,6 +67,10 @@ class McpClient:
             return next(found for one in events if (found := json.loads(one)).get("id") == self._id)["result"]
         return answer.json()["result"]
 
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """Call a tool; returns its structured result."""
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})["structuredContent"]
+
     def close(self) -> None:
         """Close the connection."""
         self._http.close()

@@ -111,6 +111,28 @@ def shown_in(card: str) -> str:
     return unescape(card.partition('aria-label="The call that would run">')[2].partition("</pre>")[0])
 
 
+def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, site: str) -> None:
+    run_id = ask(http, {"_tool": "solve", "_module": "anonymous", "task": "Refund it.", "tools": ["refund"]})
+    solver = McpClient(site, {})
+    while not solver.call("check_run", run=run_id).get("requests"):
+        pass
+    [request] = solver.call("check_run", run=run_id)["requests"]
+    solution = {"calls": [refund(note=HIDDEN)], "output": "done"}
+    solver.call("submit_solution", run=request["run"], turn=request["turn"], solution=solution)
+    solver.close()
+    key = key_of(http, run_id)
+    # The question of a room belongs to the run whose call the room answers, but the room has an id, too.
+    in_room = f"{request['run']}:{key.rpartition('/')[2]}"
+    for name in (in_room, f"{run_id}:none"):
+        for decision in ("approve", "grant", "edit", "value", "deny"):
+            assert "waits for no decision" in decide(http, name, decision, value=json.dumps(refund())), (name, decision)
+        several = {"secret": secret_of(http), "which": [name], "decision": "approve"}
+        assert "Nothing was decided." in http.post("/ui/approvals", data=several, headers=headers_of(http)).text
+    assert key_of(http, run_id) == key
+    whole = f"/ui/approvals/whole?which={key}"
+    assert "1 call approved" in decide(http, key, "approve", seal=seal(http, key, whole))
+
+
 def test_a_seal_is_of_one_session(http: httpx.Client, site: str, tmp_path: Path) -> None:
     key = key_of(http, ask(http, refund()))
     with client(site) as other:

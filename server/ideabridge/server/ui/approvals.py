@@ -22,7 +22,6 @@ from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
-from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
@@ -233,17 +232,15 @@ class ApprovalPages:
         if name is None:
             raise DecisionError(f"decision: expected {', '.join(_NAMES)}, found {form.get('decision')[:40]!r}")
         key = form.get("which")
-        run_id, _, approval = key.partition(":")
-        run = await self._run(request, run_id)
         asked = await self._pending(request, key)
-        kind = "call" if asked is None else asked.question.kind
-        decision = _by(_decision(form, name, plan=kind == "plan"), request)
-        if asked is not None:
-            await compute_in_thread(_expect_seen, asked, decision, form.get("seal"), visitor_of(request))
-        await self._take(run, approval, decision)
+        if asked is None:
+            raise DecisionError(_waits_no_longer(key))
+        decision = _by(_decision(form, name, plan=asked.question.kind == "plan"), request)
+        await compute_in_thread(_expect_seen, asked, decision, form.get("seal"), visitor_of(request))
+        await self._take(asked, decision)
         visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
-        return self._site.back(request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{run_id}")
+        return self._site.back(request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{asked.record.id}")
 
     async def decide_several(self, request: Request) -> Response:
         """Approve or deny each chosen call; one whose field was changed is edited instead of approved.
@@ -257,19 +254,20 @@ class ApprovalPages:
             raise DecisionError(f"decision: expected approve or deny, found {verdict[:40]!r}")
         reason = form.get("reason").strip() or None
         rows = await self._written(request)
-        ready: list[tuple[Run, str, Decision]] = []
+        ready: list[tuple[Pending, Decision]] = []
         checked: list[DecisionRow] = []
         for row in rows:
             fault = ""
             try:
                 if row.chosen:
-                    run_id, _, approval = row.key.partition(":")
-                    run = await self._run(request, run_id)
+                    asked = row.pending
+                    if asked is None:
+                        raise DecisionError(_waits_no_longer(row.key))
                     decision = _by(_of_several(row, verdict, reason), request)
-                    run.check(approval, decision)
-                    if row.pending is not None:
-                        await compute_in_thread(_expect_seen, row.pending, decision, row.seal, visitor)
-                    ready.append((run, approval, decision))
+                    run = await self._bridge.run(asked.record.id, caller=asked.record.caller)
+                    run.check(asked.approval, decision)
+                    await compute_in_thread(_expect_seen, asked, decision, row.seal, visitor)
+                    ready.append((asked, decision))
                 elif row.is_changed:
                     fault = "it is changed, but not chosen: choose it, or undo the change"
             except IdeabridgeError as error:
@@ -280,13 +278,14 @@ class ApprovalPages:
             visitor.notes.append(("bad", f"Nothing was decided{why}."))
             return await self._list(request, checked)
         made, faults = Counter[str](), list[str]()
-        for run, approval, decision in ready:
+        for asked, decision in ready:
             try:
-                await self._take(run, approval, decision)
+                await self._take(asked, decision)
                 made[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
                 # It was decided elsewhere, or its run ended, after the check.
-                faults.append(f"{run.id}: {error}" if run.id not in str(error) else str(error))
+                run_id = asked.record.id
+                faults.append(f"{run_id}: {error}" if run_id not in str(error) else str(error))
         if made:
             visitor.notes.append(("good", ", ".join(f"{count(n, 'call')} {how}" for how, n in made.items()) + "."))
         if faults:
@@ -322,13 +321,14 @@ class ApprovalPages:
         # Who has not chosen it does not miss it when it is decided elsewhere.
         return [row for row in rows if row.pending is not None or row.chosen]
 
-    async def _run(self, request: Request, run_id: str) -> Run:
-        record = self._site.record(request, run_id)
-        return await self._bridge.run(record.id, caller=record.caller)
-
-    async def _take(self, run: Run, approval: str, decision: Decision) -> None:
+    async def _take(self, asked: Pending, decision: Decision) -> None:
+        run = await self._bridge.run(asked.record.id, caller=asked.record.caller)
         self._site.front.running.publish_when_done(run)
-        await self._bridge.decide(run, approval, decision)
+        await self._bridge.decide(run, asked.approval, decision)
+
+
+def _waits_no_longer(key: str) -> str:
+    return f"{key[:200]} waits for no decision, or no longer"
 
 
 def _expect_seen(one: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
