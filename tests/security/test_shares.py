@@ -32,21 +32,22 @@ class Caller:
         self._connections = [self._kept]
 
     def send(
-        self, method: str, message: dict[str, Any] | None, headers: dict[str, str], *, apart: bool = False
+        self, method: str, message: dict[str, Any] | str | None, headers: dict[str, str], *, apart: bool = False
     ) -> http.client.HTTPResponse:
         """Send a request, over a connection of its own (`apart`) or the one that is kept."""
         connection = http.client.HTTPConnection(self._address, timeout=20) if apart else self._kept
         if apart:
             self._connections.append(connection)
         accept = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-        body = None if message is None else json.dumps({"jsonrpc": "2.0", **message}).encode()
-        connection.request(method, "/mcp", body, {**accept, **headers})
+        text = json.dumps({"jsonrpc": "2.0", **message}) if isinstance(message, dict) else message
+        connection.request(method, "/mcp", None if text is None else text.encode(), {**accept, **headers})
         return connection.getresponse()
 
-    def begin(self) -> str:
-        """Open a session of the handshake era; gives its id."""
+    def begin(self, method: str = '"initialize"') -> str:
+        """Open a session of the handshake era, with the method written in this way; gives its id."""
         params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
-        answer = self.send("POST", {"id": 1, "method": "initialize", "params": params}, {})
+        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "METHOD", "params": params})
+        answer = self.send("POST", message.replace('"METHOD"', method), {})
         assert answer.status == 200, answer.read()
         answer.read()
         session = answer.headers["mcp-session-id"]
@@ -92,6 +93,15 @@ def test_the_session_that_is_unused_for_longest_makes_room(caller: Caller) -> No
     assert f"you opened more than {MOST}" in said
     assert caller.ping(first)[0] == 200
     assert caller.ping(last)[0] == 200
+
+
+@pytest.mark.parametrize("method", ['"initi\\u0061lize"', '\n"initialize"', '"\\u0069nitialize"'])
+def test_sessions_are_counted_however_their_opening_is_written(caller: Caller, method: str) -> None:
+    first, second, *_ = [caller.begin(method) for _ in range(MOST + 1)]
+    status, said = caller.ping(first)
+    assert status == 404
+    assert f"you opened more than {MOST}" in said
+    assert caller.ping(second)[0] == 200
 
 
 def test_streams_of_one_caller_are_bounded(caller: Caller) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import socket
 import sys
 from collections import OrderedDict
@@ -20,6 +19,7 @@ import orjson
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE
@@ -48,7 +48,9 @@ _MOST_SESSIONS: Final = 200
 """Sessions of the handshake era that one caller may have."""
 
 _MOST_REMEMBERED: Final = 1000
-_OPENING: Final = re.compile(rb'"method"\s*:\s*"initialize"')
+_OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)
+"""What a request without a session says about its protocol if the SDK may open one for it."""
+
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
 _MAX_EVENT: Final = 1_000_000
 """Bytes of an event: SDK clients refuse events over 1 MiB."""
@@ -274,26 +276,26 @@ class _Messages:
             return {"type": "http.request", "body": whole, "more_body": False}
 
         try:
-            await self._within_session(scope, replay, send, whole)
+            await self._within_session(scope, replay, send)
         except QuotaError as error:
             await _refuse(send, 429, str(error), whole, whole)
 
     # -- sessions of the handshake era -------------------------------------------------------------------------
 
-    async def _within_session(self, scope: Scope, receive: Receive, send: Send, body: bytes = b"") -> None:
-        """Pass a request on, and count it for its session. A request that opens a session over the limit ends the
-        caller's least recently used session.
+    async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count it for its session. A session is counted when the answer names it: only the SDK
+        knows which messages open one. A session over the limit ends the caller's least recently used one.
 
         Raises:
-            QuotaError: the caller has reached the limit of sessions, and all are in use.
+            QuotaError: the caller has reached the limit of sessions, all are in use, and the request may open another.
         """
         session, caller = header(scope, b"mcp-session-id"), caller_in(scope)
         if session in self._crowded_out:
             why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
             await _refuse(send, _GONE, f"{why}; begin a new one")
             return
-        if not session and _OPENING.search(body):
-            await self._make_room(scope, caller)
+        if scope["method"] == "POST" and not session and header(scope, b"mcp-protocol-version") in _OPENING:
+            self._expect_room(caller)
         known = self._sessions.get(session)
         if known is not None and known.caller != caller:
             # The SDK answers that there is no such session.
@@ -309,6 +311,7 @@ class _Messages:
                     session = header(message, b"mcp-session-id")
                     if session:
                         known = self._sessions[session] = _Session(caller, 1)
+                        await self._end_excess(scope, caller)
             await send(message)
 
         if known is not None:
@@ -325,21 +328,37 @@ class _Messages:
                 elif session in self._sessions:
                     self._sessions.move_to_end(session)
 
-    async def _make_room(self, scope: Scope, caller: str) -> None:
-        sessions = [session for session, one in self._sessions.items() if one.caller == caller]
-        if len(sessions) < _MOST_SESSIONS:
-            return
-        oldest = next((session for session in sessions if not self._sessions[session].busy), None)
-        if oldest is None:
+    def _sessions_of(self, caller: str) -> list[str]:
+        """The sessions of a caller, the least recently used one first."""
+        return [session for session, one in self._sessions.items() if one.caller == caller]
+
+    def _unused(self, sessions: list[str]) -> list[str]:
+        return [session for session in sessions if not self._sessions[session].busy]
+
+    def _expect_room(self, caller: str) -> None:
+        sessions = self._sessions_of(caller)
+        if len(sessions) >= _MOST_SESSIONS and not self._unused(sessions):
             raise QuotaError(
                 f"you have {len(sessions)} sessions in use; one caller may have {_MOST_SESSIONS} at a time"
             )
-        del self._sessions[oldest]
-        self._crowded_out[oldest] = None
-        if len(self._crowded_out) > _MOST_REMEMBERED:
-            self._crowded_out.popitem(last=False)
+
+    async def _end_excess(self, scope: Scope, caller: str) -> None:
+        """End the sessions of a caller over the limit, as far as they are unused."""
+        sessions = self._sessions_of(caller)
+        excess = max(0, len(sessions) - _MOST_SESSIONS)
+        oldest = self._unused(sessions)[:excess]
+        for session in oldest:
+            # At once, because others may open sessions while one ends.
+            del self._sessions[session]
+            self._crowded_out[session] = None
+            if len(self._crowded_out) > _MOST_REMEMBERED:
+                self._crowded_out.popitem(last=False)
+        for session in oldest:
+            await self._end(scope, session)
+
+    async def _end(self, scope: Scope, session: str) -> None:
         headers = [pair for pair in cast("list[tuple[bytes, bytes]]", scope["headers"]) if pair[0] in _KEPT_HEADERS]
-        ending = {**scope, "method": "DELETE", "headers": [*headers, (b"mcp-session-id", oldest.encode("latin-1"))]}
+        ending = {**scope, "method": "DELETE", "headers": [*headers, (b"mcp-session-id", session.encode("latin-1"))]}
 
         async def empty() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -348,7 +367,7 @@ class _Messages:
             pass
 
         await self._app(ending, empty, ignore)
-        self._ended(oldest)
+        self._ended(session)
 
 
 async def _refuse(send: Send, status: int, why: str, head: bytes = b"", tail: bytes = b"") -> None:
