@@ -103,11 +103,13 @@ class RunViews:
         async with self._histories.reading(record.id, fold=status == "needs_approval") as read:
             machine = None if read.history is None else read.history.machine
             whole = timeline(read.trace, machine)
-            open_ = list[Pending]()
-            if read.history is not None and status not in _ENDED:
-                open_ += pending(store, record, caller=caller, history=read.history)
-            # A thread, because a call may be long.
-            approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
+            history = read.history if status not in _ENDED else None
+            approvals = list[JSONObject]()
+            if history is not None:
+                # A thread, because a call may be long, and rooms have journals of their own.
+                approvals += await compute_in_thread(
+                    lambda: [_approval(one) for one in pending(store, record, caller=caller, history=history)]
+                )
             shown: JSONObject = {
                 "run": record.id,
                 "title": record.title,
