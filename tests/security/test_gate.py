@@ -187,10 +187,24 @@ def test_sign_ins_are_bounded_and_end_sessions_of_the_same_member_alone(tmp_path
         valid = [web.get("/ui/runs").status_code == 200 for web in sessions]
         assert valid == [False] * (len(sessions) - SESSIONS) + [True] * SESSIONS
         assert bob.get("/ui/runs").status_code == 200
-        # A link is a sign-in, too.
-        guesses = {bob.get("/ui/sign-in?key=guess").status_code for _ in range(SIGN_INS)}
-        assert guesses == {403, 429} or guesses == {429}
-        assert bob.get("/ui/sign-in").status_code == 200
+        assert team.sign_in(bob, "bob") == 303
+
+
+def test_failed_sign_ins_are_bounded_and_keep_nobody_from_signing_in(tmp_path: Path) -> None:
+    with site(tmp_path, "bob") as team, team.browser() as stranger, team.browser() as bob:
+        for _ in range(10 * SIGN_INS):
+            stranger.get("/ui/sign-in?x")
+        # A link is a sign-in, too. Every second one more is tried.
+        answers = {403}
+        while 429 not in answers:
+            answers.add(stranger.get("/ui/sign-in?key=guess").status_code)
+            answers.add(stranger.post("/ui/sign-in", data={"token": "guess"}).status_code)
+        assert answers == {403, 429}
+        assert stranger.get("/ui/sign-in").status_code == 200
+        assert team.sign_in(bob, "bob") == 303
+        with Store.open(team.store) as store:
+            link = link_to(f"{team.base}/ui/", store.owner_links)
+        assert bob.get(link).headers["location"] == "/ui/runs"
 
 
 def _disable(team: Site, _web: httpx.Client) -> None:

@@ -5,7 +5,7 @@
 3. **Who it is.** The door of the path finds out by the token, or by the session of the page. It refuses whoever it must
    know and does not.
 4. **Shares** of that caller, over all doors together: requests per minute, connections with a request in progress,
-   streams, pages in progress, sign-ins. What a caller holds is counted by caller: more sessions, tokens, connections or
+   streams, pages in progress. What a caller holds is counted by caller: more sessions, tokens, connections or
    doors give nobody more.
 5. **The body.** Only now the request is admitted, and what is behind the door reads its body.
 
@@ -60,12 +60,6 @@ one) and those of open pages, together."""
 _MOST_PAGES: Final = 16
 """Requests of the page, without streams, that one caller may have in progress. A browser has six connections. Few,
 because some pages cost seconds of work."""
-
-_MOST_SIGN_INS: Final = 60
-"""Sign-ins from one address in a minute. Behind a proxy all people have one address."""
-
-_MOST_SIGN_INS_IN_SUM: Final = 600
-"""Sign-ins from all addresses in a minute."""
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -314,10 +308,6 @@ class Gate:
             QuotaError: the caller has reached a limit.
         """
         quotas, caller, path = self._quotas, admission.caller, scope["path"]
-        if path == SIGN_IN and (scope["method"] == "POST" or scope["query_string"]):
-            address = scope["client"][0] if scope["client"] else ""
-            quotas.spend(address, "sign-ins from this address", _MOST_SIGN_INS, 60)
-            quotas.spend("", "sign-ins", _MOST_SIGN_INS_IN_SUM, 60)
         if caller is None:
             # The connections of strangers are the first ones that are closed.
             return

@@ -33,6 +33,7 @@ from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, person_of
 from ideabridge.server.callers import Credentials
 from ideabridge.server.transports.connections import connection_of
 from ideabridge.server.transports.gate import ANYBODY, PAGE, SIGN_IN, STATIC, STRANGER, Admission, header
+from ideabridge.server.transports.quotas import Quotas
 
 PREFIX: Final = PAGE
 FORM: Final = "ideabridge.ui.form"
@@ -46,6 +47,12 @@ MOST_FIELDS: Final = 1000
 """Fields of a form."""
 
 _MOST_SIGN_IN: Final = 16 * 1024
+_MOST_SIGN_INS: Final = 60
+"""Sign-ins of one caller in a minute, and those that fail from one address."""
+
+_MOST_FAILURES: Final = 600
+"""Sign-ins that fail in a minute, from all addresses."""
+
 """Bytes of the form with which somebody unknown signs in."""
 
 _IDLE_SECONDS: Final = 12 * 3600.0
@@ -155,10 +162,12 @@ class Access:
         credentials: the valid tokens.
         store: has the users, who see everybody's runs or their own, and the owner's links. A page notes its revision
             before it reads anything.
+        quotas: what callers hold.
     """
 
-    def __init__(self, app: ASGIApp, credentials: Credentials, store: Store) -> None:
+    def __init__(self, app: ASGIApp, credentials: Credentials, store: Store, quotas: Quotas) -> None:
         self._app = app
+        self._quotas = quotas
         self._credentials = credentials
         self._store = store
         # The sessions by the key in their cookie; the least recently used one is first.
@@ -274,19 +283,37 @@ class Access:
                 return
             del self._sessions[key]
 
-    async def sign_in(self, token: str) -> str | None:
+    async def sign_in(self, token: str, scope: Scope) -> str | None:
         """Begin a session with a token; returns the key for the cookie, or None if the token is not valid.
 
         Raises:
             MissingScopeError: the token lacks a scope.
+            QuotaError: its caller has signed in too often, or too many tries from where it comes have failed.
         """
         given = token.strip().encode()
         access = await self._credentials.verify(given) if given else None
-        return None if access is None else self._begin(access.client_id, given)
+        if access is None:
+            self._count_failure(scope)
+            return None
+        self._quotas.spend(access.client_id, "sign-ins", _MOST_SIGN_INS, 60)
+        return self._begin(access.client_id, given)
 
-    def follow_link(self, key: str) -> str | None:
-        """Begin a session with a link; returns the key for the cookie, or None if the link is used or too old."""
-        return self._begin(LOCAL, None) if self._store.owner_links.use(key) else None
+    def follow_link(self, key: str, scope: Scope) -> str | None:
+        """Begin a session with a link; returns the key for the cookie, or None if the link is used or too old.
+
+        Raises:
+            QuotaError: too many tries from where it comes have failed.
+        """
+        if self._store.owner_links.use(key):
+            return self._begin(LOCAL, None)
+        self._count_failure(scope)
+        return None
+
+    def _count_failure(self, scope: Scope) -> None:
+        # Only failures are refused by their number: strangers cannot use up what members need.
+        address = scope["client"][0] if scope["client"] else ""
+        self._quotas.spend(address, "failed sign-ins from this address", _MOST_SIGN_INS, 60)
+        self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
 
     def sign_out(self, scope: Scope) -> None:
         """End the session of a request."""

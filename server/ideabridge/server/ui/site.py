@@ -8,6 +8,7 @@ elements marked `data-live`.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
@@ -28,6 +29,7 @@ from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationE
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.callers import MissingScopeError
 from ideabridge.server.transports.gate import SIGN_IN
+from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.server.ui import showing
 from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, cookie, form_of, visitor_of
 from ideabridge.server.ui.histories import Histories
@@ -178,15 +180,17 @@ class Site:
         access = self.access
         assert access is not None
         wrong, key = "", None
-        if request.method == "POST":
-            try:
-                key = await access.sign_in(form_of(request).get("token"))
+        try:
+            if request.method == "POST":
+                key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
-            except MissingScopeError as error:
-                wrong = f"This token cannot be used: {error}."
-        elif "key" in request.query_params:
-            key = access.follow_link(request.query_params["key"])
-            wrong = "" if key else "This link was used already, or is older than 10 minutes: make another one."
+            elif "key" in request.query_params:
+                key = access.follow_link(request.query_params["key"], request.scope)
+                wrong = "" if key else "This link was used already, or is older than 10 minutes: make another one."
+        except MissingScopeError as error:
+            wrong = f"This token cannot be used: {error}."
+        except QuotaError as error:
+            return access.refusal(429, str(error), {"Retry-After": str(math.ceil(error.retry_after))})
         if key is None:
             text = self.render("sign_in.html", wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
