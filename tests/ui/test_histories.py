@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gc
+import threading
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
+from ideabridge.bridge.runs.people import Decision
+from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL
 from ideabridge.server.ui import histories
 from ideabridge.server.ui.histories import Histories
+from ideabridge.server.views.pending import Pending
 from ideabridge.tools.decorator import tool
-from ideabridge.tools.encoding import JSON, encode, memory_of
+from ideabridge.tools.encoding import JSON, JSONObject, encode, memory_of
 from ideabridge.tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +30,12 @@ pytestmark = pytest.mark.anyio
 def many_rows(start: int) -> JSON:
     """Many small values."""
     return [{"name": f"row {number}", "v": [number]} for number in range(start, start + 20_000)]
+
+
+@tool
+def pay(amount: int) -> int:
+    """Pay an amount."""
+    return amount
 
 
 async def runs_with_large_results(path: Path, count: int) -> list[str]:
@@ -74,6 +87,82 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
         # It is larger than all that may be kept.
         async with kept.reading(run) as read:
             assert read.history is None
+
+
+async def test_the_journal_until_an_event_is_read_beside_the_event_loop_and_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run] = await runs_with_large_results(tmp_path / "ideas.sqlite", 1)
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        kept = Histories(store)
+        async with kept.reading(run, fold=True) as read:
+            last = read.trace.last
+        readers = note_readers(store, monkeypatch)
+        before = await kept.at(run, last - 1)
+        assert threading.get_ident() not in readers
+        assert len(readers) == last - 1
+        assert before.trace.last == last - 1
+        assert before.history is not None
+        assert len(before.history.entries) == last - 1
+
+        monkeypatch.setattr(histories, "MOST_BYTES", 1_000_000)
+        before = await kept.at(run, last - 1)
+        assert before.history is None
+        assert before.trace.last == last - 1
+
+
+async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Bridge(toolbox=Toolbox(many_rows, pay), store=tmp_path / "ideas.sqlite") as bridge:
+        runs: list[Run] = []
+        for start in range(3):
+            calls: JSON = [
+                {"_tool": "many_rows", "_id": "rows", "start": start},
+                {"_tool": "pay", "amount": start, "_after": ["rows"]},
+            ]
+            run = await bridge.run_plan({"calls": calls})
+            assert await run.wait() == "needs_approval"
+            runs.append(run)
+        # Fewer folded journals than there are runs can be kept.
+        monkeypatch.setattr(histories, "MOST_BYTES", 6_000_000)
+        kept = Histories(bridge.store)
+        readers = note_readers(bridge.store, monkeypatch)
+        asked: list[list[Pending]] = []
+
+        async def look() -> None:
+            asked.append(await kept.all_pending(LOCAL, 200))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(look)
+        await look()
+        # The events of each run are read once for its trace, and once to fold them.
+        assert len(readers) == 2 * sum(bridge.store.runs.find(run.id, caller=LOCAL).last_event for run in runs)
+        assert threading.get_ident() not in readers
+        for several in asked:
+            assert [one.question.shown["amount"] for one in several] == [2, 1, 0]
+
+        # A journal that has grown is read on.
+        [question] = runs[0].pending()
+        await bridge.decide(runs[0], question.approval, Decision("deny"))
+        await runs[0].wait()
+        await look()
+        assert [one.question.shown["amount"] for one in asked[-1]] == [2, 1]
+
+
+def note_readers(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The thread of each reading of an event from here on."""
+    readers: list[int] = []
+    events = store.runs.events
+
+    def noted(run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
+        for event in events(run_id, after):
+            readers.append(threading.get_ident())
+            yield event
+
+    monkeypatch.setattr(store.runs, "events", noted)
+    return readers
 
 
 def test_the_estimate_of_memory_is_not_that_of_json() -> None:

@@ -22,7 +22,7 @@ from ideabridge.server.own_tools import VIEW_RUN
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.ui.showing import duration, short
 from ideabridge.server.ui.timeline import Row, timeline
-from ideabridge.server.views.pending import Pending, pending
+from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import run_status
 from ideabridge.server.views.shown import VIEW
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -103,13 +103,11 @@ class RunViews:
         async with self._histories.reading(record.id, fold=status == "needs_approval") as read:
             machine = None if read.history is None else read.history.machine
             whole = timeline(read.trace, machine)
-            history = read.history if status not in _ENDED else None
-            approvals = list[JSONObject]()
-            if history is not None:
-                # A thread, because a call may be long, and rooms have journals of their own.
-                approvals += await compute_in_thread(
-                    lambda: [_approval(one) for one in pending(store, record, caller=caller, history=history)]
-                )
+            open_ = list[Pending]()
+            if read.history is not None and status not in _ENDED:
+                open_ += await self._histories.pending(record, read.history)
+            # A thread, because a call may be long.
+            approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
             shown: JSONObject = {
                 "run": record.id,
                 "title": record.title,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,7 +26,7 @@ from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
-from ideabridge.server.views.pending import Pending, pending
+from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.shown import PAGE, REFUSING, WHOLE_PAGE, Room, ShownQuestion
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -150,16 +149,17 @@ class ApprovalPages:
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
         """The page; `tried` are the rows of the form that could not be taken."""
         visitor, store = visitor_of(request), self._bridge.store
+        found = await self._site.histories.all_pending(visitor.scope, MOST + 1)
+        has_more = len(found) > MOST
+        # A new question is the last one, so that no other moves.
+        oldest_first = sorted(found[:MOST], key=lambda one: one.asked or 0)
 
-        def read() -> tuple[list[Card], dict[str, DecisionRow], bool]:
-            found = list(itertools.islice(pending(store, caller=visitor.scope), MOST + 1))
-            # A new question is the last one, so that no other moves.
-            oldest_first = sorted(found[:MOST], key=lambda one: one.asked or 0)
+        def write() -> tuple[list[Card], dict[str, DecisionRow]]:
             listed = [Card.of(one, visitor) for one in oldest_first]
-            return listed, {card.pending.key: DecisionRow.of(card) for card in listed}, len(found) > MOST
+            return listed, {card.pending.key: DecisionRow.of(card) for card in listed}
 
-        # A thread folds the journals, and writes the calls.
-        asked, rows, has_more = await compute_in_thread(read)
+        # A thread, because calls may be long.
+        asked, rows = await compute_in_thread(write)
         cards = [replace(card, since=await self._since(card.pending)) for card in asked]
         rows.update({one.key: one for one in tried or ()})
         decided: list[JSONObject] = []
@@ -206,10 +206,9 @@ class ApprovalPages:
         Raises:
             UnknownRunError: the visitor may see no such run.
         """
-        record, store = self._site.record(request, key.partition(":")[0]), self._bridge.store
-        return await compute_in_thread(
-            lambda: next((one for one in pending(store, record, caller=record.caller) if one.key == key), None)
-        )
+        record = self._site.record(request, key.partition(":")[0])
+        asked = await self._site.histories.pending(record)
+        return next((one for one in asked if one.key == key), None)
 
     async def _since(self, one: Pending) -> str:
         """The calls of its run that ended after a question was asked."""
@@ -294,7 +293,7 @@ class ApprovalPages:
 
     async def _written(self, request: Request) -> list[DecisionRow]:
         """The rows of the form, as somebody has chosen and written."""
-        form, store = form_of(request), self._bridge.store
+        form = form_of(request)
         chosen = form.all("which")
         texts = {name.removeprefix("call."): form.get(name) for name, _ in form.fields if name.startswith("call.")}
         seals = {name.removeprefix("seal."): form.get(name) for name, _ in form.fields if name.startswith("seal.")}
@@ -305,13 +304,8 @@ class ApprovalPages:
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
         visitor = visitor_of(request)
-        open_ = await compute_in_thread(
-            lambda: {
-                one.key: Card.of(one, visitor)
-                for record in records
-                for one in pending(store, record, caller=record.caller)
-            }
-        )
+        asked = [one for record in records for one in await self._site.histories.pending(record)]
+        open_ = await compute_in_thread(lambda: {one.key: Card.of(one, visitor) for one in asked})
         rows: list[DecisionRow] = []
         for key in keys:
             found = open_.get(key)

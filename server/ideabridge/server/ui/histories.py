@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,10 +12,13 @@ from typing import Final
 import anyio
 
 from ideabridge.bridge.loop.event import CallFinished
+from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.views.history import RunHistory
+from ideabridge.server.views.pending import OpenQuestions, Pending, root_of, waiting_runs
 from ideabridge.server.views.trace import Trace
-from ideabridge.tools.encoding import encode, memory_of
+from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.threads import compute_in_thread
 
 MOST_BYTES: Final = 128 * 1024 * 1024
@@ -39,13 +43,30 @@ class KeptJournal:
         history: its folded history; None if that was not asked for.
         size: about how many bytes of memory its events take.
         trace_size: about how many of these its trace takes, which has no results.
+        questions: what it leaves open at its last event; None if that was not asked for.
+        questions_size: about how many bytes of memory these take.
     """
 
     trace: Trace = field(default_factory=Trace)
     history: RunHistory | None = None
     size: int = 0
     trace_size: int = 0
+    questions: OpenQuestions | None = None
+    questions_size: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def small_size(self) -> int:
+        """About how many bytes of memory it takes beside the folded history."""
+        return self.trace_size + self.questions_size
+
+    def add_trace(self, number: int, event: JSONObject, times: Mapping[int, float]) -> None:
+        """Add the next event to the trace, and its size."""
+        self.trace.add([(number, event)], times)
+        size = _EVENT_BYTES + memory_of(encode(event))
+        self.size += size
+        self.trace_size += _EVENT_BYTES if event.get("event") == CallFinished.name else size
+        self.questions, self.questions_size = None, 0
 
 
 class Histories:
@@ -73,29 +94,25 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Forget the journals that were looked at longest ago, while all take too much memory."""
-        total = sum(one.trace_size + (one.size if one.history is not None else 0) for one in self._kept.values())
-        for run_id, kept in list(self._kept.items()):
-            if total <= MOST_BYTES:
-                return
-            if kept.lock.locked():
-                continue
-            if kept.history is not None:
+        """Forget what was looked at longest ago, while it takes too much memory: first what is folded."""
+        unused = [(run_id, kept) for run_id, kept in self._kept.items() if not kept.lock.locked()]
+        small = sum(kept.small_size for kept in self._kept.values())
+        total = small + sum(kept.size for kept in self._kept.values() if kept.history is not None)
+        for _, kept in unused:
+            if total > MOST_BYTES and kept.history is not None:
                 kept.history = None
                 total -= kept.size
-            if total > MOST_BYTES:
+        for run_id, kept in unused:
+            if small > MOST_BYTES:
                 del self._kept[run_id]
-                total -= kept.trace_size
+                small -= kept.small_size
 
     def _extend(self, run_id: str, kept: KeptJournal, fold: bool) -> None:
         runs, trace = self._store.runs, kept.trace
         times = runs.event_times(run_id, trace.last)
         # One by one: the results of a journal may be large, and the trace keeps none of them.
         for number, event in runs.events(run_id, trace.last):
-            trace.add([(number, event)], times)
-            size = _EVENT_BYTES + memory_of(encode(event))
-            kept.size += size
-            kept.trace_size += _EVENT_BYTES if event.get("event") == CallFinished.name else size
+            kept.add_trace(number, event, times)
         is_small = trace.last <= SMALL and kept.size <= SMALL_BYTES
         if not fold and kept.history is None and not is_small:
             return
@@ -108,21 +125,72 @@ class Histories:
             history.add([(number, event)], times)
 
     async def at(self, run_id: str, number: int) -> KeptJournal:
-        """The journal of a run up to one of its events.
+        """The journal of a run up to one of its events. It is folded unless it takes more than `MOST_BYTES`.
 
         Raises:
             UnknownRunError: no such run.
         """
+        return await compute_in_thread(self._read_until, run_id, number)
 
-        def fold() -> KeptJournal:
-            history = RunHistory()
-            before = KeptJournal(history=history)
-            times = self._store.runs.event_times(run_id)
-            # One by one: the results of a journal may be large.
-            for _, event in zip(range(number), self._store.runs.events(run_id), strict=False):
-                before.trace.add([event], times)
-                if history.broken is None:
-                    history.add([event], times)
-            return before
+    def _read_until(self, run_id: str, last: int) -> KeptJournal:
+        read = KeptJournal(history=RunHistory())
+        times = self._store.runs.event_times(run_id)
+        for number, event in itertools.islice(self._store.runs.events(run_id), last):
+            read.add_trace(number, event, times)
+            if read.size > MOST_BYTES:
+                read.history = None
+            if read.history is not None and read.history.broken is None:
+                read.history.add([(number, event)], times)
+        return read
 
-        return await compute_in_thread(fold)
+    # -- open decisions ----------------------------------------------------------------------------------------
+
+    async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
+        """The open decisions of a caller's runs, those of the newest run first; at most about that many."""
+        found: list[Pending] = []
+        for root in waiting_runs(self._store, caller):
+            found += await self._of_run(root, root, "")
+            if len(found) >= most:
+                break
+        return found
+
+    async def pending(self, record: RunRecord, history: RunHistory | None = None) -> list[Pending]:
+        """The open decisions of a run and its rooms, or of the run that this room belongs to.
+
+        Args:
+            record: the run or room.
+            history: its folded journal, by who is `reading` it; then only its decisions and those of rooms in it.
+        """
+        # Who reads a room never waits for the run that it belongs to, because others wait in the other direction.
+        root = root_of(self._store, record) if history is None else record
+        return await self._of_run(root, root, "", history)
+
+    async def _of_run(
+        self, record: RunRecord, root: RunRecord, prefix: str, history: RunHistory | None = None
+    ) -> list[Pending]:
+        if history is None:
+            left = await self._questions(record)
+        else:
+            left = await compute_in_thread(OpenQuestions.of, history)
+        found = list(left.pending(root, prefix))
+        for room, beginning in left.open_rooms(self._store, record, prefix):
+            found += await self._of_run(room, root, beginning)
+        return found
+
+    async def _questions(self, record: RunRecord) -> OpenQuestions:
+        """What a journal leaves open. It is folded once for all who ask at the same time, and again if it has grown."""
+        kept = self._kept.get(record.id)
+        if kept is not None and kept.questions is not None and kept.trace.last >= record.last_event:
+            self._kept.move_to_end(record.id)
+            return kept.questions
+        async with self.reading(record.id, fold=True) as read:
+            if read.questions is None:
+                assert read.history is not None
+                read.questions, read.questions_size = await compute_in_thread(_questions_of, read.history)
+            return read.questions
+
+
+def _questions_of(history: RunHistory) -> tuple[OpenQuestions, int]:
+    """What a folded journal leaves open, and about how many bytes of memory that takes."""
+    left = OpenQuestions.of(history)
+    return left, sum(_EVENT_BYTES + memory_of(encode(question.to_json())) for question, _ in left.asked)

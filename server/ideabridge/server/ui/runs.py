@@ -28,7 +28,6 @@ from ideabridge.server.ui.showing import text_of, without_images
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.pending import pending
 from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, decode
@@ -130,16 +129,16 @@ class RunPages:
             if 0 < at < last:
                 before = await self._site.histories.at(record.id, at)
                 return await self._show(request, record, before.trace, before.history, at, last, [])
-            cards = await compute_in_thread(self._cards, record, read.history, visitor_of(request))
+            cards = await self._cards(record, read.history, visitor_of(request))
             return await self._show(request, record, read.trace, read.history, last, last, cards)
 
-    def _cards(self, record: RunRecord, history: RunHistory | None, visitor: Visitor) -> list[Card]:
+    async def _cards(self, record: RunRecord, history: RunHistory | None, visitor: Visitor) -> list[Card]:
         """The open decisions of a run. Those of a room are shown with the run that it belongs to."""
         if history is None or run_status(record)[0] in _ENDED or record.parent is not None:
             return []
-        return [
-            Card.of(one, visitor) for one in pending(self._bridge.store, record, caller=record.caller, history=history)
-        ]
+        asked = await self._site.histories.pending(record, history)
+        # A thread, because a call may be long.
+        return await compute_in_thread(lambda: [Card.of(one, visitor) for one in asked])
 
     async def _show(
         self,

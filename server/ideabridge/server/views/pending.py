@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ideabridge.bridge.driving.driver import is_left
-from ideabridge.bridge.loop.effect import call_of_room
+from ideabridge.bridge.loop.effect import ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.grant import Grant
 from ideabridge.bridge.loop.policy import approval_timeout
@@ -82,52 +82,91 @@ class Pending:
         }
 
 
-def pending(
-    store: Store, chosen: RunRecord | None = None, *, caller: Viewer, history: RunHistory | None = None
-) -> Iterator[Pending]:
-    """The open decisions in the journals, those of the newest run first.
+@dataclass(frozen=True, slots=True)
+class OpenQuestions:
+    """What one journal leaves open. It has no results of calls, so it is small beside the folded journal.
+
+    Attributes:
+        asked: (question, the time at which it was asked); see `Pending.asked`.
+        seconds: how long a question waits; None: for ever.
+        grants, instances: see `Pending`.
+        rooms: the executions that rooms answer now.
+    """
+
+    asked: tuple[tuple[Question, float | None], ...] = ()
+    seconds: float | None = None
+    grants: tuple[Grant, ...] = ()
+    instances: int = 0
+    rooms: frozenset[ExecutionKey] = frozenset()
+
+    @classmethod
+    def of(cls, history: RunHistory) -> OpenQuestions:
+        """What a folded journal leaves open: nothing if it cannot be read, or its run has ended."""
+        machine = history.machine
+        if history.broken or machine.ended:
+            return cls()
+        times = _asked(history)
+        return cls(
+            tuple((question, times.get(question.approval)) for question in questions(machine)),
+            approval_timeout(machine.settings.approval),
+            tuple(machine.grants),
+            len(machine.instances),
+            frozenset(machine.open_rooms),
+        )
+
+    def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
+        """Its questions as open decisions of `root`, the run that the journal belongs to."""
+        at_work = root.status == "running" and not is_left(root)
+        for question, asked in self.asked:
+            deadline = None if self.seconds is None or asked is None else asked + self.seconds
+            approval = f"{prefix}{question.approval}"
+            yield Pending(root, approval, question, asked, deadline, at_work, self.grants, self.instances)
+
+    def open_rooms(self, store: Store, record: RunRecord, prefix: str) -> Iterator[tuple[RunRecord, str]]:
+        """(room, the beginning of the approvals in it) of each room of the run `record` that is open."""
+        if not self.rooms:
+            return
+        for room in store.runs.rooms(record.id):
+            if call_of_room(room.id) in self.rooms:
+                yield room, f"{prefix}{room.id.rpartition('.')[2]}/"
+
+
+def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
+    """The open decisions in the journals, those of the newest run first. It folds each of these journals.
 
     Args:
         store: has the journals.
         chosen: only the decisions of this run, or of the run that this room belongs to.
         caller: whose runs; of a chosen run, who has found it.
-        history: the folded journal of the chosen run, if it is known.
     """
-    if chosen is not None:
-        while chosen.parent is not None and (parent := store.runs.get(chosen.parent)) is not None:
-            chosen = parent
-        yield from _of_run(store, chosen, chosen, "", history)
-        return
+    roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
+    for root in roots:
+        yield from _of_run(store, root, root, "")
+
+
+def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
+    """The runs of a caller that may have open decisions, without rooms, newest first."""
     after: str | None = None
     while True:
         page = store.runs.newest(caller, _WAITING, limit=_PAGE, after=after, rooms=False)
-        for record in page:
-            yield from _of_run(store, record, record, "")
+        yield from page
         if len(page) < _PAGE:
             return
         after = page[-1].id
 
 
-def _of_run(
-    store: Store, record: RunRecord, root: RunRecord, prefix: str, known: RunHistory | None = None
-) -> Iterator[Pending]:
+def root_of(store: Store, record: RunRecord) -> RunRecord:
+    """The run that a room belongs to; the run itself if it is no room."""
+    while record.parent is not None and (parent := store.runs.get(record.parent)) is not None:
+        record = parent
+    return record
 
-    history = known or read_history(list(store.runs.events(record.id)), {})
-    machine = history.machine
-    if history.broken or machine.ended:
-        return
-    asked = _asked(history)
-    seconds = approval_timeout(machine.settings.approval)
-    at_work = root.status == "running" and not is_left(root)
-    for question in questions(machine):
-        since = asked.get(question.approval)
-        deadline = None if seconds is None or since is None else since + seconds
-        grants = tuple(machine.grants)
-        approval, instances = f"{prefix}{question.approval}", len(machine.instances)
-        yield Pending(root, approval, question, since, deadline, at_work, grants, instances)
-    for room in store.runs.rooms(record.id):
-        if call_of_room(room.id) in machine.open_rooms:
-            yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
+
+def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
+    left = OpenQuestions.of(read_history(list(store.runs.events(record.id)), {}))
+    yield from left.pending(root, prefix)
+    for room, beginning in left.open_rooms(store, record, prefix):
+        yield from _of_run(store, room, root, beginning)
 
 
 def _asked(history: RunHistory) -> dict[str, float]:
