@@ -13,10 +13,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL, Role
 from tests import preloaded
 from tests.cli.conftest import EXECUTABLE
 from tests.cli.terminal import Terminal
 from tests.ui.serving import client, link_to, seal, secret, send, served, stranger
+
+ROLES: dict[str, Role] = {"ann": "member", "eva": "admin"}
 
 PLAN = '{"calls": [{"_tool": "refund", "order": 1, "amount": 10}], "output": "†results.0"}'
 
@@ -191,6 +194,37 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
             assert local.get(link).url.path == "/ui/runs"
             assert run_id in local.get("/ui/runs").text
             assert late.get(link).status_code == 403
+
+
+def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        tokens = {name: store.users.add_token(store.users.add(name, role).name)[1] for name, role in ROLES.items()}
+    with served(tmp_path) as url, stranger(url) as ann, stranger(url) as eva, stranger(url) as local:
+        for name, http in (("ann", ann), ("eva", eva)):
+            assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
+        assert local.get(link_to(url)).url.path == "/ui/runs"
+        waits = run(ann)
+        other = '{"calls": [{"_tool": "find_customer", "id": "c1"}], "output": "†results.0"}'
+        for http in (eva, local):
+            page = http.get(f"/ui/runs/{waits}").text
+            assert "Fork the run" not in page
+            assert "Publish as a tool" not in page
+            answer = send(http, f"/ui/runs/{waits}/fork", at="1", solution=other)
+            assert f"run {waits} belongs to ann, who alone forks it" in answer.text
+            answer = send(http, "/ui/ideas/publish", ref=waits, name="taken")
+            assert f"run {waits} belongs to ann, who alone publishes it" in answer.text
+            answer = http.get("/ui/ideas/publish", params={"ref": waits})
+            assert f"run {waits} belongs to ann, who alone publishes it" in answer.text
+        assert "Fork the run" in ann.get(f"/ui/runs/{waits}").text
+
+        # The person whose run it is reads who has cancelled it.
+        send(eva, f"/ui/runs/{waits}/cancel")
+        assert "cancelled on the page by eva" in ann.get(f"/ui/runs/{waits}").text
+        own = run(ann)
+        send(ann, f"/ui/runs/{own}/cancel")
+        assert "cancelled on the page by" not in ann.get(f"/ui/runs/{own}").text
+        with Store.open(tmp_path / "ideas.sqlite") as store:
+            assert {record.id for record in store.runs.newest(SEES_ALL)} == {waits, own}
 
 
 # -- the link of the owner ---------------------------------------------------------------------------------------------

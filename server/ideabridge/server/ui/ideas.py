@@ -172,6 +172,8 @@ class IdeaPages:
         # A thread compares them: two large versions take 0.4 s.
         changes = await compute_in_thread(changes_of_newest)
         evidence = store.publications.evidence(name, publication.version, caller=scope)
+        run = self._run_of(publication, visitor)
+        record = None if run is None else store.runs.get(run)
         return self._site.page(
             request,
             "tool.html",
@@ -183,7 +185,8 @@ class IdeaPages:
             evidence=[_evidence(one) for one in evidence[-_EVIDENCE:]],
             versions=versions,
             changes=changes,
-            run=self._run_of(publication, visitor),
+            run=run,
+            is_own_run=record is not None and record.caller == visitor.caller,
             may_change=visitor.manages or publication.owner == visitor.caller,
             hints=self._bridge.hints(publication, caller=visitor.caller),
             lack=self._lacks(publication, visitor),
@@ -254,7 +257,6 @@ class IdeaPages:
         """The tool that a run would become, with what a person may decide about it."""
         asked, visitor = request.query_params, visitor_of(request)
         ref, name = asked.get("ref", ""), asked.get("name", "")
-        owner = self._owner_of(ref, visitor)
         before: Publication | None = None
         if name:
             try:
@@ -270,7 +272,9 @@ class IdeaPages:
             choices = with_runs
         why, report, draft = "", None, None
         try:
-            draft = await self._bridge.publisher.drafting.draft(ref, owner, choices=choices, parameters=parameters)
+            self._expect_own(ref, visitor)
+            drafting = self._bridge.publisher.drafting
+            draft = await drafting.draft(ref, visitor.caller, choices=choices, parameters=parameters)
             report = draft.report
         except PublicationError as error:
             why = str(error)
@@ -308,18 +312,25 @@ class IdeaPages:
         parameters, choices = lifting.get("parameters"), lifting.get("choices")
         return parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
 
-    def _owner_of(self, ref: str, visitor: Visitor) -> str:
-        """The owner of the run that is to be published: a manager may publish for everybody."""
+    def _expect_own(self, ref: str, visitor: Visitor) -> None:
+        """Check that what is to be published is no run of somebody else: the tool would be that person's.
+
+        Raises:
+            PublicationError: it is.
+        """
         try:
-            return self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope).caller
+            record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
         except UnknownRunError:
             # An idea, or what the visitor does not see.
-            return visitor.caller
+            return
+        if record.caller != visitor.caller:
+            raise PublicationError(f"run {record.id} belongs to {person_of(record.caller)}, who alone publishes it")
 
     async def publish(self, request: Request) -> Response:
         """Publish a run or an idea with what the person decided."""
         form, visitor = form_of(request), visitor_of(request)
         ref, name = form.get("ref").strip(), form.get("name").strip()
+        self._expect_own(ref, visitor)
         decided = decode(form.get("decided", "[{}, {}]"), what="the earlier decisions")
         match decided:
             case [dict() as parameters, dict() as choices]:
@@ -351,7 +362,7 @@ class IdeaPages:
             strict=form.get("strict") == "on",
             by=visitor.decider,
             to=form.get("to").strip() or None,
-            caller=self._owner_of(ref, visitor),
+            caller=visitor.caller,
         )
         self._site.front.announcements.poke()
         said = f"{publication.name}, version {publication.version}, is a tool now, answered by {answered(publication)}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import Final, get_args
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.loop.progress import Progress
@@ -20,7 +22,7 @@ from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import RunFilter
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import Viewer
+from ideabridge.bridge.store.users import Viewer, person_of
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
@@ -33,6 +35,8 @@ from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
+
+logger = logging.getLogger(__name__)
 
 PAGE: Final = 50
 """Runs of a page."""
@@ -204,7 +208,7 @@ class RunPages:
             output=machine.output if machine is not None and machine.has_output else None,
             has_output=machine is not None and machine.has_output,
             input=input_of(store, record.id),
-            can_change=True,
+            is_own=record.caller == visitor_of(request).caller,
         )
 
     async def picture(self, request: Request) -> Response:
@@ -227,20 +231,32 @@ class RunPages:
 
     async def cancel(self, request: Request) -> Response:
         """End a run."""
-        record = self._site.record(request, request.path_params["run"])
-        run = await self._bridge.cancel(record.id.partition(".")[0], "cancelled on the page", caller=record.caller)
+        record, visitor = self._site.record(request, request.path_params["run"]), visitor_of(request)
+        reason = "cancelled on the page"
+        if record.caller != visitor.caller:
+            reason = f"{reason} by {visitor.name}"
+        run = await self._bridge.cancel(record.id.partition(".")[0], reason, caller=record.caller)
         return self._site.back(request, f"{PREFIX}/runs/{record.id}", f"The run is {run.status}.")
 
     async def resume(self, request: Request) -> Response:
         """Continue a run whose process died."""
-        record = self._site.record(request, request.path_params["run"])
+        record, visitor = self._site.record(request, request.path_params["run"]), visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
+        if record.caller != visitor.caller:
+            # Its journal says only what happens in it, and is the same whoever lets it continue.
+            logger.info("run %s of %s: resumed on the page by %s", run.id, person_of(record.caller), visitor.name)
         self._site.front.running.publish_when_done(run)
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
 
     async def fork(self, request: Request) -> Response:
-        """Continue from a point of a run in a new one, with other input or another solution."""
-        record = self._site.record(request, request.path_params["run"])
+        """Continue from a point of a run in a new one, with other input or another solution.
+
+        Raises:
+            ForkError: the run belongs to somebody else. Its calls would run in that person's name.
+        """
+        record, visitor = self._site.record(request, request.path_params["run"]), visitor_of(request)
+        if record.caller != visitor.caller:
+            raise ForkError(f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it")
         form = form_of(request)
         given, solution = form.get("input").strip(), form.get("solution").strip()
         changes = decode(given, what="the input") if given else None
@@ -249,7 +265,7 @@ class RunPages:
         complete = None if changes is None else {**input_of(self._bridge.store, record.id), **changes}
         other = decode(solution, what="the solution") if solution else None
         run = await self._bridge.fork(
-            record.id, _number(form.get("at"), 1), solution=other, input=complete, caller=record.caller
+            record.id, _number(form.get("at"), 1), solution=other, input=complete, caller=visitor.caller
         )
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}.")
 
