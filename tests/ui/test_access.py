@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Role
+from ideabridge.server.ui.ideas import VERSIONS
 from tests import preloaded
 from tests.cli.conftest import EXECUTABLE
 from tests.cli.terminal import Terminal
@@ -22,6 +23,8 @@ from tests.ui.serving import client, link_to, seal, secret, send, served, strang
 ROLES: dict[str, Role] = {"ann": "member", "eva": "admin"}
 
 PLAN = '{"calls": [{"_tool": "refund", "order": 1, "amount": 10}], "output": "†results.0"}'
+
+DONE = '{"calls": [{"_tool": "list_orders"}], "output": "†results.0"}'
 
 
 @pytest.fixture
@@ -225,6 +228,46 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
         assert "cancelled on the page by" not in ann.get(f"/ui/runs/{own}").text
         with Store.open(tmp_path / "ideas.sqlite") as store:
             assert {record.id for record in store.runs.newest(SEES_ALL)} == {waits, own}
+
+
+def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:
+    with served(tmp_path) as url, client(url) as http:
+        run_id = run(http, DONE)
+        assert send(http, "/ui/ideas/publish", ref=run_id, name="orders").url.path == "/ui/ideas/orders"
+        tool = "/ui/ideas/orders"
+        for odd in ("²", "٣", "-1", "1e3", "9" * 5000):
+            assert http.get(f"/ui/runs/{run_id}/calls/{odd}").status_code == 404
+            assert http.get(f"/ui/runs/{run_id}/calls/{odd}/result").status_code == 404
+            assert http.get(f"/ui/runs/{run_id}/calls/0/images/{odd}").status_code == 404
+            for name in ("at", "calls", "events"):
+                assert http.get(f"/ui/runs/{run_id}", params={name: odd}).status_code == 200
+            assert http.get(tool, params={"version": odd}).status_code == 200
+            assert http.get(tool, params={"after": odd}).status_code == 200
+            assert http.get(f"{tool}/diff", params={"old": odd}).status_code == 400
+            refused = send(http, f"{tool}/version", tool, version=odd, action="pin")
+            assert "version: expected the number of a version" in refused.text
+            refused = send(http, f"/ui/runs/{run_id}/fork", f"/ui/runs/{run_id}", at=odd)
+            assert "after event: expected the number of an event" in refused.text
+        waits = run(http)
+        found = re.search(rf'value="({waits}:[^"]+)"', http.get("/ui/approvals").text)
+        assert found is not None
+        refused = send(http, "/ui/approvals/decide", "/ui/approvals", which=found[1], decision="grant", max="9" * 5000)
+        assert "at most: expected a number of calls" in refused.text
+
+
+def test_the_page_of_a_tool_compares_the_latest_versions_alone(tmp_path: Path) -> None:
+    with served(tmp_path) as url, client(url) as http:
+        run_id = run(http, DONE)
+        for number in range(VERSIONS + 2):
+            fields = {"ref": run_id, "name": "orders", "description": f"List the orders, {number}."}
+            assert send(http, "/ui/ideas/publish", **fields).url.path == "/ui/ideas/orders"
+        first = http.get("/ui/ideas/orders").text
+        assert first.count(">1 difference<") == VERSIONS
+        assert re.findall(r'href="\?version=([0-9]+)"', first) == [str(VERSIONS + 2 - one) for one in range(VERSIONS)]
+        assert 'href="?after=3"' in first
+        rest = http.get("/ui/ideas/orders?after=3").text
+        assert rest.count(">1 difference<") == 1
+        assert re.findall(r'href="\?version=([0-9]+)"', rest) == ["2", "1"]
 
 
 # -- the link of the owner ---------------------------------------------------------------------------------------------

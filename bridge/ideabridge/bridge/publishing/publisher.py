@@ -238,7 +238,7 @@ class Publisher:
                 idea_id = self.store.import_idea(
                     proved, with_publication=True, owner=owner, annotations=annotations, checks=kept
                 )
-                after = self.store.publications.versions(name, caller=SEES_ALL)[0]
+                after = self.store.publications.versions(name, caller=SEES_ALL, limit=1)[0]
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
                     lines = differences(before, after)
                     if lines:

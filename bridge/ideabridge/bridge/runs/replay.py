@@ -240,7 +240,7 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
 def next_version(store: Store, name: str) -> int:
     """The version number of the next publication of a name."""
     try:
-        return store.publications.versions(name, caller=SEES_ALL)[0].version + 1
+        return store.publications.versions(name, caller=SEES_ALL, limit=1)[0].version + 1
     except UnknownPublicationError:
         return 1
 

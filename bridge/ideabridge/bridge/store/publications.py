@@ -34,6 +34,9 @@ _SELECT: Final = (
     "LEFT JOIN names ON names.name = p.name"
 )
 
+_MOST: Final = 10**9
+"""More versions than a name has."""
+
 _SEEN: Final = (
     "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3) OR (p.owner = names.owner AND "
     "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name "
@@ -414,17 +417,25 @@ class Publications:
             self._index(name, told.description)
             return self.get(name, caller=SEES_ALL)
 
-    def versions(self, name: str, *, caller: Viewer) -> list[Publication]:
+    def versions(
+        self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
+    ) -> list[Publication]:
         """The versions of a name that a caller may see, the latest first, with what was `learned`. The name need not be
         published now.
+
+        Args:
+            name: the name.
+            caller: who asks.
+            limit: at most so many; None: all.
+            before: only versions before this one.
 
         Raises:
             UnknownPublicationError: there is none.
         """
         with self._database.guard:
             rows = self._database.execute(
-                f"{_SELECT} WHERE p.name = ?1 AND {_SEEN} ORDER BY p.version DESC",
-                (name, None, only_of(caller)),
+                f"{_SELECT} WHERE p.name = ?1 AND p.version < ?2 AND {_SEEN} ORDER BY p.version DESC LIMIT ?4",
+                (name, _MOST if before is None else before, only_of(caller), _MOST if limit is None else limit),
             ).fetchall()
             if not rows:
                 raise self._unknown(name, caller=caller)

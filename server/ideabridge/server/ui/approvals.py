@@ -24,6 +24,7 @@ from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
+from ideabridge.server.ui.forms import number_of
 from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
@@ -367,9 +368,10 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
         grant = {"for": "run"}
         most = form.get("max").strip()
         if most:
-            if not (most.isascii() and most.isdigit()):
+            number = number_of(most)
+            if number is None:
                 raise ArgumentError(f"at most: expected a number of calls, found {most[:20]!r}")
-            grant["max"] = int(most)
+            grant["max"] = number
     return Decision(
         name,
         call=value if name == "edit" and not plan else None,

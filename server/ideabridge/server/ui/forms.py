@@ -1,4 +1,4 @@
-"""Forms: fields made from a JSON Schema, and the object that somebody filled in."""
+"""Forms: fields made from a JSON Schema, the object that somebody filled in, and numbers from outside."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ class Field:
     def label(self) -> str:
         """The name of its input in the form."""
         return f"p.{self.name}"
+
+
+def number_of(text: str) -> int | None:
+    """A number from outside: at most nine ASCII digits; None if it is something else."""
+    # `isdigit` alone takes more than `int` does: other digits, and thousands of them.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def fields_of(schema: JSONObject | None) -> list[Field]:

@@ -21,9 +21,9 @@ from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Change, Publication
-from ideabridge.bridge.store.users import EVERYBODY, LOCAL, person_of
+from ideabridge.bridge.store.users import EVERYBODY, LOCAL, Viewer, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
-from ideabridge.server.ui.forms import fields_of, read_fields
+from ideabridge.server.ui.forms import fields_of, number_of, read_fields
 from ideabridge.server.ui.showing import answered
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import source_text
@@ -33,10 +33,11 @@ from ideabridge.tools.names import readable_json
 from ideabridge.tools.threads import compute_in_thread
 
 PAGE: Final = 50
-_EVIDENCE: Final = 100
-_COMPARED: Final = 10
-"""Versions beside which the page of a tool says how many differences they have to the one before."""
 
+VERSIONS: Final = 20
+"""Versions of a tool on its page, each of which is compared with the one before."""
+
+_EVIDENCE: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("auto", "by the plan where there is one, otherwise by a model"),
     ("plan", "by the plan: its calls run again, without a model"),
@@ -136,8 +137,7 @@ class IdeaPages:
 
     def _publication(self, request: Request) -> Publication:
         """The version that the page is about, if it is published to the visitor."""
-        text = request.query_params.get("version", "")
-        version = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+        version = number_of(request.query_params.get("version", ""))
         return self._bridge.store.publications.get(
             request.path_params["name"], version, caller=visitor_of(request).scope
         )
@@ -158,19 +158,13 @@ class IdeaPages:
         """A published tool: what it takes, what it does for other data, and its versions."""
         store, publication, visitor = self._bridge.store, self._publication(request), visitor_of(request)
         name, scope = publication.name, visitor.scope
-        versions = store.publications.versions(name, caller=scope)
-
-        def changes_of_newest() -> dict[int, tuple[int, Change]]:
-            return {
-                one.version: (
-                    before.version,
-                    store.change(f"{name}@{before.version}", f"{name}@{one.version}", caller=scope),
-                )
-                for one, before in itertools.pairwise(versions[: _COMPARED + 1])
-            }
-
-        # A thread compares them: two large versions take 0.4 s.
-        changes = await compute_in_thread(changes_of_newest)
+        after = number_of(request.query_params.get("after", "")) or None
+        versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
+        older = ""
+        if len(versions) > VERSIONS:
+            chosen = {"version": str(publication.version)} if "version" in request.query_params else {}
+            older = f"?{urlencode({**chosen, 'after': versions[VERSIONS - 1].version})}"
+        changes = await compute_in_thread(self._changes, versions, scope)
         evidence = store.publications.evidence(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
@@ -183,7 +177,8 @@ class IdeaPages:
             recorded=_recorded(publication),
             choices=_choices_of(publication),
             evidence=[_evidence(one) for one in evidence[-_EVIDENCE:]],
-            versions=versions,
+            versions=versions[:VERSIONS],
+            older=older,
             changes=changes,
             run=run,
             is_own_run=record is not None and record.caller == visitor.caller,
@@ -194,15 +189,23 @@ class IdeaPages:
             plan=_runs(publication),
         )
 
+    def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, tuple[int, Change]]:
+        """(the version before, the differences to it) by each version but the first of these."""
+        changes: dict[int, tuple[int, Change]] = {}
+        for one, before in itertools.pairwise(versions):
+            old, new = f"{one.name}@{before.version}", f"{one.name}@{one.version}"
+            changes[one.version] = before.version, self._bridge.store.change(old, new, caller=scope)
+        return changes
+
     async def diff(self, request: Request) -> Response:
         """The differences of two versions."""
         publication, asked = self._publication(request), request.query_params
         name = publication.name
-        old, new = asked.get("old", "1"), asked.get("new", str(publication.version))
-        if not (old.isdigit() and new.isdigit()):
+        old, new = number_of(asked.get("old", "1")), number_of(asked.get("new", str(publication.version)))
+        if old is None or new is None:
             raise ArgumentError("old, new: expected the numbers of two versions")
-        compare = partial(self._bridge.store.change, f"{name}@{old}", f"{name}@{new}", caller=visitor_of(request).scope)
-        change = await compute_in_thread(compare)
+        compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
+        change = await compute_in_thread(compare, f"{name}@{old}", f"{name}@{new}")
         return self._site.page(request, "diff.html", name=name, old=old, new=new, change=change)
 
     async def call(self, request: Request) -> Response:
@@ -233,7 +236,9 @@ class IdeaPages:
         """Pin, unpin or roll back."""
         publication, form = self._own(request), form_of(request)
         publications, action = self._bridge.store.publications, form.get("action")
-        version = int(form.get("version")) if form.get("version").isdigit() else publication.version
+        version = number_of(form.get("version", str(publication.version)))
+        if version is None:
+            raise ArgumentError(f"version: expected the number of a version, found {form.get('version')[:20]!r}")
         if action == "unpin":
             chosen = publications.stand_for(publication.name)
         elif action in ("pin", "rollback"):

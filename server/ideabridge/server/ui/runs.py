@@ -26,6 +26,7 @@ from ideabridge.bridge.store.users import Viewer, person_of
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
+from ideabridge.server.ui.forms import number_of
 from ideabridge.server.ui.showing import text_of, without_images
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
@@ -80,9 +81,9 @@ class RunPages:
             Route("/runs/direct", self.direct),
             Route("/runs/{run}", self.show),
             Route("/runs/{run}/picture.svg", self.picture),
-            Route("/runs/{run}/calls/{call:int}", self.call),
-            Route("/runs/{run}/calls/{call:int}/result", self.result),
-            Route("/runs/{run}/calls/{call:int}/images/{image:int}", self.image),
+            Route("/runs/{run}/calls/{call}", self.call),
+            Route("/runs/{run}/calls/{call}/result", self.result),
+            Route("/runs/{run}/calls/{call}/images/{image}", self.image),
             Route("/runs/{run}/cancel", changing(self.cancel), methods=["POST"]),
             Route("/runs/{run}/resume", changing(self.resume), methods=["POST"]),
             Route("/runs/{run}/fork", changing(self.fork), methods=["POST"]),
@@ -126,7 +127,7 @@ class RunPages:
     async def show(self, request: Request) -> Response:
         """One run: its timeline, calls, decisions, state and events; with `?at=N`, as it was after event N."""
         record = self._site.record(request, request.path_params["run"])
-        at = _number(request.query_params.get("at", ""), 0)
+        at = number_of(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
         async with self._site.histories.reading(record.id, fold=waits) as read:
             last = read.trace.last
@@ -158,7 +159,7 @@ class RunPages:
         status, reason = run_status(record)
         machine = None if history is None else history.machine
         href = f"{PREFIX}/runs/{record.id}/calls/"
-        first = max(0, _number(asked.get("calls", ""), 0))
+        first = number_of(asked.get("calls", "")) or 0
         left = status == "interrupted" and at == last
         now = store.runs.event_times(record.id).get(at) if at < last or left else None
         graph = None
@@ -176,7 +177,9 @@ class RunPages:
             is_left=left,
         )
         events = [] if history is None else history.entries
-        start = max(0, _number(asked.get("events", ""), max(0, len(events) - _EVENTS)))
+        start = number_of(asked.get("events", ""))
+        if start is None:
+            start = max(0, len(events) - _EVENTS)
         return self._site.page(
             request,
             "run.html",
@@ -258,22 +261,22 @@ class RunPages:
         if record.caller != visitor.caller:
             raise ForkError(f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it")
         form = form_of(request)
-        given, solution = form.get("input").strip(), form.get("solution").strip()
+        at, given, solution = number_of(form.get("at")), form.get("input").strip(), form.get("solution").strip()
+        if at is None:
+            raise ArgumentError(f"after event: expected the number of an event, found {form.get('at')[:20]!r}")
         changes = decode(given, what="the input") if given else None
         if changes is not None and not isinstance(changes, dict):
             raise ArgumentError("the input: expected an object")
         complete = None if changes is None else {**input_of(self._bridge.store, record.id), **changes}
         other = decode(solution, what="the solution") if solution else None
-        run = await self._bridge.fork(
-            record.id, _number(form.get("at"), 1), solution=other, input=complete, caller=visitor.caller
-        )
+        run = await self._bridge.fork(record.id, at, solution=other, input=complete, caller=visitor.caller)
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}.")
 
     # -- one call ----------------------------------------------------------------------------------------------
 
     async def call(self, request: Request) -> Response:
         """One call: as written and as resolved, its result or error, and what was decided about it."""
-        record, number = self._site.record(request, request.path_params["run"]), request.path_params["call"]
+        record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
             history, trace = read.history, read.trace
             assert history is not None
@@ -318,7 +321,7 @@ class RunPages:
 
     async def result(self, request: Request) -> Response:
         """The whole result of a call, as a file."""
-        record, number = self._site.record(request, request.path_params["run"]), request.path_params["call"]
+        record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
             assert read.history is not None
             progress, _ = _found(record, read.history, read.trace, number)
@@ -331,12 +334,12 @@ class RunPages:
 
     async def image(self, request: Request) -> Response:
         """An image in the result of a call."""
-        record, number = self._site.record(request, request.path_params["run"]), request.path_params["call"]
+        record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
             assert read.history is not None
             progress, _ = _found(record, read.history, read.trace, number)
             found = await compute_in_thread(_images, call_json(number, progress).get("value"))
-        place: int = request.path_params["image"]
+        place = _number_in(request, "image")
         if place >= len(found):
             raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
         return Response(found[place].data, media_type=found[place].kind)
@@ -372,8 +375,17 @@ def _callers(store: Store, visitor: Visitor) -> list[str]:
     return [LOCAL_USER, *(user.caller for user in store.users.all())]
 
 
-def _number(text: str, otherwise: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
+def _number_in(request: Request, name: str) -> int:
+    """A number in the path of a run.
+
+    Raises:
+        UnknownRunError: it is none.
+    """
+    run, text = request.path_params["run"], request.path_params[name]
+    number = number_of(text)
+    if number is None:
+        raise UnknownRunError(f"run {run} has no {name} {text[:20]!r}")
+    return number
 
 
 def _found(record: RunRecord, history: RunHistory, trace: Trace, number: int) -> tuple[Progress, CallBar]:
