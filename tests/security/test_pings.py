@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -129,7 +128,8 @@ async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path:
         with walk.pinger.beside("plan checks") as pings:
             async with anyio.create_task_group() as group:
                 for _ in range(checks):
-                    group.start_soon(partial(call, walk.mcp, "run_plan", calls=calls, dry_run=True))
+                    # On a slow machine the answer comes too late for its size, as an error.
+                    group.start_soon(walk.mcp.call_tool, "run_plan", {"calls": calls, "dry_run": True})
     assert pings.answered > 2 * checks, pings.shown
 
 

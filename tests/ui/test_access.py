@@ -115,7 +115,7 @@ def test_large_and_malformed_forms_are_refused(http: httpx.Client) -> None:
 def test_what_is_refused_is_said_on_the_page_of_the_form(http: httpx.Client) -> None:
     run_id = run(http)
     answer = send(http, "/ui/approvals/decide", "/ui/approvals", which=f"{run_id}:a9-nothing", decision="approve")
-    assert "no approval" in answer.text
+    assert "waits for no decision" in answer.text
     assert str(answer.url).endswith("/ui/approvals")
     answer = send(http, "/ui/approvals/decide", "/ui/approvals", which="run_0000:a0-x", decision="approve")
     assert answer.status_code == 404
