@@ -13,6 +13,8 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from tests.ui.serving import client, seal, send
 from tests.ui.test_apps import McpClient
 
@@ -131,6 +133,18 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
     assert key_of(http, run_id) == key
     whole = f"/ui/approvals/whole?which={key}"
     assert "1 call approved" in decide(http, key, "approve", seal=seal(http, key, whole))
+
+
+def test_the_list_of_decisions_reads_no_calls(http: httpx.Client, tmp_path: Path) -> None:
+    key = key_of(http, ask(http, refund()))
+    edited = json.dumps(refund(note="padding " * 100_000))
+    answer = decide(http, key, "edit", seal=seal(http, key), value=edited)
+    assert "1 call edited" in answer
+    assert "padding" not in http.get("/ui/approvals").text
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        [made] = store.runs.decisions(SEES_ALL)
+    assert (made.call, made.decision) == (0, "edit")
+    assert len(repr(made)) < 1_000
 
 
 def test_a_seal_is_of_one_session(http: httpx.Client, site: str, tmp_path: Path) -> None:

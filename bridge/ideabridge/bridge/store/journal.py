@@ -471,7 +471,10 @@ class Journal:
         check_limit(limit)
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT runs.id, runs.title, runs.caller, events.at, events.body FROM runs JOIN events "
+                # Not the whole event: an edited call may have megabytes.
+                "SELECT runs.id, runs.title, runs.caller, events.at, json_extract(events.body, '$.call'), "
+                "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, '$.action')), "
+                "json_extract(events.body, '$.by'), json_extract(events.body, '$.reason') FROM runs JOIN events "
                 "ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295 "
                 "WHERE runs.number > (SELECT coalesce(max(number), 0) FROM runs) - ?1 AND runs.caller = "
                 "coalesce(?2, runs.caller) AND json_extract(events.body, '$.event') IN "
@@ -479,21 +482,49 @@ class Journal:
                 "AND json_extract(events.body, '$.granted') IS NULL ORDER BY events.id DESC LIMIT ?3",
                 (_DECIDED_RUNS, only_of(caller), limit),
             ).fetchall()
-        return [Decided(run, title, owner, at, decode_trusted(body)) for run, title, owner, at, body in rows]
+        return [_decided(*row) for row in rows]
 
 
 _DECIDED_RUNS: Final = 1000
 """The newest runs in which `Journal.decisions` looks: their whole journals are read."""
 
 
-class Decided(NamedTuple):
-    """A decision in a run: its time in seconds since 1970, and the event that records it."""
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision in a run.
+
+    Attributes:
+        at: its time in seconds since 1970.
+        call: the number of the call; None: it is about the plan.
+        decision: what was decided, as its event has it.
+        by: who decided, as its event has it; see `read_decider`.
+        reason: why.
+    """
 
     run: str
     title: str
     caller: str
     at: float | None
-    event: JSON
+    call: int | None
+    decision: str
+    by: JSON
+    reason: str | None
+
+
+def _decided(
+    run: str,
+    title: str,
+    caller: str,
+    at: float | None,
+    call: int | str | None,
+    decision: str | None,
+    by: str | None,
+    reason: str | None,
+) -> Decided:
+    # SQL gives an object as its JSON text.
+    decider = decode_trusted(by.encode()) if by is not None and by.startswith("{") else by
+    number = None if call is None else int(call)
+    return Decided(run, title, caller, at, number, decision or "", decider, reason)
 
 
 @dataclass(frozen=True, slots=True)

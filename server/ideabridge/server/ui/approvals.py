@@ -23,6 +23,7 @@ from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.journal import Decided
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import number_of
 from ideabridge.server.ui.showing import as_json, count
@@ -161,23 +162,9 @@ class ApprovalPages:
 
         # A thread, because calls may be long.
         asked, rows = await compute_in_thread(write)
+        decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
         cards = [replace(card, since=await self._since(card.pending)) for card in asked]
         rows.update({one.key: one for one in tried or ()})
-        decided: list[JSONObject] = []
-        for one in store.runs.decisions(visitor.scope, _DECIDED):
-            event = one.event if isinstance(one.event, dict) else {}
-            decided.append(
-                {
-                    "run": one.run,
-                    "title": one.title,
-                    "caller": one.caller,
-                    "at": one.at,
-                    "call": event.get("call"),
-                    "decision": _MADE.get(decision := str(event.get("decision") or event.get("action")), decision),
-                    "by": decider_text(event),
-                    "reason": event.get("reason"),
-                }
-            )
         return self._site.page(
             request,
             "approvals.html",
@@ -187,7 +174,7 @@ class ApprovalPages:
             tried=tried,
             reason="" if tried is None else form_of(request).get("reason"),
             more=has_more,
-            decided=decided,
+            decided=[_row(one) for one in decided],
         )
 
     async def show_whole(self, request: Request) -> Response:
@@ -320,6 +307,19 @@ class ApprovalPages:
         run = await self._bridge.run(asked.record.id, caller=asked.record.caller)
         self._site.front.running.publish_when_done(run)
         await self._bridge.decide(run, asked.approval, decision)
+
+
+def _row(one: Decided) -> JSONObject:
+    """A row of the list of decisions that were made."""
+    return {
+        "run": one.run,
+        "title": one.title,
+        "at": one.at,
+        "call": one.call,
+        "decision": _MADE.get(one.decision, one.decision),
+        "by": decider_text({"by": one.by}),
+        "reason": one.reason,
+    }
 
 
 def _waits_no_longer(key: str) -> str:
