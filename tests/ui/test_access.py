@@ -194,7 +194,12 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         # The link that the command prints signs the person at this machine in, once.
         with stranger(url) as local, stranger(url) as late:
             link = link_to(url)
-            assert local.get(link).url.path == "/ui/runs"
+            # A chat that shows a preview of the link, or a page of another site, does not use it up.
+            assert local.head(link).url.path == "/ui/sign-in"
+            image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+            assert local.get(link, headers=image).status_code == 403
+            followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+            assert local.get(link, headers=followed).url.path == "/ui/runs"
             assert run_id in local.get("/ui/runs").text
             assert late.get(link).status_code == 403
 

@@ -182,6 +182,8 @@ class Access:
             return self.refusal(405, "expected GET or POST", {"Allow": "GET, HEAD, POST"})
         if method == "POST" and _comes_from_elsewhere(Headers(scope=scope)):
             return self.refusal(403, "this form was sent from another site", {})
+        if _is_part_of_another_site(Headers(scope=scope)):
+            return self.refusal(403, "this page is no part of another site", {})
         scope[VISITOR] = None
         if path.startswith(STATIC) or path == SIGN_IN:
             return STRANGER
@@ -352,6 +354,11 @@ def _comes_from_elsewhere(headers: Headers) -> bool:
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         return True
     return site not in (None, "same-origin", "none")
+
+
+def _is_part_of_another_site(headers: Headers) -> bool:
+    """Return whether a browser loads something for the page of another site, such as an image. A link is followed."""
+    return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
 
 
 async def _body(receive: Receive, hold: Callable[[int], None], most: int) -> bytes | None:

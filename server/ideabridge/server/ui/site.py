@@ -184,7 +184,8 @@ class Site:
             if request.method == "POST":
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
-            elif "key" in request.query_params:
+            elif request.method == "GET" and "key" in request.query_params:
+                # HEAD is how chats and scanners look at a link, which works once.
                 key = access.follow_link(request.query_params["key"], request.scope)
                 wrong = "" if key else "This link was used already, or is older than 10 minutes: make another one."
         except MissingScopeError as error:
