@@ -20,7 +20,7 @@ from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import readable_json, visible
 
 TEXT_BYTES: Final = 2000
 """The most bytes of the lines that tell what a run assumed."""
@@ -29,6 +29,9 @@ SENTENCE: Final = 300
 """The most characters of `evidence_sentence`."""
 
 _VALUE: Final = 60
+_WHOLE: Final = 300
+"""The most characters of a value that a person can choose: of its JSON, in which hidden characters are escapes."""
+
 _SOURCE: Final = 80
 _AT: Final = 100
 
@@ -39,8 +42,8 @@ class Candidate:
 
     Attributes:
         source: the explanation that gives it.
-        value: the value; MISSING if it is not known here: the explanation has none, or it is shortened in `shown`.
-        shown: the value for people.
+        value: the value, which a person can choose; MISSING if the explanation has none, or if it is not shown whole.
+        shown: the beginning of the value for people.
     """
 
     source: str
@@ -49,8 +52,16 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The value and where it comes from, in one line."""
-        return f"{self.shown} ({clipped(self.source, _SOURCE)})"
+        """The beginning of the value, and where it comes from, in one line."""
+        return self._with_source(self.shown)
+
+    @property
+    def choice(self) -> str:
+        """The same for a person who chooses it: with the whole value, if it can be chosen."""
+        return self._with_source(self.shown if isinstance(self.value, Missing) else readable_json(self.value))
+
+    def _with_source(self, shown: str) -> str:
+        return f"{shown} ({clipped(self.source, _SOURCE)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,7 @@ class Assumption:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: the one taken, then the others whose value is known. Empty if there is
+        """The values that a person can choose: the one taken, then the others that are shown whole. Empty if there is
         only one.
         """
         others = [one for one in self.instead if not isinstance(one.value, Missing)]
@@ -118,8 +129,10 @@ def _candidate(raw: JSON, key: str) -> Candidate:
     source = str(form.get("from"))
     if key not in form:
         return Candidate(source, MISSING, "no value")
-    shown = show(form[key], _VALUE)
-    return Candidate(source, MISSING if form.get("shortened") is True else form[key], shown)
+    value = form[key]
+    # What nobody saw, nobody chooses: this alone decides it for the form and for the terminal.
+    is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
+    return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:

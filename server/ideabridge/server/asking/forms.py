@@ -165,7 +165,7 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
     for number, one in enumerate(request.assumed, 1):
         texts: dict[str, Candidate] = {}
         for candidate in one.choices:
-            texts.setdefault(_clipped(candidate.text, _DESCRIPTION), candidate)
+            texts.setdefault(_clipped(candidate.choice, _DESCRIPTION), candidate)
         if len(texts) > 1:
             yield f"assumed_{number}", one, texts
 
