@@ -254,6 +254,19 @@ for to in ("c", "d"):
 """
 
 
+def test_an_answer_typed_before_a_question_decides_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "run", "one.json", code=4)
+    told(capsys, "run", "two.json", code=4)
+    terminal = Terminal(here, ["approvals", "decide"])
+    terminal.read_until("e(dit): ")
+    terminal.type("y\ny")
+    terminal.read_until("e(dit): ")
+    terminal.type("n")
+    terminal.end()
+    assert (here / "two.txt").exists()
+    assert not (here / "one.txt").exists()
+
+
 def bank(here: Path) -> Path:
     """A project with a server that pays, and a program that does; returns the file of its ledger."""
     folder = here / "bank"

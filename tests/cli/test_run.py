@@ -405,14 +405,14 @@ def test_a_lazy_plan_is_edited_or_denied_at_the_terminal(here: Path) -> None:
 
 def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
     configuration = json.loads((here / "ideabridge.json").read_text(encoding="utf-8"))
-    configuration["approval"] = {"timeout_seconds": 0.5}
+    configuration["approval"] = {"timeout_seconds": 2}
     write_trusted(here, configuration)
     terminal = Terminal(here, ["run", "note.json", "--json"])
     terminal.read_until("e(dit): ")
     terminal.read_until("settled already")
     code, out = terminal.end()
     assert code == 1
-    assert "denied by the time-out: nobody decided within 0.5 s" in json.dumps(json.loads(out)["errors"])
+    assert "denied by the time-out: nobody decided within 2 s" in json.dumps(json.loads(out)["errors"])
     assert not (here / "noted.txt").exists()
 
 

@@ -83,3 +83,11 @@ def test_names_that_look_alike_are_told_apart_in_lists(modules: Modules, capsys:
     assert r"g\u0456t_log looks like git.git_log" in " ".join(capsys.readouterr().out.split())
     assert main(["modules", "test", "evil"]) == 0
     assert r"g\u0456t_log" in capsys.readouterr().out
+
+
+def test_an_answer_typed_before_the_question_accepts_nothing(modules: Modules) -> None:
+    terminal = Terminal(modules.folder, ["modules", "accept", "git"])
+    terminal.type("y")
+    terminal.read_until("Let them call it as it is now?")
+    terminal.type("n")
+    assert terminal.end()[0] == 1

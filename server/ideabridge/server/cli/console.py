@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_STEADY: Final = 1.0
+"""Seconds for which a question is shown before an answer counts, as on the page."""
+
 _MOMENT: Final = 0.5
 """Seconds before a line about work in progress appears."""
 
@@ -235,6 +238,41 @@ def interruptible() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+async def let_read() -> None:
+    """Let the person at the terminal read what was just shown, before a prompt whose answer lets something happen.
+
+    Whatever was typed until then was meant for something else, and is discarded.
+    """
+    import anyio
+
+    if sys.stdin.isatty():
+        await anyio.sleep(_STEADY)
+        _discard_typed()
+
+
+def confirm(question: str) -> bool:
+    """Ask the person at the terminal whether to do what was just shown; see `let_read`."""
+    import typer
+
+    if sys.stdin.isatty():
+        time.sleep(_STEADY)
+        _discard_typed()
+    return typer.confirm(question, err=True)
+
+
+def _discard_typed() -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+    else:
+        import termios
+
+        # A terminal delivers one line at a time, so no further one waits in `sys.stdin`.
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 async def read_line(prompt: str) -> str | None:

@@ -10,6 +10,7 @@ import typer
 from ideabridge.server.cli.console import (
     UsageError,
     at_terminal,
+    confirm,
     fit,
     print_json,
     print_table,
@@ -109,7 +110,7 @@ def _may_read(found: HistoryImport) -> bool:
     modules = ", ".join(found.modules)
     say(f"{counted(len(found.logs.files), 'log')} of {found.title} in {', '.join(folders)}", "bold")
     say(f"taken are calls of {modules}, their results, and what you had asked for; they stay in your store")
-    return typer.confirm("Read the logs?", err=True)
+    return confirm("Read the logs?")
 
 
 def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None:

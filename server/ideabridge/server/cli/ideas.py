@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, at_terminal, first_line, fit, print_json, say, show, working
+from ideabridge.server.cli.console import (
+    UsageError,
+    at_terminal,
+    confirm,
+    first_line,
+    fit,
+    print_json,
+    say,
+    show,
+    working,
+)
 from ideabridge.server.cli.inputs import as_object
 from ideabridge.server.cli.options import AfterOption, LimitOption, Line, Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
@@ -355,7 +365,7 @@ def prune_ideas(
             if options.json:
                 print_json(result)
             return
-        if not yes and not typer.confirm("Delete them?", err=True):
+        if not yes and not confirm("Delete them?"):
             say("nothing was deleted", "yellow")
             return
         with working("deleting old runs", quiet=options.json):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from ideabridge.server.cli.console import UsageError, err, interruptible, read_line, report, say
+from ideabridge.server.cli.console import UsageError, err, interruptible, let_read, read_line, report, say
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import readable_json, visible, wrap_visible
@@ -145,6 +145,7 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
     """(choice, text after it) that the person types, with the choice whole or as its first letter; ("", None) at the
     end of input. Anything else is answered with `help`.
     """
+    await let_read()
     while True:
         answer = await read_line(f"  {prompt}: ")
         if answer is None:
@@ -400,7 +401,7 @@ async def _ask_whether(
     if others:
         say("what it assumes could also be:")
         for number, (at, candidate) in enumerate(others, 1):
-            say(f"  {number}: {visible(at)} {visible(candidate.text)}")
+            say(f"  {number}: {visible(at)} {visible(candidate.choice)}")
         prompt, words = f"{prompt}, t(ake) NUMBER...", (*words, "take")
         hint += ", t and numbers runs it with these values instead"
     while True:

@@ -18,6 +18,7 @@ from ideabridge.server.cli.console import (
     Rows,
     UsageError,
     at_terminal,
+    confirm,
     first_line,
     print_json,
     print_table,
@@ -353,7 +354,7 @@ async def accept_module(
                 for line in lines:
                     show(f"  {line}")
         if asks and changed:
-            accepted = typer.confirm("Let them call it as it is now?", err=True)
+            accepted = confirm("Let them call it as it is now?")
         elif changed and not yes and not options.json:
             raise UsageError("nothing was accepted: look at the differences, then add --yes")
         if accepted:
@@ -507,7 +508,7 @@ def _confirmed(moving: list[Adoption], staying: list[str]) -> bool:
     say("These are moved:")
     for adoption in moving:
         say(f"  {adoption.shown_name}: from {adoption.file} ({adoption.scope}) to {adoption.target.file}")
-    return typer.confirm(f"Move {'it' if len(moving) == 1 else f'these {len(moving)}'}?", err=True)
+    return confirm(f"Move {'it' if len(moving) == 1 else f'these {len(moving)}'}?")
 
 
 def _targets(options: Options) -> Destinations:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, at_terminal, err, print_json, report, say
+from ideabridge.server.cli.console import UsageError, at_terminal, confirm, err, print_json, report, say
 from ideabridge.server.cli.ideas import app, document_lines
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
@@ -289,7 +289,7 @@ async def _import_document(
             for line in wrap_visible(printable(text), err().width, further="        | "):
                 say(line, style)
         say(f"{error}", "yellow")
-        if not typer.confirm("Take it as it is shown?", err=True):
+        if not confirm("Take it as it is shown?"):
             raise
     try:
         imported = await bridge.import_idea(document, publish=publish, edited=changed, replace=replace)
@@ -299,7 +299,7 @@ async def _import_document(
         say(f"{error.ref} is published here. With this document in its place:", "bold")
         for line in error.lines:
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
-        if not typer.confirm(f"Replace {error.ref}?", err=True):
+        if not confirm(f"Replace {error.ref}?"):
             raise
         imported = await bridge.import_idea(document, publish=publish, edited=changed, replace=(*replace, error.ref))
     return imported, read.needs
