@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ideabridge.server.transports.quotas import MAX_MESSAGE_VALUES
-from ideabridge.tools.encoding import MAX_VALUES, count_values, decode
+from ideabridge.tools.encoding import JSON, MAX_VALUES, count_values, decode, encode, values_in
 from ideabridge.tools.errors import LimitExceededError
 from tests.server.conftest import shared_url as shared_url
 from tests.server.serving import configured
@@ -81,6 +81,19 @@ def test_values_are_counted_outside_of_texts(text: str, count: int) -> None:
     # The bound is below what brackets and commas alone would say, so that texts are looked at.
     assert count_values(text.encode(), count) == count
     assert count_values(text.encode(), 0) in (0, count, 1)
+
+
+COUNTED: list[JSON] = [1, "[,{", [], [1, [], {}, ["[]"]], {"a": [1, {"b,": '"\\"'}], "c": {}}, [{"a": []}]]
+
+
+@pytest.mark.parametrize("value", COUNTED)
+def test_the_values_of_a_value_are_counted_exactly(value: JSON) -> None:
+    assert values_in(encode(value)) == number_of_values(value)
+
+
+def number_of_values(value: JSON) -> int:
+    members = list(value.values()) if isinstance(value, dict) else value
+    return 1 + (sum(map(number_of_values, members)) if isinstance(members, list) else 0)
 
 
 def test_text_that_is_read_as_json_is_bounded_as_well() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
-from ideabridge.bridge.loop.output import MOST_RESOLVED
 from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.loop.size import MOST_RESOLVED, MOST_VALUES
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs import executor, runs
 from ideabridge.bridge.runs.run import Run
@@ -140,6 +142,51 @@ async def test_an_output_that_names_one_value_many_times_is_refused(tmp_path: Pa
         run = await ran(one, calls=[big], output=["†state.x"] * 10_000)
         assert run.status == "failed"
         assert "output would have 80,000,000,000 bytes" in errors(run)
+
+
+async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path) -> None:
+    """An output of 60 KB had 20 million lists in 60 MB, which took the server 14 s and 2 GB."""
+    given: dict[str, Any] = {"small": [[]] * 2000}
+    many = ["†input.small"] * 10_000
+    wanted = (
+        f"would have 20,010,000 values (numbers, texts, lists, ...) with what they refer to; at most {MOST_VALUES:,}"
+    )
+    async with bridge(tmp_path) as one:
+        run = await ran(one, calls=[{"_tool": "megabyte"}], input=given, output=many)
+        assert run.status == "failed"
+        assert f"output {wanted} are taken" in errors(run)
+        for name in ("length", "change"):
+            run = await ran(one, calls=[{"_tool": name, "value": many}], input=given)
+            assert f"its parameters {wanted} are taken" in errors(run)
+        # Each item is small enough to run alone, but a person would decide about all of them together.
+        each = [{"n": number} for number in range(1000)]
+        run = await ran(one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given)
+        assert "it would have 2,001,000 values" in errors(run)
+        assert "are put before a person" in errors(run)
+
+
+async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) -> None:
+    given = {"table": {"csv": '"a,b",[{' * 100_000}}
+    async with bridge(tmp_path) as one:
+        run = await ran(one, calls=[{"_tool": "length", "value": ["†input.table"] * 10}], input=given)
+        assert run.status == "done"
+        assert run.machine.history[0].items[0].size.values == 20
+
+
+async def test_the_outputs_of_one_caller_together_keep_a_bounded_part_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "CALLER_MEMORY", 64 * MEGABYTE)
+    plan: dict[str, Any] = {
+        "calls": [{"_tool": "length", "value": []}],
+        "input": {"small": [[]] * 1000},
+        "output": ["†input.small"] * 100,
+    }
+    async with bridge(tmp_path) as one:
+        ended = [weakref.ref(await ran(one, **plan)) for _ in range(20)]
+        gc.collect()
+        # Each takes about 6 MB.
+        assert 0 < sum(run() is not None for run in ended) < 10
 
 
 @tool(read_only=True)

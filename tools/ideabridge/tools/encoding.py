@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import orjson
@@ -43,6 +43,9 @@ MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
 
 MAX_WRITTEN: Final = 64 * 1024 * 1024
 """The most bytes of JSON of a value that code in a sandbox makes."""
+
+WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
+"""Bytes of that for each value within, which may take more memory and time than a long text."""
 
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
@@ -148,14 +151,29 @@ def count_values(text: bytes, limit: int) -> int:
     if plain.count(b'"') > 4 * (limit + 1):
         # Each value has at most two quotes, and two more for a key.
         return limit + 1
-    count = inside = 0
-    for start in range(0, len(plain), _WINDOW):
-        pieces = plain[start : start + _WINDOW].split(b'"')
-        count += _marks(b" ".join(pieces[inside::2]))
-        inside ^= len(pieces) % 2 == 0
+    count = 0
+    for piece in _outside_strings(plain):
+        count += _marks(piece)
         if count > limit:
             break
     return count
+
+
+def values_in(data: bytes) -> int:
+    """Return how many values a JSON text from `encode` has; of a text of megabytes it may be some more."""
+    # As many as commas and arrays and objects with content, and the value itself.
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+    pieces = _outside_strings(plain) if b'"' in plain else (plain,)
+    return 1 + sum(_marks(piece) - piece.count(b"[]") - piece.count(b"{}") for piece in pieces)
+
+
+def _outside_strings(plain: bytes) -> Iterator[bytes]:
+    """What stands outside strings, part by part, in a text in which every quote begins or ends a string."""
+    inside = 0
+    for start in range(0, len(plain), _WINDOW):
+        pieces = plain[start : start + _WINDOW].split(b'"')
+        yield b" ".join(pieces[inside::2])
+        inside ^= len(pieces) % 2 == 0
 
 
 def _marks(text: bytes) -> int:
@@ -276,7 +294,7 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
     Args:
         value: the value, which may be no JSON.
         what: names it in errors.
-        most: the most bytes, with `BYTES_PER_VALUE` for each value within.
+        most: the most bytes, with `WRITTEN_PER_VALUE` for each value within.
 
     Raises:
         LimitExceededError: it is too large.
@@ -292,17 +310,20 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
         elif isinstance(one, Mapping):
             members = cast("Mapping[object, object]", one)
             # Before they are put on the stack, which would grow as the value does.
-            left -= 2 * BYTES_PER_VALUE * len(members)
+            left -= 2 * WRITTEN_PER_VALUE * len(members)
             if left >= 0:
                 left -= sum(len(key) for key in members if isinstance(key, str))
                 stack.extend(members.values())
         elif isinstance(one, list | tuple):
             items = cast("Sequence[object]", one)
-            left -= BYTES_PER_VALUE * len(items)
+            left -= WRITTEN_PER_VALUE * len(items)
             if left >= 0:
                 stack.extend(items)
         if left < 0:
-            raise LimitExceededError(f"{what} has more than {most >> 20:,} MB once it is written out")
+            values = most // WRITTEN_PER_VALUE
+            raise LimitExceededError(
+                f"{what} has more than {most >> 20:,} MB once it is written out, or more than {values:,} values"
+            )
 
 
 def _text(value: str) -> str:

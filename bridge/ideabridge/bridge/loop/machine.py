@@ -299,6 +299,11 @@ class Machine:
         return Doubts([one for part in parts for one in part.assumed], list(unseen.values()))
 
     @property
+    def output_memory(self) -> int:
+        """The approximate bytes of memory that the output takes."""
+        return self._output_schema.memory if self.has_output else 0
+
+    @property
     def documents(self) -> JSONObject:
         """The documents that references read, by instance: `{"state", "results", "input", "data"}`. Read only."""
         return self._memory.documents

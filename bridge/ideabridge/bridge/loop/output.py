@@ -18,8 +18,9 @@ from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
+from ideabridge.bridge.loop.size import NO_SIZE, Size, measure, too_large
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
@@ -27,43 +28,32 @@ from ideabridge.tools.schema import Validator
 _EXPLAINED: Final = 20
 """The most items of one `_each` whose faults are explained."""
 
-MOST_RESOLVED: Final = 64 * 1024 * 1024
-"""The most bytes of JSON that the parameters of one execution, or an output, may have with the values that they read.
-Values are shared in memory: without this bound, many references to a large value would fill memory when encoded."""
-
 
 class Filling:
-    """Replaces references by their values, and counts the bytes.
+    """Replaces references by their values, and measures them.
 
     Args:
         values: the values by the text of each reference.
         sizes: the sizes of values that were measured before.
 
     Attributes:
-        size: bytes of JSON of all values that were used.
+        size: the size of all values that were used.
     """
 
-    def __init__(self, values: Mapping[str, JSON], sizes: dict[str, int] | None = None) -> None:
+    def __init__(self, values: Mapping[str, JSON], sizes: dict[str, Size] | None = None) -> None:
         self._values = values
         self._sizes = {} if sizes is None else sizes
-        self.size = 0
+        self.size = NO_SIZE
 
     def __call__(self, expression: Expression) -> JSON:
-        """The value of a reference."""
+        """The value of a reference, which is not copied."""
         text = expression.text
         value = self._values[text]
         size = self._sizes.get(text)
         if size is None:
-            size = self._sizes[text] = len(value) if isinstance(value, str) else len(encode(value))
+            size = self._sizes[text] = measure(value)
         self.size += size
         return value
-
-    def problem(self, what: str, size: int | None = None) -> str | None:
-        """Return the error if this size, or a total `size` that includes it, is too large; otherwise None."""
-        size = self.size if size is None else size
-        if size <= MOST_RESOLVED:
-            return None
-        return f"{what} would have {size:,} bytes with what they refer to; at most {MOST_RESOLVED:,} are taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +137,7 @@ class Readiness:
         if len(each) > self._items:
             return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
         items: list[Item] = []
-        sizes: dict[str, int] = {}
+        sizes: dict[str, Size] = {}
         failed = 0
         for item in each:
             items.append(self._item(call, values, by_item, item, sizes, parts, briefly=failed >= _EXPLAINED))
@@ -180,7 +170,7 @@ class Readiness:
         values: dict[str, JSON],
         by_item: list[Read],
         each: JSON | Missing,
-        sizes: dict[str, int],
+        sizes: dict[str, Size],
         parts: Mapping[Path, JSON],
         *,
         briefly: bool = False,
@@ -200,9 +190,9 @@ class Readiness:
         parameters = fill(call.parameters, filling)
         if parts:
             parameters = put_in(parameters, parts)
-            filling.size += sum(len(encode(value)) for value in parts.values())
+            filling.size = sum(map(measure, parts.values()), filling.size)
         latent = fill(call.latent, filling) if call.has_latent else None
-        problem = filling.problem("its parameters")
+        problem = too_large("its parameters", filling.size)
         if problem is not None:
             return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"})
         imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
@@ -264,6 +254,9 @@ _WRAPPED: Final = (
 class OutputSchema:
     """The schema of a run's output.
 
+    Attributes:
+        memory: the approximate bytes of memory of the values that the last output was made of.
+
     Args:
         schema: the user's; None: the output of a mind is text, that of a plan any value.
         mode: the mode of the run. A mind writes null for "no output yet", so it wraps an output that may be null in
@@ -275,6 +268,7 @@ class OutputSchema:
     """
 
     def __init__(self, schema: JSONObject | None, *, mode: Literal["plan", "solve"], by_instance: bool) -> None:
+        self.memory = 0
         self._wrapped = False
         self._schema = schema
         self._by_instance = by_instance
@@ -297,7 +291,8 @@ class OutputSchema:
         Raises:
             JournalError: a call has not settled.
         """
-        value, faults, doubts = _resolve(graph, judge, by_instance=self._by_instance)
+        value, faults, doubts, size = _resolve(graph, judge, by_instance=self._by_instance)
+        self.memory = size.memory
         if self._by_instance and isinstance(value, dict):
             parts = {instance: self._checked(part, f" of {instance}", faults) for instance, part in value.items()}
             good: dict[str, JSON] = {one: part for one, part in parts.items() if not isinstance(part, Missing)}
@@ -327,14 +322,14 @@ class OutputSchema:
         return value
 
 
-def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str], Doubts]:
-    """The output with its references resolved, the faults, and what is assumed; by instance, a map without the
-    instances with faults.
+def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str], Doubts, Size]:
+    """The output with its references resolved, the faults, what is assumed, and the size of what it reads; by instance,
+    a map without the instances with faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()
     found: dict[str, JSON] = {}
-    size = 0
+    size = NO_SIZE
     for instance, reads in () if faults else graph.output_reads.items():
         if instance in graph.output_faults:
             faults.extend(graph.output_faults[instance])
@@ -354,14 +349,15 @@ def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, li
         if not absent:
             filling = Filling(known)
             filled = put_in(fill(graph.output, filling), parts)
-            size += filling.size + sum(len(encode(value)) for value in parts.values())
-            problem = filling.problem(where, size)
+            total = sum(map(measure, parts.values()), size + filling.size)
+            problem = too_large(where, total)
             if problem is None:
                 found[instance] = filled
+                size = total
             else:
                 absent.append(problem)
         faults.extend(absent)
-    return (dict(found) if by_instance else found.get("")), faults, doubts
+    return (dict(found) if by_instance else found.get("")), faults, doubts, size
 
 
 def error_message(kind: str, message: str) -> JSONObject:

@@ -18,6 +18,7 @@ from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
 from ideabridge.bridge.loop.event import Decider, JournalError, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
+from ideabridge.bridge.loop.size import NO_SIZE, Size
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
@@ -47,7 +48,7 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     Attributes:
-        size: the bytes of the values that its references read.
+        size: the size of the values that its references read.
         imports: (path, value) of each value in `_imports`, which its room may read.
         unchecked: checking the parameters may take long, so the executor does it.
         doubt: the digest of the question about its outcome, while a person is asked; `doubts` counts such questions.
@@ -57,7 +58,7 @@ class Item:
 
     parameters: JSONObject
     latent: JSON = None
-    size: int = 0
+    size: Size = NO_SIZE
     imports: tuple[tuple[Path, JSON], ...] = ()
     unchecked: bool = False
     started: bool = False

@@ -18,9 +18,10 @@ from ideabridge.bridge.loop.event import (
     CallDecided,
     QuestionAsked,
 )
-from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
+from ideabridge.bridge.loop.output import Refusal, digest_of, executed_call, resolved_call
 from ideabridge.bridge.loop.policy import ALLOW, Policy
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
+from ideabridge.bridge.loop.size import NO_SIZE, too_large
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
@@ -192,10 +193,10 @@ def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) ->
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
     # A person decides about all items together.
-    size = sum(item.size for item in progress.items)
-    if size > MOST_RESOLVED:
-        why = f"it would have {size:,} bytes with what it refers to; at most {MOST_RESOLVED:,} are put before a person"
-        return Refusal(f"not run: {why}")
+    size = sum((item.size for item in progress.items), NO_SIZE)
+    problem = too_large("it", size, "it refers", "put before a person")
+    if problem is not None:
+        return Refusal(f"not run: {problem}")
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
         return Refusal(f"not run: {digest.message}")

@@ -37,9 +37,11 @@ _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""The approximate bytes of memory that the results of all runs of one caller may take."""
+"""The approximate bytes of memory that the results and outputs of all runs of one caller may take."""
 
-_MEMORY_STEP = 4 * 1024 * 1024
+MEMORY_STEP = 4 * 1024 * 1024
+"""The bytes of memory after which the results of the caller's other runs are counted again."""
+
 _SMALL_RESULT = 16 * 1024
 
 
@@ -90,7 +92,7 @@ class Kept:
         if self._bytes + size > self._most:
             raise ResultLimitError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
         # The other runs, of which there may be hundreds, are counted only from time to time.
-        if self.memory + memory - self._looked_at > _MEMORY_STEP:
+        if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
                 raise ResultLimitError(

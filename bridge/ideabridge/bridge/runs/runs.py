@@ -62,7 +62,7 @@ from ideabridge.bridge.programs.names import ProgramNames, program_schema
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.programs.steps import expect_sound, programs_in
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
-from ideabridge.bridge.runs.executor import CALLER_MEMORY, Executor, Kept
+from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
@@ -711,8 +711,8 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: Kept) -> int:
-        """Estimate the bytes of memory that the results of the caller's other runs take. If they are many, first drop
-        runs that have ended or wait, which are read from their journals when needed.
+        """Estimate the bytes of memory that the results and outputs of the caller's other runs take. If they are many,
+        first drop runs that have ended or wait, which are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -723,8 +723,9 @@ class Runs:
         return total
 
     def _memory(self, caller: str, own: Kept) -> int:
-        found = {id(run.runner.kept): run.runner.kept for run in self._kept.values() if run.caller == caller}
-        return sum(kept.memory for kept in found.values() if kept is not own)
+        runs = [run for run in self._kept.values() if run.caller == caller and run.runner.kept is not own]
+        results = {id(run.runner.kept): run.runner.kept.memory for run in runs}
+        return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
         """Drop all but the latest runs that have ended or wait; they are read from their journals when needed."""
@@ -971,6 +972,9 @@ class Runs:
             pass
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
+            if run.machine.output_memory > MEMORY_STEP:
+                # It is kept beside those of earlier runs.
+                self._beside(run.caller, run.runner.kept)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool
             if tool is not None and tool.key not in run.machine.catalogue.latent:

@@ -1,0 +1,71 @@
+"""Size: how large parameters and outputs are with the values that their references read.
+
+Values are shared in memory. Without these bounds, many references to one value would fill memory when written out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.tools.encoding import JSON, MAX_VALUES, encode, values_in
+
+MOST_RESOLVED: Final = 64 * 1024 * 1024
+"""The most bytes of JSON that the parameters of one execution, or an output, may have with the values that they read.
+"""
+
+MOST_VALUES: Final = MAX_VALUES
+"""The most values (numbers, texts, lists, ...) likewise: small ones take far more memory and time than their JSON."""
+
+_MEMORY_PER_VALUE: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large values are once they are written out.
+
+    Attributes:
+        size: bytes of JSON.
+        values: the number of values within, with itself.
+    """
+
+    size: int = 0
+    values: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.size + other.size, self.values + other.values)
+
+    @property
+    def memory(self) -> int:
+        """The approximate bytes of memory of a copy."""
+        return self.size + _MEMORY_PER_VALUE * self.values
+
+
+NO_SIZE: Final = Size()
+
+
+def measure(value: JSON) -> Size:
+    """Measure a value as it is once it is written out."""
+    if isinstance(value, str):
+        return Size(len(value), 1)
+    data = encode(value)
+    return Size(len(data), values_in(data))
+
+
+def too_large(what: str, size: Size, refers: str = "they refer", taken: str = "taken") -> str | None:
+    """Return the error if something is too large with what it refers to; otherwise None.
+
+    Args:
+        what: names it.
+        size: its size.
+        refers: "it refers" of a single thing.
+        taken: what is done with smaller ones.
+    """
+    if size.size > MOST_RESOLVED:
+        return f"{what} would have {size.size:,} bytes with what {refers} to; at most {MOST_RESOLVED:,} are {taken}"
+    if size.values > MOST_VALUES:
+        return (
+            f"{what} would have {size.values:,} values (numbers, texts, lists, ...) with what {refers} to; at"
+            f" most {MOST_VALUES:,} are {taken}"
+        )
+    return None
