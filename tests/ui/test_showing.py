@@ -54,16 +54,15 @@ def test_of_a_large_value_only_the_beginning_is_written(monkeypatch: pytest.Monk
     assert sum(written) < 50 * showing.LONGEST
 
 
-def test_a_line_shows_the_beginning_of_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_shows_the_beginning_of_a_value() -> None:
     choice = random.Random(2)
     for _ in range(2_000):
         most = choice.randrange(2, 300)
-        monkeypatch.setattr(texts, "_LONGEST_VALUE", most)
         value = made(choice, 3)
         line = visible(" ".join(value.split())) if isinstance(value, str) else readable_json(value)
         assert short(value, most) == (line if len(line) <= most else f"{line[: most - 1]}…")
         compact = readable_json(value, compact=True)
-        expected, cut, _ = shortened(value).partition("... (")
+        expected, cut, _ = shortened(value, most).partition("... (")
         assert expected == compact[:most]
         assert bool(cut) == (len(compact) > most)
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.preview import reference_to
+from ideabridge.server.views.text import shortened
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.keywords import map_children
 from ideabridge.tools.names import readable_json
@@ -191,8 +192,9 @@ def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
 
 
 def _short(value: JSON) -> str:
-    text = value if isinstance(value, str) else readable_json(value, compact=True)
-    return text if len(text) <= _TEXT_VALUE else f"{text[:_TEXT_VALUE]}... ({len(text):,} characters)"
+    if not isinstance(value, str):
+        return shortened(value, _TEXT_VALUE)
+    return value if len(value) <= _TEXT_VALUE else f"{value[:_TEXT_VALUE]}... ({len(value):,} characters)"
 
 
 # -- schemas for hosts -----------------------------------------------------------------------------------------------

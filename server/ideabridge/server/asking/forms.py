@@ -7,8 +7,9 @@ mark precedes each line of external text, so that it cannot be mistaken for text
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlencode
@@ -18,8 +19,9 @@ import mcp_types as types
 from ideabridge.bridge.context.assumption import Assumption, Candidate
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest
-from ideabridge.server.views.shown import FORM, ShownQuestion, is_whole, show_question
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.server.views.shown import FORM, choices_if, fits
+from ideabridge.server.views.text import Beginning
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
 
 _WIDTH: Final = 80
@@ -177,7 +179,7 @@ def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
 
 def _meanings(request: ApprovalRequest) -> dict[Choice, str]:
     meanings = _MEANINGS[request.kind]
-    return {choice: meanings[choice] for choice in _question(request).choices(meanings)}
+    return {choice: meanings[choice] for choice in choices_if(meanings, whole=_is_whole(request))}
 
 
 def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
@@ -215,9 +217,8 @@ def publication_form(
     ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
     """The message and the form with which a person accepts an assistant's choices for publishing a run or idea."""
-    values = _texts(choices.items())
-    whole = is_whole([name + text for name, text in values], FORM)
-    lines = _lines(values, whole=whole)
+    whole = fits(choices, "", FORM)
+    lines = _lines(choices, whole=whole)
     text = [f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?", "", *lines, ""]
     text.append("The assistant made the choices.")
     meanings: dict[Choice, str] = {"approve": "it is published with them", "deny": "it is not published"}
@@ -313,9 +314,8 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     if request.question is not None:
         lines += _words_of_module(request.question)
         lines[-1] += " The call that asks:"
-    shown = _question(request)
-    whole = shown.whole
-    lines += _lines(_texts(_values(request).items()), whole=whole)
+    whole = _is_whole(request)
+    lines += _lines(_values(request), whole=whole)
     if request.plan is not None and whole:
         drawing = str(request.plan["drawing"])
         lines += ["", "In this order (names and values shortened):"]
@@ -367,33 +367,32 @@ def _headline(request: ApprovalRequest) -> str:
     return f"What was the result of {named}?" if request.kind == "outcome" else f"Run {named}?"
 
 
-def _question(request: ApprovalRequest) -> ShownQuestion:
-    return show_question(_values(request), request.why, FORM)
+def _is_whole(request: ApprovalRequest) -> bool:
+    """Return whether the form shows all that an approval covers."""
+    return fits(_values(request), request.why, FORM)
 
 
-def _texts(values: Iterable[tuple[str, JSON]]) -> list[tuple[str, str]]:
-    """Each value with its name, as JSON for people."""
-    return [(name, readable_json(value)) for name, value in values]
-
-
-def _lines(texts: list[tuple[str, str]], *, whole: bool) -> list[str]:
+def _lines(values: JSONObject, *, whole: bool) -> list[str]:
     """The values in lines; of values that are not shown `whole`, the beginning and the end of each long one."""
     if whole:
-        return [line for name, text in texts for line in _wrapped(name, text)]
+        return [line for name, value in values.items() for line in _wrapped(name, readable_json(value))]
     lines = list[str]()
-    for name, text in texts[:_NAMED]:
-        if len(text) <= 2 * _PART:
-            lines += _wrapped(name[:_NAME_SHOWN], text, breaks=False)
+    for name, value in itertools.islice(values.items(), _NAMED):
+        short = None if Beginning(value, 2 * _PART).is_cut else readable_json(value)
+        if short is not None and len(short) <= 2 * _PART:
+            lines += _wrapped(name[:_NAME_SHOWN], short, breaks=False)
             continue
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        # What hides is made visible in the parts that are shown: a value may have megabytes.
+        data = encode(value)
+        text = data.decode()
         lines += _marked(f"{_name(name[:_NAME_SHOWN])}:")
         lines.append(f"{_MARK}  {len(text):,} characters, SHA-256")
-        lines.append(f"{_MARK}  {digest}; it begins")
+        lines.append(f"{_MARK}  {hashlib.sha256(data).hexdigest()}; it begins")
         lines += _wrapped(None, text[:_PART], breaks=False)
         lines.append(f"{_MARK}  and ends")
         lines += _wrapped(None, text[-_PART:], breaks=False)
-    if len(texts) > _NAMED:
-        lines.append(f"{_MARK}... and {len(texts) - _NAMED:,} more, not shown here")
+    if len(values) > _NAMED:
+        lines.append(f"{_MARK}... and {len(values) - _NAMED:,} more, not shown here")
     return lines
 
 

@@ -24,12 +24,11 @@ from ideabridge.bridge.store.idea import Answer, Change, Publication
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, Viewer, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_of, read_fields
-from ideabridge.server.ui.showing import answered
+from ideabridge.server.ui.showing import answered, short
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.names import readable_json
 from ideabridge.tools.threads import compute_in_thread
 
 PAGE: Final = 50
@@ -217,7 +216,7 @@ class IdeaPages:
         if replay.run is not None:
             # The page of the run shows it at once, also before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
-        visitor.notes.append(("good", f"The recorded answer: {readable_json(replay.output)[:2000]}"))
+        visitor.notes.append(("good", f"The recorded answer: {short(replay.output, 2000)}"))
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}")
 
     async def verify(self, request: Request) -> Response:

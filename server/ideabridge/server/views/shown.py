@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.loop.question import Choice, Kind, Question
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.server.views.text import Beginning
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
@@ -61,10 +62,10 @@ class ShownQuestion:
     Attributes:
         content: what would happen as indented JSON for people; of a question that is not whole, the beginning.
         why: the reasons, likewise.
-        omitted: the characters that are in neither.
+        omitted: about how many characters are in neither; 0 if it is whole.
         sums: how often something would happen: `3,000 executions`; empty for a single one.
         whole: whether a person sees all that an approval covers.
-        digest: names all that an approval covers.
+        digest: names all that an approval covers; empty if it is not whole.
     """
 
     content: str
@@ -76,7 +77,7 @@ class ShownQuestion:
 
     def choices(self, choices: Iterable[Choice]) -> tuple[Choice, ...]:
         """Those of the choices that a person has here."""
-        return tuple(one for one in choices if self.whole or one in REFUSING)
+        return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
         """What a form holds that comes from a place which shows the question whole; empty for any other place.
@@ -99,21 +100,51 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         room: the place.
         sums: see `ShownQuestion.sums`.
     """
-    line, reasons = readable_json(content), visible(why, "\n")
-    whole = is_whole([line], room) and len(reasons) <= room.reasons
-    text = readable_json(content, 2)
-    digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
-    if whole:
-        return ShownQuestion(text, reasons, 0, sums, whole, digest)
-    shown, first = _beginning(text, room), reasons[: room.reasons]
-    return ShownQuestion(shown, first, len(text) - len(shown) + len(reasons) - len(first), sums, whole, digest)
+    line, reasons = _line_of(content, room), _reasons_of(why, room)
+    if line is not None and reasons is not None:
+        digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
+        return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
+    # A call may have megabytes, of which JSON for people takes a second for each.
+    part = Beginning(content, room.characters)
+    shown = _beginning(readable_json(part.value, 2), room)
+    length = len(encode(content)) if part.is_cut else len(readable_json(content, 2))
+    first = visible(why[: room.reasons], "\n")[: room.reasons]
+    omitted = max(0, length - len(shown)) + max(0, len(why) - len(first))
+    return ShownQuestion(shown, first, max(1, omitted), sums, False, "")
 
 
-def is_whole(texts: Collection[str], room: Room) -> bool:
-    """Return whether JSON texts, each of which is one line, fit into a place together."""
-    characters = sum(map(len, texts))
-    lines = sum(1 + len(text) // _COLUMNS + text.count("\\n") for text in texts)
-    return characters <= room.characters and lines <= room.lines
+def fits(content: JSONObject, why: str, room: Room) -> bool:
+    """Return whether a place shows what a question asks whole; see `show_question`. No more is written
+    than the place has room for.
+    """
+    return _line_of(content, room) is not None and _reasons_of(why, room) is not None
+
+
+def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
+    """Those of the choices that a person has who sees a question `whole`, or not."""
+    return tuple(one for one in choices if whole or one in REFUSING)
+
+
+def _line_of(content: JSONObject, room: Room) -> str | None:
+    """What a question asks in one line; None if it does not fit."""
+    if Beginning(content, room.characters).is_cut:
+        return None
+    line = readable_json(content)
+    return line if _is_whole(line, room) else None
+
+
+def _reasons_of(why: str, room: Room) -> str | None:
+    """The reasons for a question; None if they do not fit."""
+    if len(why) > room.reasons:
+        return None
+    reasons = visible(why, "\n")
+    return reasons if len(reasons) <= room.reasons else None
+
+
+def _is_whole(line: str, room: Room) -> bool:
+    """Return whether a JSON text, which is one line, fits into a place."""
+    lines = 1 + len(line) // _COLUMNS + line.count("\\n")
+    return len(line) <= room.characters and lines <= room.lines
 
 
 def _beginning(text: str, room: Room) -> str:

@@ -16,14 +16,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def shortened(value: JSON) -> str:
-    """A value as JSON in one line, cut after 160 characters; of a large value with about how many it has."""
-    beginning = Beginning(value, _LONGEST_VALUE)
+def shortened(value: JSON, most: int = _LONGEST_VALUE) -> str:
+    """A value as JSON in one line, cut after `most` characters; of a large value with about how many it has."""
+    beginning = Beginning(value, most)
     text = readable_json(beginning.value, compact=True)
-    if len(text) <= _LONGEST_VALUE:
+    if len(text) <= most:
         return text
     length = len(encode(value)) if beginning.is_cut else len(text)
-    return f"{text[:_LONGEST_VALUE]}... ({length:,} characters)"
+    return f"{text[:most]}... ({length:,} characters)"
 
 
 class Beginning:
