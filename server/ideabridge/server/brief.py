@@ -6,6 +6,7 @@ it whole.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -61,9 +62,10 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     if not values or len(encode(values)) <= _SMALL:
         return
     done = [one for one in run.machine.history if one.status is CallStatus.DONE and one.wrote]
-    read = {found for one in run.machine.history for found in _reads(one)}
-    kept = [one.wrote[0] for one in done if not _overlaps(one.wrote[0], read)]
-    gone = [path for path in dict.fromkeys(one.wrote[0] for one in done) if not _overlaps(path, kept)]
+    written = dict.fromkeys(one.wrote[0] for one in done)
+    read = _Paths(found for one in run.machine.history for found in _reads(one))
+    kept = _Paths(path for path in written if not read.overlap(path))
+    gone = [path for path in written if not kept.overlap(path)]
     removed = [path for path in gone if _remove(values, path)]
     if not removed:
         return
@@ -80,8 +82,20 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     result["notes"] = [*result.get("notes", []), note]
 
 
-def _overlaps(path: Path, others: Iterable[Path]) -> bool:
-    return any(path[: len(other)] == other[: len(path)] for other in others)
+class _Paths:
+    """Paths, of which each overlaps itself, those above it and those below it. A plan may have ten thousand."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._known = set(paths)
+        self._sorted = sorted(self._known)
+
+    def overlap(self, path: Path) -> bool:
+        """Return whether a path overlaps one of them."""
+        if any(path[:length] in self._known for length in range(len(path) + 1)):
+            return True
+        # Those below it come right after its place.
+        place = bisect_left(self._sorted, path)
+        return place < len(self._sorted) and self._sorted[place][: len(path)] == path
 
 
 def _reads(progress: Progress) -> Iterator[Path]:
