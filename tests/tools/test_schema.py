@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.schema import Validator, check_schema, inline_refs
 
@@ -424,3 +425,145 @@ def test_jsonschema_is_imported_only_to_explain() -> None:
         "assert 'jsonschema' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# -- what a check costs ----------------------------------------------------------------------------------------------
+
+SECONDS: Final = 5.0
+"""Ten times what a check in the event loop takes at worst, so that a slow machine does not matter. A `multipleOf` that
+weighs one step would take 900 s."""
+
+WORDS: Final[list[str]] = [f"k{number}" for number in range(100)]
+NESTED: Final[list[Any]] = [[[["a"] * 3] * 3] * 3]
+DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
+
+COSTLY: Final[list[tuple[str, dict[str, Any], list[Any]]]] = [
+    *(
+        ("multipleOf", {"multipleOf": divisor}, [number] * 200)
+        for divisor in (1, 7.0, 2**53 + 1, 10**20, 0.5, 0.01, 1e-17, 1e-300, 5e-324)
+        for number in (1, 2**63, 10**20, 0.1, 1e20, 1.7e308, 5e-324)
+    ),
+    *(
+        (keyword, {keyword: bound}, [number] * 200)
+        for keyword, sign in (("minimum", -1), ("exclusiveMinimum", -1), ("maximum", 1), ("exclusiveMaximum", 1))
+        for bound in (sign * 10, sign * 10.5, sign * 1.7e308, sign * 10**300)
+        for number in (1, 2**63, 10**20, 0.1, 1e20, 1.7e308, 5e-324)
+    ),
+    *(
+        ("multipleOf minimum maximum enum const", schema, [10**4000 + 1] * 5)
+        for schema in (
+            {"multipleOf": 3},
+            {"multipleOf": 0.3},
+            {"minimum": 0},
+            {"maximum": 10**4001},
+            {"enum": [1, 10**4000]},
+        )
+    ),
+    *(("const", {"const": number}, [number] * 200) for number in (1, 0.5, 1e300, 10**300)),
+    *(("enum", {"enum": [index + number for index in range(50)]}, [49 + number] * 100) for number in (0, 0.5, 10**20)),
+    ("enum const", {"enum": [[NESTED, word] for word in WORDS]}, [[NESTED, "k99"]] * 20),
+    ("enum const", {"enum": [{"a": [*[0.5] * 20, word]} for word in WORDS[:10]]}, [{"a": [*[0.5] * 20, "k9"]}] * 20),
+    *(
+        ("uniqueItems", {"uniqueItems": True}, [[number + index for index in range(800)]])
+        for number in (0, 2**63, 10**20)
+    ),
+    ("uniqueItems", {"uniqueItems": True}, [[[10**20 + index] for index in range(800)]]),
+    ("uniqueItems", {"uniqueItems": True}, [[index + item / 2 for item in range(15)] for index in range(100)]),
+    ("uniqueItems", {"uniqueItems": True}, [[{"a": [0.5] * 9 + [item]} for item in range(15)]] * 20),
+    *(
+        ("pattern", {"pattern": pattern}, [text] * max(3, 300 // len(text)))
+        for pattern in ("(a|b|ab)*c", r"^(\w+\s?)*$", "^(?:a?){50}a{50}$", ".{500}x", r"\Ba", r"\bfoo\b", "(?=(a+)+b)c")
+        for text in ("a" * 200 + "!", "\u00e9" * 200, "foo " * 50, "a")
+    ),
+    ("patternProperties", {"patternProperties": {r"\Ba": True, r"\d+$": True}}, [{"\u00e9a" * 50: 1}] * 100),
+    ("propertyNames", {"propertyNames": {"maxLength": 1}}, [dict.fromkeys(WORDS, 1)] * 20),
+    ("required", {"required": [*WORDS]}, [dict.fromkeys(WORDS, 1)] * 20),
+    ("properties", {"properties": {word: {"type": "integer"} for word in WORDS}}, [dict.fromkeys(WORDS, 1)] * 20),
+    ("additionalProperties", {"additionalProperties": {"type": "integer"}}, [dict.fromkeys(WORDS, 1)] * 20),
+    ("dependentRequired", {"dependentRequired": {word: [*WORDS] for word in WORDS}}, [dict.fromkeys(WORDS, 1)] * 20),
+    ("dependentSchemas", {"dependentSchemas": {word: {"required": ["k1"]} for word in WORDS}}, [{"k1": 1}] * 300),
+    (
+        "unevaluatedProperties anyOf",
+        {"anyOf": [{"properties": {word: {}}} for word in WORDS], "unevaluatedProperties": {"type": "integer"}},
+        [dict.fromkeys(WORDS, 1)] * 5,
+    ),
+    (
+        "unevaluatedItems contains",
+        {"anyOf": [{"contains": {"const": 1}}] * 30, "unevaluatedItems": {"type": "integer"}},
+        [[1] * 300],
+    ),
+    ("contains", {"allOf": [{"contains": {"const": 1.5}, "minContains": 0}] * 30}, [[1.5] * 300]),
+    ("allOf type", {"allOf": [{"type": "integer"}] * 100}, [1.0] * 300),
+    ("oneOf not", {"oneOf": [{"not": {"type": "integer"}}] * 99 + [True]}, [1.0] * 300),
+    ("if", {"allOf": [{"if": {"type": "integer"}, "then": {"type": "number"}, "else": False}] * 50}, [1] * 300),
+    ("prefixItems items", {"prefixItems": [{"type": "integer"}] * 50, "items": False}, [[1] * 50] * 20),
+    ("$ref", {"allOf": [{"$ref": "#/$defs/a"}] * 50}, [1] * 300),
+    ("format", {"format": "date-time"}, ["2026-01-01T00:00:00Z"] * 300),
+    *((keyword, {keyword: 1}, ["\u00e9" * 100] * 100) for keyword in ("minLength", "maxLength")),
+    *((keyword, {keyword: 1}, [[1, 2]] * 300) for keyword in ("minItems", "maxItems")),
+    *((keyword, {keyword: 1}, [{"a": 1}] * 300) for keyword in ("minProperties", "maxProperties")),
+    ("contentMediaType", {"$schema": DRAFT_7, "contentMediaType": "application/json"}, ["[" * 100 + "]" * 100] * 100),
+]
+"""Keywords, a schema with them for each item, and items that take long."""
+
+
+def _most_bytes(validator: Validator) -> int:
+    """Return the bytes of the largest value that is checked in the event loop."""
+    low, high = 0, 2 * MAX_BYTES
+    while low < high:
+        middle = (low + high + 1) // 2
+        if validator.is_costly("x" * (middle - 2)):
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
+@pytest.mark.parametrize("number", range(len(COSTLY)))
+def test_no_keyword_makes_a_check_in_the_event_loop_take_long(number: int) -> None:
+    _, schema, value = COSTLY[number]
+    whole: JSONObject = {"items": schema, "$defs": {"a": {"type": "number"}}}
+    if "$schema" in schema:
+        whole["$schema"] = schema["$schema"]
+    validator = Validator(whole, what="W")
+    assert not validator.is_costly(value)
+
+    # The time of this thread, so that the load of the machine does not matter.
+    seconds = float("inf")
+    for _ in range(3):
+        start = time.thread_time()
+        validator.is_valid(value)
+        seconds = min(seconds, time.thread_time() - start)
+    assert seconds * _most_bytes(validator) / len(encode(value)) < SECONDS
+
+
+def test_the_cost_of_each_keyword_is_tested() -> None:
+    keywords = {keyword for keywords, _, _ in COSTLY for keyword in keywords.split()}
+    assert keywords >= jsonschema.Draft202012Validator.VALIDATORS.keys() - {"$dynamicRef"}
+
+
+def test_few_numbers_against_exact_fractions_are_no_matter_of_the_event_loop() -> None:
+    divisors: list[JSON] = [{"multipleOf": float(f"1e-{240 + number}")} for number in range(60)]
+    numbers: list[JSON] = [1e300] * 10_000
+    assert Validator({"items": {"allOf": divisors}}, what="W").is_costly(numbers)
+    assert Validator({"items": {"multipleOf": 0.01}}, what="W").is_costly(numbers)
+    bounds: list[JSON] = [{"minimum": 0.5}] * 60
+    assert Validator({"items": {"allOf": bounds}}, what="W").is_costly(numbers)
+    assert Validator({"uniqueItems": True}, what="W").is_costly([2**63 + number for number in range(2_000)])
+
+
+def test_small_values_are_checked_and_explained_in_the_event_loop() -> None:
+    schema: JSONObject = {
+        "properties": {
+            "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            "price": {"type": "number", "minimum": 0, "multipleOf": 0.01},
+            "mode": {"enum": [1, 2, 3]},
+        }
+    }
+    value: JSON = {"tags": ["some", "words"], "price": 12.5, "mode": 2}
+    assert not Validator(schema, what="W").is_costly(value)
+    assert told(schema, {"price": -1}) == "W: price: found -1, expected at least 0"
+
+
+def test_an_integer_beyond_all_floats_is_explained() -> None:
+    assert "expected a value that fits the schema" in told({"multipleOf": 0.3}, 10**400 + 1)

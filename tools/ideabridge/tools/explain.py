@@ -51,8 +51,10 @@ def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> 
         root = _prepared(schema)
         validator = _VALIDATORS[draft_of(schema)](root, registry=cast("Any", referencing).Registry())
         problems = _problems(validator.iter_errors(value), root)
-    except (LookupError, RecursionError):
-        pass  # the draft is unknown, a reference leads out of the schema or nowhere, or the recursion is too deep
+    except (LookupError, RecursionError, OverflowError):
+        # The draft is unknown, a reference leads out of the schema or nowhere, the recursion is too deep, or an integer
+        # is too large for a division by a fraction.
+        pass
     return problems or [_plain(error) for error in valid.iter_errors(value)]
 
 

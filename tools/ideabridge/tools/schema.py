@@ -182,7 +182,7 @@ MAX_CHAIN: Final = 500
 """Length of a chain of nested and referenced schemas. Validators follow it recursively."""
 
 HERE_WORK: Final = 200_000_000
-"""Weight of a schema times bytes of a value for a check in this process: at worst 0.25 s, usually a tenth of that. A
+"""Weight of a schema times bytes of a value for a check in this process: at worst 0.5 s, usually a twentieth of that. A
 larger check runs in a worker."""
 
 SECONDS_BLOCKED: Final = 1.0
@@ -195,7 +195,7 @@ BLOCKED_SHARE: Final = 0.05
 """Seconds that are added to this budget per second."""
 
 _EXPLAINED_HERE: Final = 5_000
-"""Weight of a schema times parts of a value for an explanation in this process: jsonschema takes about 20 us for each
+"""Steps of a schema times parts of a value for an explanation in this process: jsonschema takes about 20 us for each
 part and keyword."""
 
 _EXPLAINED_BYTES: Final = 256 * 1024
@@ -217,8 +217,24 @@ _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
 """Weight of a schema up to which no value within the bounds is costly."""
 
 _ONE_APPLIES: Final = ("properties", "prefixItems")
+_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+
+_NUMBER: Final = 250
+"""Weight of a keyword that compares numbers, and of each number in `enum` and `const`: jsonschema-rs compares fractions
+and numbers beyond 64 bits digit by digit, in up to 0.3 us for each byte."""
+
+_FRACTION: Final = 5_000
+"""Weight of a `multipleOf` that is no integer. jsonschema-rs divides exactly, with up to 600 digits: 4 us a byte."""
+
+_READ: Final = 15
+"""Weight of `contentMediaType`: in older drafts the text is read as JSON."""
+
+_DIFFERING: Final = 10_000
+"""Weight of `uniqueItems`: integers that are the same as floats are compared in pairs, 25 KB of them in 0.25 s."""
+
 _LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
+_WORD_ENDS: Final = re.compile(r"\\[bB]")
 _REPEATED: Final = re.compile(r"\{(?:\d*,)?(\d{1,6})\}")
 
 _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
@@ -235,12 +251,14 @@ class _Compiled:
 
     Attributes:
         valid: the validator of jsonschema-rs.
-        weight: the largest number of steps for each part of a value; see `_weigh`.
+        weight: what a check may cost for each byte of a value, in steps of about 1 ns; see `_weigh`.
+        steps: the largest number of keywords that an explanation applies to each part of a value.
         is_recursive: the schema refers to itself, so each level may double the steps of an explanation.
     """
 
     valid: jsonschema_rs.Validator
     weight: int
+    steps: int
     is_recursive: bool
 
 
@@ -400,7 +418,7 @@ class Validator:
         return blocking.wait("valid", argument, what=self._work(value), seconds=SECONDS_BLOCKED) is True
 
     def _explains_here(self, value: JSON) -> bool:
-        most = _EXPLAINED_HERE // self._own.weight
+        most = _EXPLAINED_HERE // self._own.steps
         return not self._own.is_recursive and _nodes(value, most + 1) <= most and _size(value) <= _EXPLAINED_BYTES
 
     def _work(self, value: JSON) -> str:
@@ -490,7 +508,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
         if found is not None:
             _compiled.move_to_end(key)
             return found
-    weight, is_recursive = _weigh(schema, what)
+    weight, steps, is_recursive = _weigh(schema, what)
     factory = _DRAFTS.get(draft_of(schema), jsonschema_rs.Draft202012Validator)
     _check_patterns(schema, what)
     try:
@@ -504,7 +522,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
         if type(error).__name__ != "PanicException":
             raise
         raise SchemaError(f"{what}: the schema cannot be compiled: {error}") from None
-    compiled = _Compiled(valid, weight, is_recursive)
+    compiled = _Compiled(valid, weight, steps, is_recursive)
     with _lock:
         _compiled[key] = compiled
         if len(_compiled) > _CACHED:
@@ -552,16 +570,18 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
                 yield place, keyword, target
 
 
-def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
-    """Return (weight, whether it is recursive) of a schema. Refuse one that is too large or too deep with its local
-    references written out.
+def _weigh(schema: JSONObject, what: str) -> tuple[int, int, bool]:
+    """Return (weight, steps, whether it is recursive) of a schema. Refuse one that is too large or too deep with its
+    local references written out.
 
-    The weight bounds the steps for any one part of a value: of the schemas of properties only one applies to a part, of
-    all others each does. jsonschema-rs remembers its results at references, so recursion multiplies nothing there. A
-    chain of references can be longer than Python's stack, so this function is not recursive.
+    The steps bound the keywords for any one part of a value: of the schemas of properties only one applies to a part,
+    of all others each does. The weight is the same sum, in which keywords count what jsonschema-rs takes for them; it
+    remembers its results at references, so recursion multiplies nothing there. A chain of references can be longer
+    than Python's stack, so this function is not recursive.
     """
     sizes: dict[int, int] = {}
     weights: dict[int, int] = {}
+    steps: dict[int, int] = {}
     depths: dict[int, int] = {}
     open_now: set[int] = set()
     is_recursive = False
@@ -588,7 +608,9 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
             open_now.discard(mark)
             sizes[mark] = 1 + sum(sizes.get(id(part), 1) for _, part in parts)
             depths[mark] = 1 + max((depths.get(id(part), 1) for _, part in parts), default=0)
-            weights[mark] = _own_weight(item) + _weight_of_parts(parts, weights)
+            own = _own_steps(item)
+            steps[mark] = own + _sum_of_parts(parts, steps)
+            weights[mark] = own + _own_extra(item) + _sum_of_parts(parts, weights)
             if depths[mark] > MAX_CHAIN:
                 raise LimitExceededError(f"{what}: the schema has a chain of references of more than {MAX_CHAIN} parts")
             if sizes[mark] > MAX_EXPANSION:
@@ -597,18 +619,36 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
                 )
     if any(not target.startswith("#/") and target != "#" for _, _, target in _references(schema)):
         # References by anchor or `$id`, and dynamic ones, are not followed here.
-        return _ENDLESS, True
-    return weights[id(schema)], is_recursive
+        return _ENDLESS, _ENDLESS, True
+    return weights[id(schema)], steps[id(schema)], is_recursive
 
 
-def _weight_of_parts(parts: list[tuple[str | int, JSONObject]], weights: dict[int, int]) -> int:
-    every = sum(weights.get(id(part), 1) for keyword, part in parts if keyword not in _ONE_APPLIES)
+def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int]) -> int:
+    every = sum(sums.get(id(part), 1) for keyword, part in parts if keyword not in _ONE_APPLIES)
     for keyword in _ONE_APPLIES:
-        every += max((weights.get(id(part), 1) for word, part in parts if word == keyword), default=0)
+        every += max((sums.get(id(part), 1) for word, part in parts if word == keyword), default=0)
     return every
 
 
-def _own_weight(schema: JSONObject) -> int:
+def _own_extra(schema: JSONObject) -> int:
+    """Return what the keywords of one schema that compare values weigh more than a step."""
+    extra = 0
+    for keyword, value in schema.items():
+        if keyword in _BOUNDS:
+            extra += _NUMBER
+        elif keyword == "multipleOf":
+            is_fraction = isinstance(value, float) and not value.is_integer()
+            extra += _FRACTION if is_fraction else _NUMBER
+        elif keyword in ("enum", "const"):
+            extra += _NUMBER * sum(1 for part in values_in(value) if isinstance(part, int | float))
+        elif keyword == "uniqueItems" and value is True:
+            extra += _DIFFERING
+        elif keyword == "contentMediaType":
+            extra += _READ
+    return extra
+
+
+def _own_steps(schema: JSONObject) -> int:
     """Return the steps of one schema, without the schemas inside, for one part of a value."""
     weight = 1 + len(schema)
     for keyword, value in schema.items():
@@ -627,7 +667,8 @@ def _pattern_weight(pattern: str) -> int:
     """Return the steps for one character. Most patterns take linear time, the others backtrack within a bound."""
     if _GOES_BACK.search(pattern):
         return 100_000
-    weight = len(pattern)
+    # jsonschema-rs searches for the ends of words without its fastest method.
+    weight = len(pattern) * (4 if _WORD_ENDS.search(pattern) else 1)
     for times in _REPEATED.findall(pattern):
         weight *= max(1, min(int(times), 1_000))
     return min(weight, 100_000)
