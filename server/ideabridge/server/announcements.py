@@ -276,7 +276,9 @@ class Announcements:
             for watched in {named for uris in one.clients for named in uris if is_within(uri, named)}:
                 await one.bus.publish(ResourceUpdated(uri=watched))
         subscribers = [one for one in self._sessions.values() if any(is_within(uri, named) for named in one.uris)]
-        await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
+        # As in the list of resources, which has no secrets either.
+        shown = self._bridge.secrets.redact(uri)
+        await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=str(shown)))
 
     async def _announce_update(self, watched: _Watched) -> None:
         caller, uri = watched

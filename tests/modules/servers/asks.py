@@ -66,6 +66,7 @@ TOOLS = [
     tool("twice", "who"),
     tool("meet", "who"),
     tool("hostile", "how"),
+    tool("named", "who"),
     tool("again"),
     tool("sample"),
     tool("capabilities"),
@@ -135,6 +136,8 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
             return await ask(ctx, params, {"q": types.CreateMessageRequest(params=wanted)})
         case "hostile":
             return await ask(ctx, params, {"q": hostile(str(arguments.get("how")))})
+        case "named":
+            return await ask(ctx, params, {f"{who}-open-now": form("Who?")})
         case "twice":
             return await ask(ctx, params, {"a": form(f"First for {who}?"), "b": form(f"Second for {who}?")})
         case "again":

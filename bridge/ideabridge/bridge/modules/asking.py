@@ -288,6 +288,7 @@ Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 _LEVELS: Final = get_args(types.LoggingLevel)
 _LOG_MESSAGE: Final = TypeAdapter(types.LoggingMessageNotificationParams)
+_LOG_PARTS: Final = ("level", "logger", "data")
 
 NOBODY: Final = "nobody was asked"
 """Begins each error about a question of a direct call that did not reach the client."""
@@ -395,6 +396,7 @@ class Asking:
         scope: ends the call after its time-out.
         allowed: the seconds that it may take, without the time in which a person is asked.
         refused: messages to the caller about questions that nobody was asked.
+        own_ids: by the id that the module gave to an address, the id that the client is told.
     """
 
     def __init__(
@@ -411,6 +413,7 @@ class Asking:
         self.allowed = seconds
         self._seconds = seconds
         self.refused: list[str] = []
+        self.own_ids: dict[str, str] = {}
         self._module = module
         self._tool = tool
         self._asker = asker
@@ -464,11 +467,14 @@ class Asking:
         try:
             while self._logs:
                 told = self._logs.popleft()
-                data = self._secrets.redact(normalise(told.get("data"), what="a log message"))
-                size = len(encode(data))
+                # Built anew, because a module may add anything to it.
+                parts = {part: told[part] for part in _LOG_PARTS if part in told}
+                message = normalise({"data": None, **parts}, what="a log message")
+                size = len(encode(message))
                 if size > QUESTION_BYTES:
-                    data = f"(a log message of {size:,} bytes is left out; at most {QUESTION_BYTES:,} are passed on)"
-                await self.client.log(_LOG_MESSAGE.validate_python({**told, "data": data}, by_name=False))
+                    why = f"(a log message of {size:,} bytes is left out; at most {QUESTION_BYTES:,} are passed on)"
+                    message = {"level": told["level"], "data": why}
+                await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
             logger.warning("a log message of module %r was not passed on: %s", self._module, type(error).__name__)
             self._logs.clear()
@@ -571,10 +577,12 @@ class Asking:
         _check_address(params)
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address holds a secret of the configuration")
-        # 2026-07-28 has no ids, and clients of 2025-11-25 want one.
-        name = params.elicitation_id or token_hex(8)
+        # Clients of 2025-11-25 want an id, and 2026-07-28 has none. That of the module may say anything.
+        own_id = token_hex(8)
+        if params.elicitation_id is not None:
+            own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
         return types.ElicitRequestURLParams(
-            message=self._secrets.mask(params.message), url=params.url, elicitation_id=name
+            message=self._secrets.mask(params.message), url=params.url, elicitation_id=own_id
         )
 
     def addresses(self, client: DirectClient, error: MCPError) -> MCPError:
@@ -614,6 +622,11 @@ class Asking:
             }
         except MCPError as error:
             raise ModuleInputRequiredError(self._module, f"{self._tool} asks the client: {error.message}") from None
+        for _, name in self._secrets.places({**questions}):
+            # The module gets its answers by these names, so they cannot be masked.
+            raise ModuleInputRequiredError(
+                self._module, f"{self._tool} asks questions whose names hold the secret {name} of the configuration"
+            )
         size = len(encode({**questions})) + len(required.request_state or "")
         if size > QUESTION_BYTES:
             raise ModuleInputRequiredError(

@@ -14,7 +14,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import JSONRPCRequest
 
-from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, DirectClient, Start, refusal_of
+from ideabridge.bridge.modules.asking import FORMS, NOBODY, Asking, Start, refusal_of
 from ideabridge.tools.encoding import JSONObject
 
 _CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
@@ -59,8 +59,8 @@ class Backchannel:
         self._live: list[Asking] = []
         # By the id of a question, as text: the calls that were unanswered when it arrived.
         self._asking: dict[str, list[Asking | None]] = {}
-        # By the id that the module gave to an address: the client that was asked to open it.
-        self._addresses: OrderedDict[str, DirectClient] = OrderedDict()
+        # By the id that the module gave to an address: the call whose client was asked to open it.
+        self._addresses: OrderedDict[str, Asking] = OrderedDict()
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
@@ -116,24 +116,26 @@ class Backchannel:
             if last is not None and self.start is not None:
                 last.logged(params, self.start)
 
-    def addressed(self, name: str | None, client: DirectClient) -> None:
-        """Note that a client is asked to open an address, which the module calls by this name."""
+    def addressed(self, name: str | None, asking: Asking) -> None:
+        """Note that the client of a call is asked to open an address, which the module calls by this name."""
         if name is None:
             return
-        self._addresses[name] = client
+        self._addresses[name] = asking
         if len(self._addresses) > _MOST_ADDRESSES:
             self._addresses.popitem(last=False)
 
     def completed(self, name: str) -> None:
         """Tell the client that was asked to open an address that the module has what it needs."""
-        client = self._addresses.pop(name, None)
-        if client is None or self.start is None:
+        asking = self._addresses.pop(name, None)
+        client = None if asking is None else asking.client
+        own_id = None if asking is None else asking.own_ids.get(name)
+        if client is None or own_id is None or self.start is None:
             return
 
         async def tell() -> None:
             # A client that is gone, or does not read, must not delay or end the connection of the module.
             with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
-                await client.tell_completed(name)
+                await client.tell_completed(own_id)
 
         self.start(tell)
 
@@ -174,7 +176,7 @@ class Backchannel:
         if owner is not None and owner in self._live:
             if owner.client is not None:
                 if isinstance(question.params, types.ElicitRequestURLParams):
-                    self.addressed(question.params.elicitation_id, owner.client)
+                    self.addressed(question.params.elicitation_id, owner)
                 try:
                     return await owner.relay(question)
                 except MCPError as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import anyio
@@ -137,7 +136,8 @@ async def remote_call(
     except MCPError as error:
         if client is not None:
             error = asking.addresses(client, error)
-            _note_addresses(connection, client, error)
+            for name in asking.own_ids:
+                connection.backchannel.addressed(name, asking)
         failure = _failure(connection, module, tool.name, error, secrets)
         if asking.refused and isinstance(failure, ModuleProtocolError):
             # Not the module's own error: nobody was asked what it needs.
@@ -308,15 +308,6 @@ def _without_envelope(request: PassedOn) -> PassedOn:
     if not isinstance(request, types.CompleteRequest):
         update |= {"input_responses": None, "request_state": None}
     return request.model_copy(update={"params": request.params.model_copy(update=update)})
-
-
-def _note_addresses(connection: Connection, client: DirectClient, error: MCPError) -> None:
-    """Note the addresses that a client is asked to open by an error (version 2025-11-25)."""
-    if error.code != types.URL_ELICITATION_REQUIRED:
-        return
-    with suppress(ValidationError):
-        for one in types.ElicitationRequiredErrorData.model_validate(error.data).elicitations:
-            connection.backchannel.addressed(one.elicitation_id, client)
 
 
 def is_session_lost(error: MCPError) -> bool:

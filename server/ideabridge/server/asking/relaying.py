@@ -27,7 +27,7 @@ from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.inquiry import AnswerError
@@ -37,6 +37,7 @@ from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleInputReq
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.remote_call import meta_to_pass_on
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.elsewhere import CallsElsewhere
 from ideabridge.server.asking.forms import marked_question
@@ -53,6 +54,7 @@ MOST_PARKED: Final = 50
 """Parked calls of one caller."""
 
 AnswerT = TypeVar("AnswerT")
+MessageT = TypeVar("MessageT", bound=BaseModel)
 
 _MOST_LEVELS: Final = 4000
 _MOST_NAMED: Final = 10_000
@@ -69,6 +71,16 @@ _ENDED: Final = (
 )
 
 
+def without_secrets(message: MessageT, secrets: Secrets) -> MessageT:
+    """Return a message to a client without the secrets of the configuration, wherever it holds one.
+
+    Every message that is sent on behalf of a module passes here, whatever was checked before.
+    """
+    told = wire(message)
+    redacted = secrets.redact(told)
+    return message if redacted is told else type(message).model_validate(redacted, by_name=False)
+
+
 class ParkedCallError(IdeabridgeError):
     """A call cannot be parked, or is not parked any more."""
 
@@ -78,6 +90,7 @@ class RelayedClient:
 
     Args:
         context: the request.
+        secrets: values that no message to it holds.
         last: the round with which the client comes again.
         responses: the answers with which it comes again.
         log_level: the lowest level of log messages that it wants; None: it wants none.
@@ -86,11 +99,13 @@ class RelayedClient:
     def __init__(
         self,
         context: Context,
+        secrets: Secrets,
         last: Round | None,
         responses: Mapping[str, types.InputResponse] | None,
         log_level: types.LoggingLevel | None,
     ) -> None:
         self._context = context
+        self._secrets = secrets
         self.meta = meta_to_pass_on(context.meta)
         self.log_level: types.LoggingLevel | None = log_level
         self._capabilities: JSONObject | None = None
@@ -123,14 +138,15 @@ class RelayedClient:
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Pass a log message on with the stream of the request."""
-        notification = types.LoggingMessageNotification(params=message)
+        notification = types.LoggingMessageNotification(params=without_secrets(message, self._secrets))
         await self._context.session.send_notification(notification, self._context.request_id)
 
     async def tell_completed(self, name: str) -> None:
         """Tell a client of the handshake era that what happens at an address is over; later ones are not told."""
         if not self.takes_rounds:
             params = types.ElicitCompleteNotificationParams(elicitation_id=name)
-            await self._context.session.send_notification(types.ElicitCompleteNotification(params=params))
+            notification = types.ElicitCompleteNotification(params=without_secrets(params, self._secrets))
+            await self._context.session.send_notification(notification)
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
         """Ask by a request of the client's era up to 2025-11-25.
@@ -146,7 +162,8 @@ class RelayedClient:
         elif isinstance(question, types.ListRootsRequest):
             kind = types.ListRootsResult
         try:
-            return await session.send_request(question, kind, ANSWER_SECONDS, metadata)
+            asked = without_secrets(question, self._secrets)
+            return await session.send_request(asked, kind, ANSWER_SECONDS, metadata)
         except ValidationError:
             raise MCPError(types.INVALID_REQUEST, f"the client's answer to {question.method} is not one") from None
 
@@ -160,8 +177,9 @@ class _ParkedCall:
     responses = None
     state = None
 
-    def __init__(self, key: str, holder: str, caller: str, client: RelayedClient) -> None:
+    def __init__(self, key: str, holder: str, caller: str, client: RelayedClient, secrets: Secrets) -> None:
         self.key = key
+        self._secrets = secrets
         self.name = f"{key} {holder}"
         self.caller = caller
         self.capabilities = client.capabilities
@@ -200,7 +218,7 @@ class _ParkedCall:
         """Ask, and wait for the client to come again with the answer."""
         self._asked += 1
         name = f"question-{self._asked}"
-        self._questions[name] = wire(question)
+        self._questions[name] = wire(without_secrets(question, self._secrets))
         self._moved.set()
         try:
             with anyio.fail_after(ANSWER_SECONDS):
@@ -240,15 +258,6 @@ class _ParkedCall:
         if self._error is not None:
             raise self._error
         return self._result
-
-
-def _marked(module: str, questions: Mapping[str, Any], faults: Mapping[str, str]) -> JSONObject:
-    """The questions of a round in wire form, marked as the module's."""
-    marked: JSONObject = {}
-    for name, asked in questions.items():
-        question = _QUESTION.validate_python(asked, by_name=False)
-        marked[name] = wire(marked_question(module, question, faults.get(name)))
-    return marked
 
 
 def _named_in(result: JSONObject) -> Iterator[str]:
@@ -350,7 +359,7 @@ class Relaying:
                 return await self._resumed(key, caller_of(context), responses or {})
             return await self.elsewhere.ask(key, caller_of(context), responses or {}, _ENDED)
         checked = None if last is None else self._checked(module, last, responses or {})
-        client = RelayedClient(context, last, checked, self._level_of(context))
+        client = RelayedClient(context, self._secrets, last, checked, self._level_of(context))
         user = user_of(caller_of(context))
 
         async def parked(client: DirectClient) -> AnswerT:
@@ -391,7 +400,15 @@ class Relaying:
         given = {name: wire(one) for name, one in accepted.items()}
         questions = {name: last.questions[name] for name in faults}
         following = Round("", state=last.state, questions=questions, given=given, tries=last.tries + 1)
-        raise InputRequired(_marked(module, questions, faults), following)
+        raise InputRequired(self._marked(module, questions, faults), following)
+
+    def _marked(self, module: str, questions: Mapping[str, Any], faults: Mapping[str, str]) -> JSONObject:
+        """Return the questions of a round in wire form, marked as the module's."""
+        marked: JSONObject = {}
+        for name, asked in questions.items():
+            question = marked_question(module, _QUESTION.validate_python(asked, by_name=False), faults.get(name))
+            marked[name] = wire(without_secrets(question, self._secrets))
+        return marked
 
     async def _answered(
         self,
@@ -409,7 +426,7 @@ class Relaying:
         except ModuleAsks as asks:
             asks_nothing = asks.state is None and not asks.questions
             following = None if asks_nothing else Round("", state=asks.state, questions=asks.questions)
-            raise InputRequired(_marked(module.name, asks.questions, {}), following) from None
+            raise InputRequired(self._marked(module.name, asks.questions, {}), following) from None
         except LegacyQuestionError as error:
             if not error.repeatable or not parks or await module.era_of_calls() != "legacy":
                 raise
@@ -426,7 +443,7 @@ class Relaying:
         count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time")
-        parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client)
+        parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client, self._secrets)
         self._parked[parked.key] = parked
         self._group.start_soon(self._run, parked, call)
         return await self._next(parked)
