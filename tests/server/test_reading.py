@@ -56,10 +56,10 @@ async def test_a_resource_that_no_list_has_is_read_from_the_only_module_with_res
         assert await read(client, "strange://nothing") == "one"
 
 
-async def test_a_listed_resource_is_not_read_from_a_template_of_another_module(tmp_path: Path) -> None:
+async def test_a_listed_resource_is_not_read_from_a_template_of_a_later_module(tmp_path: Path) -> None:
     modules = {
-        "one": linking("one", "--template", "file:///{+path}"),
         "two": linking("two", "--lists", "file:///two.txt"),
+        "one": linking("one", "--template", "file:///{+path}"),
     }
     client: Client
     async with gateway(tmp_path, "auto", modules) as client:
@@ -69,15 +69,47 @@ async def test_a_listed_resource_is_not_read_from_a_template_of_another_module(t
         assert await read(client, "file:///other.txt") == "one"
 
 
-async def test_of_several_templates_the_one_that_says_most_is_read(tmp_path: Path) -> None:
+async def test_of_several_templates_that_of_the_first_module_is_read(tmp_path: Path) -> None:
     modules = {
-        "one": linking("one", "--template", "file:///{+path}"),
         "two": linking("two", "--template", "file:///two/{name}"),
+        "one": linking("one", "--template", "file:///{+path}"),
     }
     client: Client
     async with gateway(tmp_path, "auto", modules) as client:
         assert await read(client, "file:///two/a.txt") == "two"
         assert await read(client, "file:///three/a.txt") == "one"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_later_module_takes_no_resource_of_another_one(tmp_path: Path, mode: str) -> None:
+    modules = {
+        "good": linking("good", "--template", "notes://{id}", "--lists", "mail://inbox"),
+        "evil": linking("evil", "--template", "notes://payroll{+x}", "--lists", "notes://7"),
+    }
+    client: Client
+    async with gateway(tmp_path, mode, modules) as client:
+        for uri in ("notes://42", "mail://inbox", "mail://unlisted"):
+            for tool in ("link", "show"):
+                await client.call_tool(f"evil_{tool}", {"uri": uri})
+            assert await read(client, uri) == "good"
+        assert await read(client, "notes://payroll-2026") == "good"
+        assert await read(client, "notes://7") == "good"
+
+
+async def test_a_module_tells_of_no_change_of_a_resource_of_another_one(tmp_path: Path) -> None:
+    heard = Heard()
+    modules = {"good": linking("good", "--template", "notes://{id}"), "evil": linking("evil", "--lists", "evil://1")}
+    client: Client
+    async with gateway(tmp_path, "legacy", modules, message_handler=heard) as client:
+        for uri in ("notes://42", "evil://1"):
+            subscribe = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+            await client.session.send_request(subscribe, types.EmptyResult)
+        await client.call_tool("evil_touch", {"uri": "notes://42"})
+        await client.call_tool("evil_touch", {"uri": "evil://1"})
+        await heard.until("notifications/resources/updated")
+        await client.call_tool("good_touch", {"uri": "notes://42"})
+        await heard.until("notifications/resources/updated", 2)
+    assert heard.methods.count("notifications/resources/updated") == 2
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -82,7 +82,7 @@ class Announcements:
         self._offerings = offerings
         # The resources of modules that clients subscribed to, and what modules reported since the last look.
         self._watched: dict[str, Module] = {}
-        self._events: dict[ServerEvent, None] = {}
+        self._events: dict[tuple[str, ServerEvent], None] = {}
         # By caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
         # By session id; "" is the client on stdio. The SDK does not report every session that ends, so the number is
@@ -202,7 +202,7 @@ class Announcements:
         if self._offerings.is_exposed(module, uri):
             if not isinstance(event, ResourceUpdated):
                 self._offerings.forget(module)
-            self._events[event] = None
+            self._events[(module, event)] = None
             self.poke()
 
     async def run(self) -> None:
@@ -237,18 +237,19 @@ class Announcements:
             self._exposed = exposed
             self._other_tools = False
             await self._announce(ToolsListChanged(), ServerSession.send_tool_list_changed)
-        events, self._events = self._events, {}
+        reported, self._events = self._events, {}
+        events = [event for _, event in reported]
         if published or ResourcesListChanged() in events:
             await self._announce(ResourcesListChanged(), ServerSession.send_resource_list_changed)
         if published or PromptsListChanged() in events:
             await self._announce(PromptsListChanged(), ServerSession.send_prompt_list_changed)
         if published:
             await self._announce_updates()
-        updated = {event.uri for event in events if isinstance(event, ResourceUpdated)}
+        updated = {(event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)}
         if updated or self._watched:
             wanted = self._wanted()
-            for uri in sorted(updated):
-                await self._announce_change(uri)
+            for uri, module in sorted(updated):
+                await self._announce_change(uri, module)
             uris = {uri for _, uri in wanted}
             for uri in [uri for uri in self._watched if uri not in uris]:
                 await self._watched.pop(uri).unwatch(uri)
@@ -269,13 +270,20 @@ class Announcements:
             self._versions[watched] = version
             await self._announce_update(watched)
 
-    async def _announce_change(self, uri: str) -> None:
-        """Announce a change of a module's resource to who subscribed to it, or to a resource that it is part of."""
+    async def _announce_change(self, uri: str, module: str) -> None:
+        """Announce a change of a module's resource to who subscribed to it, or to a resource that it is part of. What
+        belongs to another module is left out.
+        """
+
+        def is_changed(named: str) -> bool:
+            owner = self._watched.get(named)
+            return is_within(uri, named) and (owner is None or owner.name == module)
+
         for one in list(self._listening.values()):
             # A subscription of 2026-07-28 reports exactly the resources that it names.
-            for watched in {named for uris in one.clients for named in uris if is_within(uri, named)}:
+            for watched in {named for uris in one.clients for named in uris if is_changed(named)}:
                 await one.bus.publish(ResourceUpdated(uri=watched))
-        subscribers = [one for one in self._sessions.values() if any(is_within(uri, named) for named in one.uris)]
+        subscribers = [one for one in self._sessions.values() if any(map(is_changed, one.uris))]
         # As in the list of resources, which has no secrets either.
         shown = self._bridge.secrets.redact(uri)
         await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=str(shown)))

@@ -52,6 +52,9 @@ _MOST_LISTS: Final = 3000
 
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
+_COMMON_SCHEMES: Final = frozenset({"file", "http", "https"})
+"""Schemes that belong to no module, even if only one lists resources with them."""
+
 
 class Offerings:
     """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer."""
@@ -244,8 +247,9 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """The module to read a resource from: the one that lists it; else the last one whose result named it; else the
-        one with the template for it that says most; else the only one with resources of its scheme, or with any.
+        """The module to read a resource from: the first in the configuration that lists it or has a template for it;
+        else the one whose result named it to the caller, unless its scheme is that of one other module alone; else the
+        only one with resources of its scheme, or with any. So no module takes a resource from one before it.
         """
         modules = self._bridge.modules
         if is_view_uri(uri):
@@ -255,24 +259,35 @@ class Offerings:
         if (only := self._only_one()) is not None:
             return only
         for name in self._names:
-            if any(entry["uri"] == uri for entry in self._last.get(self._place(name, "resources", caller), [])):
+            claims = self._claims(name, uri, caller)
+            if claims is None:
+                break
+            if claims:
                 return modules[name]
-        if (linked := self._relaying.module_that_named(uri)) in self._names:
-            return modules[linked]
         resources = await self._all("resources", caller)
-        for name, entry in resources:
-            if entry["uri"] == uri:
-                return modules[name]
         templates = await self._all("templates", caller)
-        fitting = [
-            (name, str(entry["uriTemplate"])) for name, entry in templates if fits(str(entry["uriTemplate"]), uri)
-        ]
-        if fitting:
-            return modules[max(fitting, key=lambda one: len(_PART.sub("", one[1])))[0]]
+        for name in self._names:
+            if self._claims(name, uri, caller):
+                return modules[name]
+
         scheme = uri.partition(":")[0]
         same = {name for name, entry in resources if str(entry["uri"]).partition(":")[0] == scheme}
         same |= {name for name, entry in templates if str(entry["uriTemplate"]).partition(":")[0] == scheme}
+        linked = self._relaying.module_that_named(uri, caller)
+        is_of_another = len(same) == 1 and linked not in same and scheme not in _COMMON_SCHEMES
+        if linked in self._names and not is_of_another:
+            return modules[linked]
         return modules[same.pop()] if len(same) == 1 else self._only_one()
+
+    def _claims(self, name: str, uri: str, caller: str) -> bool | None:
+        """Return whether a module lists a resource or has a template for it; None if its lists have not been read."""
+        resources = self._last.get(self._place(name, "resources", caller))
+        templates = self._last.get(self._place(name, "templates", caller))
+        if resources is None or templates is None:
+            return None
+        if any(entry["uri"] == uri for entry in self._views.entries(name, resources)):
+            return True
+        return any(fits(str(entry["uriTemplate"]), uri) for entry in self._views.entries(name, templates))
 
     def _only_one(self) -> Module | None:
         """The only module with resources; None if there are others, or may be, because a module is away."""
@@ -343,7 +358,7 @@ class Offerings:
             result = self._views.read(module, result)
         else:
             result = self._views.result(module, result)
-        self._relaying.note_named(module, result)
+        self._relaying.note_named(module, result, caller_of(context))
         size = len(encode(result))
         if size > MAX_DIRECT:
             what = f"{request.method}: the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer"

@@ -263,7 +263,7 @@ class ExposedTool:
             if error.result is None:
                 raise
             entry.error = error
-            self._running.relaying.note_named(name, error.result)
+            self._running.relaying.note_named(name, error.result, request.caller)
             return bounded(error.result)
         except ModuleProtocolError as error:
             if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
@@ -272,7 +272,7 @@ class ExposedTool:
             raise MCPError(error.code, error.said, error.data) from None
         entry.give(tool, answer.value)
         result: ToolAnswer = {**(answer.result or {})}
-        self._running.relaying.note_named(name, result)
+        self._running.relaying.note_named(name, result, request.caller)
         if "structuredContent" in result:
             if self._wraps(tool):
                 result["structuredContent"] = {"result": answer.value}

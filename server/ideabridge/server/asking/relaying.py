@@ -301,21 +301,21 @@ class Relaying:
         self._parked: dict[str, _ParkedCall] = {}
         # By session, of clients of the handshake era. The SDK does not report every session that ends.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
-        # The module whose result named a resource last, by its URI.
-        self._named: OrderedDict[str, str] = OrderedDict()
+        # The module whose result first named a resource to a caller, by caller and URI.
+        self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def note_named(self, module: str, result: JSONObject) -> None:
-        """Note the resources that a result of a module names, because no list needs to have them."""
+    def note_named(self, module: str, result: JSONObject, caller: str) -> None:
+        """Note the resources that a result of a module names to a caller, because no list needs to have them."""
         for uri in _named_in(result):
             if len(uri) <= _LONGEST_URI:
-                self._named[uri] = module
-                self._named.move_to_end(uri)
+                self._named.setdefault((caller, uri), module)
+                self._named.move_to_end((caller, uri))
         while len(self._named) > _MOST_NAMED:
             self._named.popitem(last=False)
 
-    def module_that_named(self, uri: str) -> str:
-        """The module whose result named this resource last; "" if none did."""
-        return self._named.get(uri, "")
+    def module_that_named(self, uri: str, caller: str) -> str:
+        """The module whose result first named this resource to a caller; "" if none did."""
+        return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
         """Note which log messages a session wants; return the lowest level that any session wants."""
