@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.modules.errors import ModuleConfigurationError
+from ideabridge.bridge.modules.errors import ModuleConfigurationError, shown
 from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration, expand
 from ideabridge.bridge.modules.stdio import Lines, LongLine
 from ideabridge.bridge.secrets import Secrets, clean_record
@@ -89,6 +89,24 @@ def test_longer_secrets_win_and_short_or_harmless_values_stay() -> None:
         "[secret:B] [secret:A]s abc production 1234567 [secret:API_KEY]"
     )
     assert secrets.mask("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [secret]"
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("limit", [50, 4096])
+def test_no_text_that_is_cut_ends_with_a_part_of_a_secret(limit: int, times: int) -> None:
+    secret = "ghp_9f3KxQ27LmZp41TvWc08RbYn65SdH"
+    secrets = Secrets()
+    secrets.add("TOKEN", secret)
+    percent = "".join(f"%{byte:02X}" for byte in secret.encode())
+    for form in (secret, percent, secret.encode().hex()):
+        for shown_part in (1, 7, len(form) - 1):
+            # Masking shortens what stands before, so what was cut would fit.
+            room = limit * times - shown_part
+            before = percent * (room // len(percent))
+            text = before + "x" * (room - len(before)) + form + "y" * limit
+            said = shown(text, secrets, limit)
+            assert form[:6] not in said.replace(percent, "")
+            assert len(said) < limit + 50
 
 
 def test_results_lose_certain_secrets_only() -> None:

@@ -94,6 +94,8 @@ class Secrets:
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
         self._is_escaped = False
+        # The most characters that a secret takes, with each byte percent-encoded.
+        self._longest = 0
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
         """Hide `value` from now on.
@@ -108,6 +110,7 @@ class Secrets:
             return
         for form in forms_of(value):
             self._forms["any"].setdefault(form, name)
+            self._longest = max(self._longest, 3 * len(form.encode("utf-8", "surrogatepass")))
             if certain:
                 self._forms["certain"].setdefault(form, name)
             if certain or _TOKEN.fullmatch(value):
@@ -161,6 +164,19 @@ class Secrets:
         if finder is not None:
             text = finder.replaced(text)
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
+
+    def mask_start(self, text: str, limit: int) -> str:
+        """Mask the first `limit` characters of a text that may be long. A secret that they cut is masked whole: half of
+        it would not be recognised.
+        """
+        text = text[: limit + self._longest]
+        finder = self._finder("any")
+        end = limit
+        if finder is not None:
+            for start, stop, _ in finder.spans(text):
+                if start < limit < stop:
+                    end = stop
+        return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
         """Return a value without its certain secrets. Without any, which is usual, this costs one search."""

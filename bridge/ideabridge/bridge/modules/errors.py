@@ -18,9 +18,9 @@ MAX_ERROR: Final = 4096
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
     """Text from outside for an error message: without secrets, bounded."""
-    # Masked before it is cut: half a secret would not be recognised.
-    masked = secrets.mask(text[: limit * 4].encode("utf-8", "replace").decode())
-    return masked if len(masked) <= limit else f"{masked[:limit]}… ({len(text):,} characters)"
+    masked = secrets.mask_start(text, limit).encode("utf-8", "replace").decode()
+    is_whole = len(text) <= limit and len(masked) <= limit
+    return masked if is_whole else f"{masked[:limit]}… ({len(text):,} characters)"
 
 
 class ModuleError(IdeabridgeError):
