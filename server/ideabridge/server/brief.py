@@ -6,12 +6,11 @@ it whole.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ideabridge.bridge.context.preview import reference_to
-from ideabridge.bridge.context.references import Path, is_reference
+from ideabridge.bridge.context.references import Path, PathIndex, is_reference
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.programs.names import ProgramNames
@@ -61,11 +60,22 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
     if not values or len(encode(values)) <= _SMALL:
         return
-    done = [one for one in run.machine.history if one.status is CallStatus.DONE and one.wrote]
-    written = dict.fromkeys(one.wrote[0] for one in done)
-    read = _Paths(found for one in run.machine.history for found in _reads(one))
-    kept = _Paths(path for path in written if not read.overlap(path))
-    gone = [path for path in written if not kept.overlap(path)]
+    read = PathIndex()
+    for call in run.machine.history:
+        for path in _reads(call):
+            read.add(path, call.call.index)
+
+    kept = PathIndex()
+    written: list[Path] = []
+    for call in run.machine.history:
+        if call.status is not CallStatus.DONE or not call.wrote:
+            continue
+        path = call.wrote[0]
+        written.append(path)
+        if not read.has_overlap(path):
+            kept.add(path, call.call.index)
+
+    gone = [path for path in dict.fromkeys(written) if not kept.has_overlap(path)]
     removed = [path for path in gone if _remove(values, path)]
     if not removed:
         return
@@ -80,22 +90,6 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
         f" {places}{more}"
     )
     result["notes"] = [*result.get("notes", []), note]
-
-
-class _Paths:
-    """Paths, of which each overlaps itself, those above it and those below it. A plan may have ten thousand."""
-
-    def __init__(self, paths: Iterable[Path]) -> None:
-        self._known = set(paths)
-        self._sorted = sorted(self._known)
-
-    def overlap(self, path: Path) -> bool:
-        """Return whether a path overlaps one of them."""
-        if any(path[:length] in self._known for length in range(len(path) + 1)):
-            return True
-        # Those below it come right after its place.
-        place = bisect_left(self._sorted, path)
-        return place < len(self._sorted) and self._sorted[place][: len(path)] == path
 
 
 def _reads(progress: Progress) -> Iterator[Path]:

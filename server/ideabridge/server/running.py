@@ -151,14 +151,34 @@ def _has_started(one: Progress) -> bool:
     return any(item.started for item in one.items)
 
 
+_PARTS: Final = 100
+"""The calls of a run that never started are counted again after each such part of its calls."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Skipped:
+    """The calls of a run that settled without a start: how many there were, and how many notes ago."""
+
+    count: int = 0
+    notes: int = 0
+    calls: int = -1
+
+
 class _Counter:
-    """Counts the calls of a run and its rooms. The start of a call counts half, so that progress always grows."""
+    """Counts the calls of a run and its rooms. The start of a call counts half, so that progress always grows.
+
+    A call that is skipped has no event. To look for those at each event takes the square of the calls, so a run of
+    many calls counts them once in a while.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._started: set[tuple[str, int]] = set()
         self._finished: dict[str, set[int]] = {}
         self._counts: dict[str, tuple[int, int]] = {}
+        self._all_settled = 0
+        self._all_calls = 0
+        self._skipped: dict[str, _Skipped] = {}
 
     def so_far(self, run: Run) -> list[_Note]:
         """Notifications for the calls that are already running."""
@@ -205,14 +225,26 @@ class _Counter:
 
     def _note(self, run: Run, message: str) -> _Note:
         # Ended rooms stay counted, so that progress never decreases.
-        self._counts[run.id] = (self._settled(run), len(run.calls()))
-        settled, total = (sum(counts) for counts in zip(*self._counts.values(), strict=True))
-        return (len(self._started) + settled) / 2, float(total), message
+        settled_before, total_before = self._counts.get(run.id, (0, 0))
+        settled, total = self._settled(run), len(run.calls())
+        self._counts[run.id] = (settled, total)
+        self._all_settled += settled - settled_before
+        self._all_calls += total - total_before
+        return (len(self._started) + self._all_settled) / 2, float(self._all_calls), message
 
     def _settled(self, run: Run) -> int:
         # Calls that never started, and the reported ones: the run may be ahead of its watchers.
-        never = sum(1 for one in run.calls() if one.settled and not _has_started(one))
-        return len(self._finished.get(run.id, ())) + never
+        return len(self._finished.get(run.id, ())) + self._never_started(run)
+
+    def _never_started(self, run: Run) -> int:
+        calls = run.calls()
+        skipped = self._skipped.setdefault(run.id, _Skipped())
+        skipped.notes += 1
+        if skipped.calls != len(calls) or skipped.notes > len(calls) // _PARTS:
+            skipped.count = sum(1 for one in calls if one.settled and not _has_started(one))
+            skipped.notes = 0
+            skipped.calls = len(calls)
+        return skipped.count
 
 
 # -- running ---------------------------------------------------------------------------------------------------------

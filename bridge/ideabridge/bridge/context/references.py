@@ -432,6 +432,20 @@ class PathIndex:
             node = child
         node.writers.append(writer)
 
+    def has_overlap(self, path: Path) -> bool:
+        """Return whether any path overlaps `path`. It takes as long as the path, not as the index, is."""
+        node = self._root
+        for key in path:
+            if node.writers:
+                return True
+            child = node.children.get(key)
+            if child is None:
+                return False
+            node = child
+
+        # Whatever is here or below leads to a path that was added.
+        return bool(node.writers or node.children)
+
     def overlapping(self, path: Path) -> set[int]:
         """The writers of every path that overlaps `path`."""
         node: _Node | None = self._root
