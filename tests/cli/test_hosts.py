@@ -752,6 +752,43 @@ def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such devices and pipes")
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json"), ("vscode", ".vscode/mcp.json")],
+)
+def test_what_is_no_regular_file_is_not_read(
+    host: str, name: str, kind: str, home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+
+    # Each of these read /dev/zero until memory was full, and waited for a writer of the pipe.
+    for words in (
+        ["modules", "import", host],
+        ["install", host, "--scope", "project", "--write"],
+        ["doctor"],
+    ):
+        assert main(words) != 0
+        printed = capsys.readouterr()
+        assert "isnotaregularfile" in "".join((printed.out + printed.err).split()), words
+
+
+def test_a_host_file_that_is_a_link_to_a_regular_one_is_read(home: Path, project: Path) -> None:
+    real = home / "dotfiles.json"
+    real.write_bytes(b'\xef\xbb\xbf{\r\n  "mcpServers": {}\r\n}\r\n')
+    (project / ".mcp.json").symlink_to(real)
+    document = read_document(project / ".mcp.json")
+    assert document.content == {"mcpServers": {}}
+    assert document.text == '{\n  "mcpServers": {}\n}\n'
+
+
 # -- links out of a clone ------------------------------------------------------------------------------------------
 
 

@@ -99,6 +99,25 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return data
 
 
+def read_plain(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file, or what a link to one leads to, whoever wrote it.
+
+    A cloned folder may have a link to a device there, which never ends, or a pipe, for which a reader waits.
+
+    Raises:
+        TrustError: it is no regular file, or is larger than `max_bytes`.
+        OSError: it cannot be read.
+    """
+    with _opened(path) as (file, about):
+        if not stat.S_ISREG(about.st_mode):
+            raise TrustError(f"{path}: is not a regular file")
+        data = file.read(max_bytes + 1)
+
+    if len(data) > max_bytes:
+        raise TrustError(f"{path}: is larger than {max_bytes:,} bytes")
+    return data
+
+
 def read_own_beginning(path: Path, size: int) -> bytes:
     """Read up to `size` bytes of a file that no other user can have written; raises as `read_own`, but for its size."""
     with _opened(path) as (file, about):

@@ -6,6 +6,7 @@ half of a surrogate pair in a recorded conversation. They are kept.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ from typing import Any, Final, Literal, cast
 
 import platformdirs
 
-from ideabridge.bridge.trust import link_out, write_own
+from ideabridge.bridge.trust import TrustError, link_out, read_plain, write_own
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
@@ -258,7 +259,7 @@ class HostDocument:
                 backup = _free(_backups() / target.name) if shared else _backup_beside(target, keep=keep)
                 backup.parent.mkdir(parents=True, exist_ok=True)
                 write_own(backup, self.text, 0o600 if shared else mode)
-            now = target.read_text(encoding="utf-8-sig") if target.exists() else None
+            now = _read_text(target) if target.exists() else None
             if now != self.text:
                 raise HostFileError(f"{self.path}: was changed by another program just now; run the command again")
             write_own(target, _render(content, self.text), mode)
@@ -287,9 +288,7 @@ def read_document(path: Path) -> HostDocument:
         HostFileError: it cannot be read, or is not a JSON object; the message contains line and column.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise HostFileError(f"{path}: is larger than {MAX_BYTES:,} bytes")
-        text = path.read_text(encoding="utf-8-sig")
+        text = _read_text(path)
     except FileNotFoundError:
         return HostDocument(path, None, {})
     except UnicodeDecodeError:
@@ -312,6 +311,21 @@ def read_document(path: Path) -> HostDocument:
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")
     return HostDocument(path, text, content, strict)
+
+
+def _read_text(path: Path) -> str:
+    """The text of a host's file, with line feeds at the ends of its lines.
+
+    Raises:
+        HostFileError: it is no regular file, or is larger than `MAX_BYTES`.
+        UnicodeDecodeError: it is not UTF-8.
+        OSError: it cannot be read.
+    """
+    try:
+        data = read_plain(path, MAX_BYTES)
+    except TrustError as error:
+        raise HostFileError(str(error)) from None
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
 
 
 def _parse(text: str) -> JSON:
