@@ -6,6 +6,7 @@ import gc
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -14,13 +15,14 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store import contents
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.server.ui import histories
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.views.pending import Pending
 from ideabridge.tools.decorator import tool
-from ideabridge.tools.encoding import JSON, JSONObject, encode, memory_of
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, memory_of
 from ideabridge.tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +111,25 @@ async def test_the_journal_until_an_event_is_read_beside_the_event_loop_and_boun
         before = await kept.at(run, last - 1)
         assert before.history is None
         assert before.trace.last == last - 1
+
+
+async def test_results_are_decoded_without_the_lock_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run] = await runs_with_large_results(tmp_path / "ideas.sqlite", 1)
+    with ThreadPoolExecutor() as threads, Store.open(tmp_path / "ideas.sqlite") as store:
+        last = store.runs.find(run, caller=LOCAL).last_event
+        found: list[int] = []
+
+        def noted(text: str) -> JSON:
+            if len(text) > 100_000:
+                # Another thread reads the store meanwhile, as the event loop does.
+                found.append(threads.submit(store.runs.find, run, caller=LOCAL).result(60).last_event)
+            return decode_trusted(text)
+
+        monkeypatch.setattr(contents, "decode_trusted", noted)
+        assert len(list(store.runs.events(run))) == last
+        assert set(found) == {last}
 
 
 async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_questions(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, cast
 
@@ -87,6 +88,14 @@ def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
 
 StoredContent = tuple[int, bytes, str]
 """A row of `contents`: number, hash, body."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventParts:
+    """The parts of a stored event, by its members: lists, and the texts of other values."""
+
+    lists: dict[str, list[JSON]] = field(default_factory=dict[str, list[JSON]])
+    texts: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Contents:
@@ -170,20 +179,29 @@ class Contents:
         gone = {*parts, *(("calls", "output") if SOLUTION in parts else ())}
         return {name: value for name, value in event.items() if name not in gone}, parts
 
-    def unpack(self, text: str, parts: str | None) -> JSONObject:
-        """The event whose text and parts `pack` returned.
+    def parts_of(self, parts: str | None) -> EventParts:
+        """What the parts that `pack` returned refer to. Inside a snapshot with the event.
 
         Raises:
             StoreFormatError: a part is missing.
         """
-        event = cast("JSONObject", decode_trusted(text))
+        held = EventParts()
         if parts is None:
-            return event
+            return held
         for name, entry in cast("JSONObject", decode_trusted(parts)).items():
             if isinstance(entry, list):
-                event[name] = self.context(encode_text(entry))
-                continue
-            value = decode_trusted(self.texts([cast("int", entry)])[0])
+                held.lists[name] = self.context(encode_text(entry))
+            else:
+                held.texts[name] = self.texts([cast("int", entry)])[0]
+        return held
+
+    @staticmethod
+    def unpack(text: str, parts: EventParts) -> JSONObject:
+        """The event whose text `pack` returned, with its parts. It reads nothing."""
+        event = cast("JSONObject", decode_trusted(text))
+        event.update(parts.lists)
+        for name, part in parts.texts.items():
+            value = decode_trusted(part)
             if name == SOLUTION:
                 event.update({key: one for key, one in cast("JSONObject", value).items() if one is not None})
             else:

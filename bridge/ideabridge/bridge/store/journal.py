@@ -209,8 +209,10 @@ class Journal:
                     "SELECT id, body, parts FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
                     (last, base + 2**_BITS, _BATCH),
                 ).fetchall()
-                found = [(number - base, self._contents.unpack(body, parts)) for number, body, parts in rows]
-            yield from found
+                held = [(number - base, body, self._contents.parts_of(parts)) for number, body, parts in rows]
+            # One by one, and without the lock of the store: large results take long to decode, and much memory.
+            for number, body, parts in held:
+                yield number, self._contents.unpack(body, parts)
             if len(rows) < _BATCH:
                 return
             last = rows[-1][0]
