@@ -70,3 +70,13 @@ def test_without_a_terminal_a_module_is_declined_and_the_run_goes_on(here: Path,
     assert done.returncode == 0
     assert '"action": "decline"' in done.stdout
     assert "module 'asks' asks something, and is declined: nobody is at a terminal to answer" in done.stderr
+
+
+def test_every_line_of_a_modules_words_begins_with_a_mark(here: Path) -> None:
+    calls = [{"_tool": "book", "who": "a" * 100}]
+    (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")
+    terminal = Terminal(here, ["run", "plan.json"])
+    terminal.read_until("s(kip): ")
+    assert f"\n  | Seats for {'a' * 66}\r\n  | {'a' * 34}?" in terminal.seen
+    terminal.type("n")
+    terminal.end()

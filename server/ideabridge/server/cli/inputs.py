@@ -163,9 +163,9 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
 
     say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
     for text in str(question.get("message")).split("\n"):
-        say(f"  | {visible(text)}")
+        say(_marked(visible(text), "  | "))
     say("  what you fill in goes to the module; do not write a password or a token into it")
-    say(f"  while it runs {readable_json(call)}")
+    say(_marked(f"while it runs {readable_json(call)}", "  "))
     while True:
         match await _choose(
             "answer it? y(es), n(o) [reason], s(kip)",
@@ -218,8 +218,17 @@ def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
 
 
 async def _read_member(mark: str, name: str, member: JSONObject, required: bool) -> str | None:
-    text = await read_line(f"{mark}{_described(name, member)}{'' if required else ' (may be left out)'}: ")
+    text = await read_line(_marked(f"{_described(name, member)}{'' if required else ' (may be left out)'}: ", mark))
     return None if text is None else text.strip()
+
+
+def _marked(text: str, mark: str) -> str:
+    """A text from outside with a mark before each line. A terminal that breaks a line continues at the left edge,
+    where the rest could pass for a line of ideabridge.
+    """
+    if not sys.stderr.isatty():
+        return f"{mark}{text}"
+    return "\n".join(wrap_visible(text, err().width, first=mark, further=mark))
 
 
 def _is(value: JSON, kind: JSON) -> bool:
@@ -343,7 +352,10 @@ async def _ask(entry: JSONObject) -> Decision:
     if isinstance(entry.get("question"), dict):
         return await _ask_form(as_object(entry["question"]), entry.get("call"))
     width = err().width if sys.stderr.isatty() else None
-    say(f"? {entry.get('why')}", "bold yellow")
+    first, *others = str(entry.get("why")).split("\n")
+    say(_marked(visible(first), "? "), "bold yellow")
+    for reason in others:
+        say(_marked(visible(reason), "  - "), "bold yellow")
     plan = entry.get("plan")
     if isinstance(plan, dict):
         shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
@@ -401,7 +413,7 @@ async def _ask_whether(
     if others:
         say("what it assumes could also be:")
         for number, (at, candidate) in enumerate(others, 1):
-            say(f"  {number}: {visible(at)} {visible(candidate.choice)}")
+            say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
         prompt, words = f"{prompt}, t(ake) NUMBER...", (*words, "take")
         hint += ", t and numbers runs it with these values instead"
     while True:
