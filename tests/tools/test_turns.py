@@ -6,15 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from functools import partial
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import pytest
+from anyio import wait_all_tasks_blocked
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from anyio.to_thread import current_default_thread_limiter
 
+from ideabridge.tools.threads import MOST_TOOLS, run_tool_in_thread
 from ideabridge.tools.turns import FairPlaces, HeldProcess, asked_by
 
 pytestmark = pytest.mark.anyio
@@ -159,3 +164,20 @@ async def test_work_that_waits_holds_no_thread_of_others() -> None:
         os.write(end[1], b"x" * 100)
     for descriptor in end:
         os.close(descriptor)
+
+
+async def test_waiting_tools_of_one_caller_take_no_thread_from_others() -> None:
+    ends = threading.Event()
+
+    async def ask(caller: str, work: Callable[[], bool]) -> bool:
+        asked_by.set(caller)
+        return await run_tool_in_thread(work)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2 * MOST_TOOLS):
+            group.start_soon(ask, "bob", partial(ends.wait, 30))
+        await wait_all_tasks_blocked()
+        assert await ask("alice", lambda: True)
+        # Files and the keyring have other threads.
+        assert await anyio.to_thread.run_sync(lambda: True)
+        ends.set()

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType, NoneType
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints, overload
 
-import anyio.to_thread
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -36,6 +35,7 @@ from ideabridge.tools.errors import (
 )
 from ideabridge.tools.keywords import at, map_schemas, show, show_path
 from ideabridge.tools.names import is_safe_name, safe_name
+from ideabridge.tools.threads import run_tool_in_thread
 from ideabridge.tools.tool import (
     DEFINITION,
     HINTS,
@@ -484,8 +484,7 @@ def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Resu
         if is_async:
             returned = await call()
         else:
-            # A thread cannot be stopped, so a cancelled call does not wait for it.
-            returned = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+            returned = await run_tool_in_thread(call)
             if inspect.isawaitable(returned):
                 returned = await cast("Any", returned)
         return result.dump(returned)

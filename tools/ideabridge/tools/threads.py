@@ -1,7 +1,8 @@
-"""Threads that compute: few of them at a time, by turns of the callers.
+"""Threads with an owner: those that compute, and those in which tools run. Callers take turns at them.
 
 A thread that computes takes Python's lock from the event loop again and again, so each further one makes the answers to
-everybody slower. Work that only waits, for a file or the keyring, needs no turn: it uses `anyio.to_thread`.
+everybody slower: few of them run at a time. A tool may wait for minutes, so tools have threads of their own. Short work
+that only waits, for a file or the keyring, needs no turn: it uses `anyio.to_thread`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ Arguments = TypeVarTuple("Arguments")
 MOST: Final = 2
 """The most threads that compute at the same time. A caller has one, so that others find one free beside long work."""
 
-_TURNS: Final[RunVar[FairPlaces]] = RunVar("_TURNS")
+_COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
+
+MOST_TOOLS: Final = 60
+"""The most tools that run in threads at the same time: functions that are no coroutines, and may wait for long."""
+
+MOST_TOOLS_OF_ONE: Final = 40
+"""How many of them one caller may have, so that others find a thread."""
+
+_TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")
 
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
@@ -30,16 +39,25 @@ async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: 
     It runs in a thread, for the caller in `asked_by`, after a wait for a place. A cancellation ends the wait; a thread
     that has begun ends its work first.
     """
-    async with _turns().place():
+    async with _places(_COMPUTING, MOST, 1).place():
         # Those who compute do not hold up files and the keyring, which share a limiter.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))
 
 
-def _turns() -> FairPlaces:
-    """Return the turns of this event loop."""
+async def run_tool_in_thread(work: Callable[[], T]) -> T:
+    """Return what the function of a tool returns. It runs in a thread, for the caller in `asked_by`.
+
+    A thread cannot be stopped, so a cancelled call does not wait for it.
+    """
+    async with _places(_TOOLS, MOST_TOOLS, MOST_TOOLS_OF_ONE).place():
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+
+
+def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:
+    """Return the places of a kind of this event loop."""
     try:
-        return _TURNS.get()
+        return kind.get()
     except LookupError:
-        turns = FairPlaces(MOST, each=1)
-        _TURNS.set(turns)
-        return turns
+        places = FairPlaces(most, each)
+        kind.set(places)
+        return places
