@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
@@ -25,8 +25,12 @@ class Request:
     texts: list[JSONObject]
     model: JSONObject
     offered: JSONObject | None = None
+    _ids: list[str] = field(default_factory=list[str], init=False, repr=False, compare=False)
 
     @property
     def id(self) -> str:
-        """SHA-256 of context and schema. Equal Requests have equal ids."""
-        return content_hash({"context": self.context, "schema": self.schema})
+        """SHA-256 of context and schema, computed once. Equal Requests have equal ids."""
+        if not self._ids:
+            # The schema has the definitions of all tools, which may be megabytes.
+            self._ids.append(content_hash({"context": self.context, "schema": self.schema}))
+        return self._ids[0]
