@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import Tool
 from tests.cli.terminal import Terminal
@@ -416,3 +418,26 @@ def test_an_export_that_fails_leaves_what_was_there(here: Path) -> None:
     before = (here / "kept.json").read_bytes()
     assert main(["ideas", "export", "nothing", "-o", "kept.json"]) == 2
     assert (here / "kept.json").read_bytes() == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("odd", [{"a": 1}, ["look"], None, 1, True, ""])
+@pytest.mark.parametrize("key", ["_tool", "_module"])
+async def test_an_odd_name_of_a_tool_or_module_is_no_error_of_ours(key: str, odd: JSON) -> None:
+    async with Bridge() as bridge:
+        raw: JSON = {"calls": [{"_tool": "count", "items": "†input.items"}], "input": {"items": [1]}}
+        run = await bridge.run_plan(cast("Any", raw))
+        assert await run.wait(20) == "done"
+        await bridge.publish(run.id, "counted", answer="plan")
+        whole = bridge.export_idea("counted", caller=SEES_ALL)
+        publication = cast("dict[str, Any]", whole["publication"])
+        plan = publication["plan"]
+        odd_plan = {**plan, "calls": [{**call, key: odd} for call in plan["calls"]]}
+        odd_publication = {**publication, "name": "odd", "plan": odd_plan}
+        changed = sealed({**whole, "publication": cast("JSONObject", odd_publication)})
+
+        # An idea whose tools are not here is taken, and refuses its calls.
+        with suppress(IdeabridgeError):
+            await bridge.import_idea(changed, publish=True)
+            called = await bridge.call_idea("odd", {"items": [1]})
+            assert called.run is None or await called.run.wait(20) in ("done", "failed")

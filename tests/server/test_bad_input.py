@@ -78,6 +78,12 @@ async def test_a_cycle_is_named(client: Client) -> None:
         ("publish_idea", {"idea": "none", "name": "Not Safe"}, "not_safe"),
         ("publish_idea", {"idea": "none", "name": "solve"}, "choose another"),
         ("publish_idea", {"idea": "none", "name": "x", "answer": "perhaps"}, 'expected one of "auto", "recorded"'),
+        ("publish_idea", {"idea": "none", "name": "x", "calls": "†input.x["}, "calls: "),
+        ("publish_idea", {"idea": "none", "name": "x", "calls": [1]}, "calls: "),
+        ("publish_idea", {"idea": "none", "name": "x", "calls": [1, 2, 3]}, "calls: "),
+        ("publish_idea", {"idea": "none", "name": "x", "calls": ["0", 1]}, "calls.0: "),
+        ("publish_idea", {"idea": "session", "name": "x", "calls": [1.5, 1]}, "calls.0: "),
+        ("solve", {"task": "x", "tools": [f"*a{number}*" for number in range(101)]}, "at most 100 patterns"),
         ("run_plam", {}, "run_plan"),
         ("add", {"a": 1, "b": 2}, "run_plan"),
     ],
@@ -86,6 +92,13 @@ async def test_a_request_that_cannot_be_done_says_why(
     client: Client, name: str, arguments: dict[str, Any], told: str
 ) -> None:
     assert told in await refused(client, name, **arguments)
+
+
+async def test_an_error_repeats_few_of_many_names(client: Client) -> None:
+    said = await refused(client, "solve", task="x", tools=[f"no_{number}_{'x' * 1000}" for number in range(2_000)])
+    assert "no_0_x" in said
+    assert "and 1,990 more" in said
+    assert len(said) < 4_000
 
 
 async def test_a_finished_run_takes_nothing_more(client: Client) -> None:

@@ -264,7 +264,13 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "program": _text("Python that does it; ?: what to write."),
                 "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),
                 "choices": _open("{take: {calls.0.repo: †input.repo}, runs: [more runs]}"),
-                "calls": {"type": "array", "items": {"type": "integer"}, "description": "[first, last]"},
+                "calls": {
+                    "type": "array",
+                    "items": {"type": "integer"},
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "description": "[first, last]",
+                },
                 "inputs": _OBJECTS,
                 "to": _text("me, all or ann,bob"),
                 "strict": {"type": "boolean", "description": "Ask before assumed values."},
@@ -345,13 +351,18 @@ _CHANGE: Final = (
 
 # -- arguments -------------------------------------------------------------------------------------------------------
 
-_READ_ELSEWHERE: Final = ("solution", "calls", "output")
-"""Parameters that have their own checks, which accept more than one form, or may be any JSON."""
+_READ_ELSEWHERE: Final = {
+    "run_plan": ("calls", "output"),
+    "solve": ("solution",),
+    "submit_solution": ("solution",),
+}
+"""Parameters of a tool that have their own checks, which accept more than one form, or may be any JSON."""
 
 _TYPES: Final[dict[str, type[Any]]] = {"object": dict, "array": list}
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
     str(tool["name"]): {
-        name: {} if name in _READ_ELSEWHERE else schema for name, schema in tool["inputSchema"]["properties"].items()
+        name: {} if name in _READ_ELSEWHERE.get(tool["name"], ()) else schema
+        for name, schema in tool["inputSchema"]["properties"].items()
     }
     for tool in OWN_TOOLS
 }

@@ -207,13 +207,22 @@ class Catalogue:
         return properties if isinstance(properties, dict) else {}
 
 
+def has_wildcard(pattern: str) -> bool:
+    """Return whether a pattern may match other names than itself."""
+    return any(one in pattern for one in "*?[")
+
+
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
     """The tools that match a pattern such as `git_*` by their name, or by `module.name` with either of their names."""
-    wanted = list(patterns)
+    wanted = set(patterns)
+    wild = [pattern for pattern in wanted if has_wildcard(pattern)]
 
     def is_chosen(tool: Tool) -> bool:
         names = (tool.name, f"{tool.module}.{tool.name}", tool.label)
-        return any(fnmatchcase(name, pattern) for pattern in wanted for name in names)
+        # Most patterns are plain names, which need no comparison with every tool.
+        if any(name in wanted and not has_wildcard(name) for name in names):
+            return True
+        return any(fnmatchcase(name, pattern) for pattern in wild for name in names)
 
     return [tool for tool in tools if is_chosen(tool)]
 

@@ -155,6 +155,9 @@ def needed_modules(
     seen: set[str] = set()
 
     def look(module: JSON, name: JSON, defined: frozenset[str]) -> None:
+        if not isinstance(name, str):
+            # The check of the plan refuses the call: no module has such a tool.
+            return
         if module is None:
             tool = None if name in defined else known.look_up({"_tool": name})
             if name not in defined and (tool is None or tool.module is not None):

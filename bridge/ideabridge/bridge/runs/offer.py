@@ -17,7 +17,7 @@ from ideabridge.bridge.configuration import Configuration, module_fingerprint
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard
 from ideabridge.bridge.loop.policy import allows_by_name, effective_hints
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
@@ -44,6 +44,13 @@ _AWAY: Final = 600
 
 _LOOK_SECONDS: Final = 3.0
 """Seconds that a plan waits for failed modules that may have a tool which no other module has."""
+
+MAX_PATTERNS: Final = 100
+"""The most patterns with wildcards that choose tools: each is held against the name of every tool."""
+
+_SHOWN_PATTERNS: Final = 10
+_SHOWN_PATTERN: Final = 100
+"""The most patterns that an error repeats, and the most characters of each."""
 
 SETTLE_SECONDS: Final = 30.0
 """Seconds that a run waits for modules that are connecting before it reports that a tool is unknown."""
@@ -364,8 +371,13 @@ class Offer:
         """`chosen`, once the modules of these tools are up or have failed.
 
         Raises:
-            PlanError: no tool matches the patterns.
+            PlanError: no tool matches the patterns, or too many have wildcards.
         """
+        wild = sum(1 for one in set(patterns or ()) if has_wildcard(one))
+        if wild > MAX_PATTERNS:
+            raise PlanError(
+                f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, besides names; found {wild:,}"
+            )
         await self.names_settled()
         if not self.has_all(patterns):
             await self.settled()
@@ -374,9 +386,10 @@ class Offer:
         if patterns and not catalogue.tools:
             there = [tool.name for tool in self.known]
             first = next(iter(patterns))
-            raise PlanError(
-                f"tools: nothing matches {', '.join(patterns)}.{did_you_mean(first, there)}{self.missing()}"
-            )
+            shown = ", ".join(one[:_SHOWN_PATTERN] for one in [*patterns][:_SHOWN_PATTERNS])
+            if len(patterns) > _SHOWN_PATTERNS:
+                shown += f" and {len(patterns) - _SHOWN_PATTERNS:,} more"
+            raise PlanError(f"tools: nothing matches {shown}.{did_you_mean(first, there)}{self.missing()}")
         return catalogue
 
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
