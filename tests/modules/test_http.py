@@ -1,15 +1,21 @@
 """Modules over HTTP, both eras, on loopback with a required header."""
 
+import json
+import threading
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleTimeoutError
+from ideabridge.bridge.modules.http import REOPEN_SECONDS
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from tests import preloaded
@@ -112,3 +118,76 @@ async def test_the_older_transport() -> None:
             assert status.error is None
             assert (status.kind, status.era) == ("sse", "legacy")
             assert await modules["old"].call("who", {}) == "who"
+
+
+class Hasty(BaseHTTPRequestHandler):
+    """Ends the stream of a call at once, asks for it again without a pause, and answers the third time."""
+
+    asked: list[float]
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, number = message["method"], message.get("id")
+        result: dict[str, Any] | None = None
+        if method == "initialize":
+            information = {"name": "hasty", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": information}
+        elif method == "tools/list":
+            result = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
+        elif method == "tools/call":
+            type(self).asked = [float(number)]
+            self.answer(200, b"id: 1\nretry: 0\ndata:\n\n", "text/event-stream")
+            return
+        elif number is None:
+            self.answer(202, b"")
+            return
+        else:
+            error = {"code": -32601, "message": "no such method"}
+            self.answer(200, json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode())
+            return
+        self.answer(200, json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+
+    def do_GET(self) -> None:
+        if "last-event-id" not in self.headers:
+            self.answer(405, b"")
+            return
+        self.asked.append(time.monotonic())
+        if len(self.asked) <= 3:
+            self.answer(200, b"id: 1\nretry: 0\ndata:\n\n", "text/event-stream")
+            return
+        answer = {"jsonrpc": "2.0", "id": int(self.asked[0]), "result": {"content": [{"type": "text", "text": "seen"}]}}
+        self.answer(200, b"data: " + json.dumps(answer).encode() + b"\n\n", "text/event-stream")
+
+    def do_DELETE(self) -> None:
+        self.answer(200, b"")
+
+    def answer(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        if self.command == "POST":
+            self.send_header("mcp-session-id", "one")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base class
+        """Say nothing."""
+
+
+async def test_a_stream_that_ends_again_and_again_is_not_opened_without_a_pause() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hasty)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        entry = {"type": "http", "url": f"http://127.0.0.1:{server.server_address[1]}/mcp"}
+        async with modules_of({"hasty": entry}) as modules:
+            await modules.settled(10)
+            assert modules["hasty"].status().error is None
+            assert await modules["hasty"].call("look", {}) == "seen"
+    finally:
+        await anyio.to_thread.run_sync(server.shutdown)
+        thread.join()
+        server.server_close()
+    opened = Hasty.asked[1:]
+    assert len(opened) == 3
+    assert opened[-1] - opened[0] >= 2 * REOPEN_SECONDS * 0.9

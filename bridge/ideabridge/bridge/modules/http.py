@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Final
 
+import anyio
 import httpx2
 import orjson
 from mcp.client.sse import sse_client
@@ -50,6 +51,9 @@ _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 _ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _NOTIFICATION_SECONDS: Final = 10.0
 
+REOPEN_SECONDS: Final = 0.5
+"""Seconds before a stream of events is opened again, besides those for which the server asks (`retry`)."""
+
 
 _CONNECTING: Final = (
     httpx2.ConnectError,
@@ -85,10 +89,12 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
         super().__init__(headers=headers, timeout=timeout, auth=auth, verify=certificates())
         self._max_bytes = max_bytes
+        self._has_listened = False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. A failed POST returns a response that contains a JSON-RPC error."""
         if request.method != "POST":
+            await self._pause_before(request)
             try:
                 return _guarded(request, await super().send(request, **options), self._max_bytes)
             except ModuleSignInError:
@@ -116,6 +122,15 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         except httpx2.TransportError as error:
             what = f"cannot be reached any more: {_why(error)},"
             return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
+
+    async def _pause_before(self, request: httpx2.Request) -> None:
+        """Wait before a stream is opened again: the server chooses how soon the SDK does that, and may choose 0."""
+        if request.method != "GET":
+            return
+        opens_again = self._has_listened or "last-event-id" in request.headers
+        self._has_listened = True
+        if opens_again:
+            await anyio.sleep(REOPEN_SECONDS)
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Read a whole response, so that a failure while reading is handled here."""
