@@ -6,9 +6,19 @@ import json
 from hashlib import sha256
 from typing import Any, Literal
 
+import anyio
 import pytest
 from mcp import Client, types
 from mcp.shared.exceptions import MCPError
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.context import explanations
+from ideabridge.server.extensions import skills
+from ideabridge.server.extensions.skills import LARGEST
+from ideabridge.server.server import Front
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.toolbox import Toolbox
 
 from .serving import call
 
@@ -37,6 +47,12 @@ class GetSkill(types.Request[OneUri, Literal["skills/get"]]):
 
 class AnyResult(types.Result):
     model_config = types.Result.model_config | {"extra": "allow"}
+
+
+@tool(read_only=True)
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 async def asked(client: Client, request: types.Request[Any, Any]) -> dict[str, Any]:
@@ -84,6 +100,49 @@ async def test_a_new_version_is_another_skill_under_the_same_uri(client: Client)
     after = (await asked(client, GetSkill(params=OneUri(uri=uri))))["skill"]
     assert after["frontmatter"]["description"] == "Add 2, again."
     assert after["resources"][0]["digest"] != before["resources"][0]["digest"]
+
+
+async def test_a_long_plan_is_no_file_of_its_skill(client: Client) -> None:
+    name = f"long_{client.protocol_version[:4]}"
+    plan = {"calls": [{"_tool": "count", "items": ["é" * LARGEST]}], "output": "†results.0"}
+    run = (await call(client, "run_plan", **plan, wait_s=20))["run"]
+    await call(client, "publish_idea", idea=run, name=name, description="Count a large item.", answer="plan")
+    [skill] = [
+        one for one in (await asked(client, ListSkills()))["skills"] if one["uri"].startswith(f"skill://{name}/")
+    ]
+    [file] = skill["resources"]
+    [content] = (await client.read_resource(file["uri"])).contents
+    assert isinstance(content, types.TextResourceContents)
+    assert f"ideabridge ideas show {name}" in content.text
+    with pytest.raises(MCPError, match="no file"):
+        await client.read_resource(f"{skill['uri'].removesuffix('SKILL.md')}references/plan.json")
+
+
+async def test_who_lists_again_has_no_file_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[JSONObject] = []
+
+    def as_it_runs(plan: JSONObject) -> JSONObject:
+        written.append(plan)
+        return explanations.as_it_runs(plan)
+
+    monkeypatch.setattr(skills, "as_it_runs", as_it_runs)
+    async with Bridge(toolbox=Toolbox(add), store=":memory:") as bridge, anyio.create_task_group() as group:
+        async with Client(Front(bridge, group, "0").server) as client:
+            name = await published(client)
+            first = (await asked(client, ListSkills()))["skills"]
+            assert len(written) == 1
+            assert (await asked(client, ListSkills()))["skills"] == first
+            uri = first[0]["uri"]
+            assert (await asked(client, GetSkill(params=OneUri(uri=uri))))["skill"] == first[0]
+            assert len(written) == 1
+            # A secret that is known since changes the files, and so does another version.
+            bridge.secrets.add("NEW_TOKEN", "simple-sum-7319", certain=True)
+            assert (await asked(client, ListSkills()))["skills"] == first
+            assert len(written) == 2
+            assert await published(client) == name
+            await asked(client, ListSkills())
+            assert len(written) == 3
+        group.cancel_scope.cancel()
 
 
 async def test_what_is_no_skill_is_refused(client: Client) -> None:

@@ -151,6 +151,11 @@ class Secrets:
             if is_secret_name(key):
                 self.add(name, value, certain=True)
 
+    @property
+    def count(self) -> int:
+        """Return the number of texts that are hidden. None is ever taken away, so the same number hides the same."""
+        return len(self._forms["any"])
+
     def found_in(self, text: str) -> list[str]:
         """Return the names of the secrets in a text that must not be exported: certain ones, and those that look like
         tokens. A plain word of an environment does not count.

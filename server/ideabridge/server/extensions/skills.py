@@ -3,12 +3,14 @@
 The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`: how to call the tool, and
 beside it what a call runs. Its last segment is the name that the format of skills allows; the first one keeps two ideas
 apart whose names differ in what that format does not have. Nothing is stored: a skill is made from the present version
-of its idea, and its digests change with it.
+of its idea, and its digests change with it. A list does not write the files again for digests that it knows.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
@@ -34,6 +36,12 @@ _MAIN: Final = "SKILL.md"
 _LONGEST: Final = 1024
 """Characters of a description that the format of skills allows."""
 
+LARGEST: Final = 200_000
+"""Characters of a plan or program that a skill has as a file. A model could read no more."""
+
+_REMEMBERED: Final = 2000
+"""The most skills whose digests are remembered."""
+
 _FRESH_MS: Final = 1000
 
 
@@ -43,11 +51,29 @@ class GetSkillParams(types.RequestParams):
     uri: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    """What the files of a skill depend on: another stamp, other files.
+
+    Attributes:
+        version: of the publication.
+        time: when it was published: a store that was replaced has the same versions of other ideas.
+        learned: the digest of what its evidence teaches.
+        secrets: the number of texts that are hidden.
+    """
+
+    version: int
+    time: str
+    learned: bytes
+    secrets: int
+
+
 class IdeaSkills:
     """The handlers of `skills/*`, and of resources below `skill://`."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
+        self._entries: dict[str, tuple[_Stamp, JSONObject]] = {}
 
     async def page(self, context: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
         """One page of skills.
@@ -55,16 +81,15 @@ class IdeaSkills:
         Raises:
             MCPError: the cursor is not one of this list.
         """
+        store, lacking, caller = self._bridge.store, self._bridge.offer.lacking, caller_of(context)
+        cursor = params.cursor if params else None
         try:
-            page = self._bridge.store.publications.page(
-                PAGE, params.cursor if params else None, caller=caller_of(context)
-            )
+            # The plans of a page may have megabytes, so threads read them and write the files that digests are of.
+            page = await compute_in_thread(partial(store.publications.page, PAGE, cursor, caller=caller))
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
         # A skill tells to call its tool.
-        store, lacking, caller = self._bridge.store, self._bridge.offer.lacking, caller_of(context)
         callable_here = [one for one in page.items if why_not_here(store, one, caller, lacking) is None]
-        # A thread writes their files, whose digests are in the entries: the plans may have megabytes.
         entries = await compute_in_thread(lambda: [self._entry(one) for one in callable_here])
         result: dict[str, Any] = {"skills": entries, **_complete()}
         return {**result, "nextCursor": page.next} if page.next is not None else result
@@ -109,6 +134,20 @@ class IdeaSkills:
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, one: Publication) -> JSONObject:
+        """The entry of a skill. Whoever lists again costs no more than the look for what has changed."""
+        learned = sha256(encode_text(one.learned).encode()).digest()
+        stamp = _Stamp(one.version, one.time, learned, self._bridge.secrets.count)
+        known = self._entries.get(one.name)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        entry = self._new_entry(one)
+        # Several threads are here at once, so each step on the entries is one that none can interrupt.
+        if len(self._entries) >= _REMEMBERED:
+            self._entries.clear()
+        self._entries[one.name] = (stamp, entry)
+        return entry
+
+    def _new_entry(self, one: Publication) -> JSONObject:
         root = f"skill://{one.name}/{skill_name(one.name)}/"
         resources: list[JSON] = []
         for path, text in self._files(one).items():
@@ -125,17 +164,26 @@ class IdeaSkills:
         """The files of a skill, by their paths."""
         plan, mask = one.present_plan or {}, self._bridge.secrets.mask
         program = plan.get("program")
+        read: JSONObject = {key: plan[key] for key in _READ if key in plan}
+        # Writing a value for people takes far longer than this, and is bounded by it.
+        is_long = len(program if isinstance(program, str) else encode_text(read)) > LARGEST
         files = {_MAIN: ""}
+        if is_long:
+            files[_MAIN] = mask(self._text(one, _TOO_LONG.format(name=one.name)))
+            return files
+        runs = ""
         if isinstance(program, str):
             files["references/program.py"] = mask(program.rstrip("\n") + "\n")
+            runs = _RUNS.format(path="references/program.py")
         elif plan:
-            runs = as_it_runs(plan)
-            shown: JSONObject = {key: runs[key] for key in _READ if key in runs}
+            shown = as_it_runs(read)
             files["references/plan.json"] = mask(readable_json(shown, compact=True) + "\n")
-        files[_MAIN] = mask(self._text(one, [path for path in files if path != _MAIN]))
+            runs = _RUNS.format(path="references/plan.json")
+        files[_MAIN] = mask(self._text(one, runs))
         return files
 
-    def _text(self, one: Publication, references: list[str]) -> str:
+    def _text(self, one: Publication, runs: str) -> str:
+        """The text of SKILL.md; `runs` says what a call runs."""
         # A JSON text is a YAML scalar, whatever characters it has.
         head = [f"{key}: {encode_text(value)}" for key, value in self._frontmatter(one).items()]
         reads = one.annotations.get("readOnlyHint") is True
@@ -146,18 +194,21 @@ class IdeaSkills:
             f"If your list of tools lacks it: `run_plan` with the call `{encode_text(step)}` and the input in it."
         )
         lines += ["", "## Input", "", *_input(one.input_schema or {})]
-        if references:
-            lines += ["", "## What it does", ""]
-            lines += [
-                f"A call runs [{path}]({path}); `†` begins a reference to an earlier value, and `†explained` is what a"
-                " call sends in place of the recorded value."
-                for path in references
-            ]
+        if runs:
+            lines += ["", "## What it does", "", runs]
         return "\n".join(lines) + "\n"
 
 
 _READ: Final = ("calls", "output", "instances", "fixed", "explained")
 """The members of a plan in a skill."""
+
+_RUNS: Final = (
+    "A call runs [{path}]({path}); `†` begins a reference to an earlier value, and `†explained` is what a call sends in"
+    " place of the recorded value."
+)
+_TOO_LONG: Final = (
+    "What a call runs is too long for a file of a skill. `ideabridge ideas show {name}` shows it at a terminal."
+)
 
 _READS: Final = "It only reads."
 _CHANGES: Final = "It may change something, so the user may be asked before."
