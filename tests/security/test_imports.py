@@ -263,6 +263,45 @@ def test_show_tells_what_answers_without_a_plan(here: Path, capsys: pytest.Captu
         assert PAYLOAD in out
 
 
+def telling() -> tuple[JSONObject, list[str]]:
+    """What a solving mind begins with, and the texts of its author in every member that the mind reads."""
+    marks = ["MARK_SCHEMA", "MARK_INPUT", "MARK_STATE", "MARK_SHAPE", "MARK_TOOL", "MARK_OUTPUT"]
+    described: list[JSONObject] = [{"type": "object", "description": mark} for mark in marks]
+    guide: JSONObject = {
+        "context": [
+            {"role": "user", "content": "Tidy up."},
+            {"type": "input", "input": {"a": 1}, "schema": described[0], "description": "MARK_INPUT"},
+            {"type": "state", "state": {"n": 1}, "schema": described[3], "description": "MARK_STATE"},
+            {"type": "tool", "tool": {"name": "helper", "description": "MARK_TOOL", "parameters": {"type": "object"}}},
+        ],
+        "tools": [],
+        "output_schema": described[5],
+        "by_instance": False,
+    }
+    return guide, marks
+
+
+def test_what_a_mind_is_told_is_shown_whole(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guide, marks = telling()
+    solved: JSON = {"input": {"a": 1}, "output": None, "solve": guide}
+    whole = hijacked(here, name="told", answer="solve", recorded=solved)
+    put(here, whole)
+    assert main(["ideas", "import", "evil.json", "--publish"]) == 0
+    capsys.readouterr()
+    assert main(["ideas", "show", "told"]) == 0
+    out = capsys.readouterr().out
+    assert [mark for mark in marks if mark not in out] == []
+    # The review of an edited document shows the same.
+    told = cast("JSONObject", whole["publication"])
+    put(here, {**whole, "publication": {**told, "name": "told_again"}})
+    terminal = Terminal(here, ["ideas", "import", "evil.json", "--edited", "--publish"])
+    terminal.read_until("Take it as it is shown?")
+    seen = terminal.seen
+    terminal.type("n")
+    terminal.end()
+    assert [mark for mark in marks if mark not in seen] == []
+
+
 SENT: JSON = [{"join": [{"constant": PAYLOAD + " "}, "†results.0"]}]
 
 

@@ -472,9 +472,8 @@ def document_lines(document: Document) -> list[Line]:
     lines.append((f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green"))
     # A mark precedes each line that could pass for one of the plan below.
     lines += [(f"  | {visible(line)}", None) for line in str(publication["description"]).split("\n")]
-    for what in ("input_schema", "output_schema"):
-        if publication[what] is not None:
-            lines.append((f"  {what}: {readable_json(publication[what])}", None))
+    elsewhere = ("name", "answer", "description", "plan", "recorded")
+    lines += _members({key: value for key, value in publication.items() if key not in elsewhere}, 2)
     return [*lines, *_running(publication["answer"], publication["plan"], publication["recorded"])]
 
 
@@ -499,6 +498,8 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     for message in context if isinstance(context, list) else []:
         lines += _message(message, whole=True)
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
+    # All but what is shown elsewhere: the mind is told of the output schema, too.
+    lines += _members({key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}, 2)
     return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))] if guide.get("plan") else lines
 
 
@@ -532,10 +533,30 @@ def _plan(solution: JSON) -> list[Line]:
 def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     if not isinstance(message, dict):
         return _value(message, 2, whole=whole)
-    kind = str(message.get("type") or message.get("role") or "message")
+    named = "type" if message.get("type") else "role"
+    kind = str(message.get(named) or "message")
     instance = f" {message['_instance']}" if message.get("_instance") else ""
-    content = message.get("content", message.get(kind))
-    return [(f"  {kind}{instance}", "cyan"), *_value(content, 4, whole=whole)]
+    held = "content" if "content" in message else kind
+    # A name cannot begin a line of its own.
+    lines: list[Line] = [
+        (visible(f"  {kind}{instance}"), "cyan"),
+        *_value(message.get(held), 4, whole=whole),
+    ]
+    # All but these: a mind reads the schema and the description of a document, too.
+    others = {key: value for key, value in message.items() if key not in (named, held, "_instance")}
+    return lines + _members(others, 4, whole=whole)
+
+
+def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Line]:
+    """Members by their names, each as JSON, so that no text begins a line of its own."""
+    lines: list[Line] = []
+    for key, value in members.items():
+        if value is not None:
+            text = readable_json(value)
+            if len(text) > _LONGEST and not whole:
+                text = f"{text[:_LONGEST]}... ({len(text):,} characters)"
+            lines.append((f"{' ' * indent}{_key(key)}: {text}", None))
+    return lines
 
 
 def _call_lines(place: int, call: JSON) -> list[Line]:
