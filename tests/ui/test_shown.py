@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, expect
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ui.serving import client, seal, send
-from tests.ui.test_apps import McpClient
+from tests.ui.test_apps import EXTENSION, McpClient
 
 HIDDEN: Final = "# harmless " + "x" * 30_000 + "\nrm -rf ~"
 TAGS: Final = "".join(chr(0xE0000 + ord(one)) for one in "rm -rf ~")
@@ -247,6 +247,46 @@ def test_a_new_question_moves_no_other_and_takes_no_click(page: Page, site: str)
         expect(page.locator("#rows tr").first.locator("input[type=checkbox]")).to_be_disabled()
         page.reload()
         expect(cards).to_have_count(2)
+
+
+_MET: Final = """(button) => {
+  button.style.animation = "none";
+  button.getBoundingClientRect();
+  button.style.animation = "";
+  const [first] = button.getAnimations().filter((one) => one.animationName === "steady");
+  const box = button.getBoundingClientRect();
+  const meets = () => document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2) === button;
+  first.pause();
+  first.currentTime = 500;
+  const early = meets();
+  first.finish();
+  return [early, meets()];
+}"""
+"""Whether a click at the place of a button that appears anew would meet it: in its first second, and after it."""
+
+
+def test_a_button_takes_no_click_before_the_script_of_its_page_is_there(page: Page, site: str) -> None:
+    page.goto(site)
+    with client(site) as http:
+        key_of(http, ask(http, refund(1)))
+    page.route("**/ui.js*", lambda route: route.abort())
+    page.goto(f"{site}approvals")
+    cards = page.locator("#cards > article")
+    expect(cards).to_have_count(1)
+    for name in ("Approve", "Deny"):
+        button = cards.first.get_by_role("button", name=name, exact=True)
+        assert button.evaluate(_MET) == [False, True], name
+
+
+def test_a_button_of_the_view_takes_no_click_without_a_script_either(page: Page, site: str) -> None:
+    reader = McpClient(site, {"extensions": EXTENSION})
+    [file] = reader.ask("resources/read", {"uri": "ui://ideabridge/run"})["contents"]
+    reader.close()
+    style = file["text"].partition("<style>")[2].partition("</style>")[0]
+    # The policy of our pages takes no styles from elsewhere.
+    page.goto("about:blank")
+    page.set_content(f"<style>{style}</style><section class='question'><button>Approve</button></section>")
+    assert page.get_by_role("button").evaluate(_MET) == [False, True]
 
 
 def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page, site: str) -> None:
