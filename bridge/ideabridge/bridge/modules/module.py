@@ -64,6 +64,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import nearest
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.turns import asked_by
 
 if TYPE_CHECKING:
     # Its import takes time, which programs as modules save.
@@ -71,13 +72,14 @@ if TYPE_CHECKING:
 
 
 class FairLimiter:
-    """Limits how many calls run at once. Callers that wait take turns, however many calls each has: with one queue for
-    all calls, a run of a thousand calls would delay every other run until its last one.
+    """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the runs of one caller,
+    however many calls each has: with one queue for all calls, a run of a thousand calls would delay every other run
+    until its last one, and a caller with a hundred runs every other caller.
     """
 
     def __init__(self, number: int) -> None:
         self._number = self._free = number
-        self._waiting: OrderedDict[Hashable, deque[anyio.Event]] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[anyio.Event]]] = OrderedDict()
 
     def lower(self, number: int) -> None:
         """Lower the limit to `number`. Running calls continue."""
@@ -86,12 +88,14 @@ class FairLimiter:
         self._free -= lost
 
     async def acquire(self, who: Hashable) -> None:
-        """Wait until a call may run. The calls of equal callers (`who`, for example a run) wait in one queue."""
+        """Wait until a call may run. The calls of equal senders (`who`, for example a run) wait in one queue."""
         if self._free > 0:
             self._free -= 1
             return
+        caller = asked_by.get()
         granted = anyio.Event()
-        queue = self._waiting.setdefault(who, deque())
+        queues = self._waiting.setdefault(caller, OrderedDict())
+        queue = queues.setdefault(who, deque())
         queue.append(granted)
         try:
             await granted.wait()
@@ -101,7 +105,9 @@ class FairLimiter:
             else:
                 queue.remove(granted)
                 if not queue:
-                    del self._waiting[who]
+                    del queues[who]
+                if not queues:
+                    del self._waiting[caller]
             raise
 
     def release(self) -> None:
@@ -109,11 +115,14 @@ class FairLimiter:
         if self._free < 0 or not self._waiting:
             self._free += 1
             return
-        who, queue = self._waiting.popitem(last=False)
+        caller, queues = self._waiting.popitem(last=False)
+        who, queue = queues.popitem(last=False)
         queue.popleft().set()
+        # The sender moves to the end of the queue of its caller's senders, and the caller to the end of the callers.
         if queue:
-            # The caller moves to the end of the queue of callers.
-            self._waiting[who] = queue
+            queues[who] = queue
+        if queues:
+            self._waiting[caller] = queues
 
 
 SentT = TypeVar("SentT")
