@@ -381,6 +381,16 @@ def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(here: Path, i
     assert json.loads(waiting.stdout)["approvals"][0]["plan"]["calls"][0]["_tool"] == "note"
 
 
+def test_a_lazy_plan_is_asked_about_with_the_number_of_its_instances(here: Path) -> None:
+    plan = {"instances": {f"i{one}": {"n": one} for one in range(40)}, "calls": [{"_tool": "add", "a": 1, "b": 2}]}
+    (here / "many.json").write_text(json.dumps(plan), encoding="utf-8")
+    terminal = Terminal(here, ["run", "--lazy", "many.json"])
+    terminal.read_until("e(dit): ")
+    assert "1 call for each of 40 instances" in terminal.seen
+    terminal.type("n")
+    terminal.end()
+
+
 def test_a_lazy_plan_is_edited_or_denied_at_the_terminal(here: Path) -> None:
     (here / "editor.sh").write_text('#!/bin/sh\nsed -i "s/hello/goodbye/" "$1"\n', encoding="utf-8")
     (here / "editor.sh").chmod(0o755)

@@ -69,6 +69,19 @@ async def ideabridge(*words: str, configuration: Path) -> str:
     return ended.stdout.decode()
 
 
+# -- how much one decision covers ----------------------------------------------------------------------------------
+
+
+def test_a_form_says_how_much_one_decision_covers() -> None:
+    waiting: dict[str, Any] = {"calls": [{"_tool": "shell"}], "output": None, "instances": 40, "drawing": "0 shell\n"}
+    plan = ApprovalRequest(
+        "run_1", "local", "p0-1", None, {}, "a plan", None, "plan", ("approve", "deny", "edit"), waiting
+    )
+    assert message(plan).split("\n")[0] == "Run this plan? (1 call for each of 40 instances)"
+    assert message(asked(False, _each=[1, 2, 3])).split("\n")[0] == "Run shell? (3 executions)"
+    assert message(asked(False, command="ls")).split("\n")[0] == "Run shell?"
+
+
 # -- a call that does not fit --------------------------------------------------------------------------------------
 
 

@@ -211,9 +211,9 @@ async def _every_page(walk: Walk) -> None:
         await walk.page("/runs/{run}", run=run)
         await walk.page("/runs/{run}", run=run, at=CALLS)
         await walk.page("/runs/{run}/picture.svg", run=run)
-        for route in ("/runs/{run}/calls/{call:int}", "/runs/{run}/calls/{call:int}/result"):
+        for route in ("/runs/{run}/calls/{call}", "/runs/{run}/calls/{call}/result"):
             await walk.page(route, run=run, call=0)
-        await walk.page("/runs/{run}/calls/{call:int}/images/{image:int}", run=run, call=0, image=0)
+        await walk.page("/runs/{run}/calls/{call}/images/{image}", run=run, call=0, image=0)
         await walk.form("/runs/{run}/fork", run=run, at="2")
         await walk.form("/runs/{run}/cancel", run=run)
         await walk.form("/runs/{run}/resume", run=run)

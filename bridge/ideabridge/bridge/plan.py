@@ -378,8 +378,8 @@ class WaitingPlan(Rehearsal):
 
     Attributes:
         question: the question; `Run.decide` takes its `approval`.
-        instances: the number of instances that one instance in the dry run and the drawings represents; 0: each
-            instance is shown.
+        instances: the number of instances of the run, for each of which the calls are made; 0: it has none. Of many
+            calls, the dry run and the drawings show those of one instance.
     """
 
     question: Question = field(kw_only=True)
@@ -410,7 +410,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     if question is None or plan is None:
         return None
     if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
-        return WaitingPlan(plan.graph, question=question)
+        return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
     # Draw the plan without instances: all of them have the documents that the first has.
     documents, settings = machine.documents, machine.settings
     graph = Graph(

@@ -19,7 +19,7 @@ import mcp_types as types
 from ideabridge.bridge.context.assumption import Assumption, Candidate
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest
-from ideabridge.server.views.shown import FORM, choices_if, fits
+from ideabridge.server.views.shown import FORM, choices_if, fits, sums_of
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
@@ -314,6 +314,9 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     if request.question is not None:
         lines += _words_of_module(request.question)
         lines[-1] += " The call that asks:"
+    sums = _sums(request)
+    if sums:
+        lines[0] += f" ({sums})"
     whole = _is_whole(request)
     lines += _lines(_values(request), whole=whole)
     if request.plan is not None and whole:
@@ -370,6 +373,16 @@ def _headline(request: ApprovalRequest) -> str:
 def _is_whole(request: ApprovalRequest) -> bool:
     """Return whether the form shows all that an approval covers."""
     return fits(_values(request), request.why, FORM)
+
+
+def _sums(request: ApprovalRequest) -> str:
+    """How often something would happen, where what a form lists does not show it."""
+    if request.question is not None:
+        return ""
+    if request.plan is None:
+        return sums_of(request.kind, request.call)
+    instances = request.plan.get("instances")
+    return sums_of(request.kind, request.plan, instances) if isinstance(instances, int) else ""
 
 
 def _lines(values: JSONObject, *, whole: bool) -> list[str]:

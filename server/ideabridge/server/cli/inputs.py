@@ -359,6 +359,8 @@ async def _ask(entry: JSONObject) -> Decision:
     plan = entry.get("plan")
     if isinstance(plan, dict):
         shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
+        instances = plan.get("instances")
+        say(f"  {sums_of('plan', shown, instances if isinstance(instances, int) else 0)}", "bold")
         say(whole(shown, width))
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
