@@ -110,7 +110,8 @@ class Browser:
 def serving(folder: Path) -> Generator[Neighbours]:
     """A server with the page, two modules and two users, without objects."""
     modules = {"asks": preloaded.module(ASKS), "talks": preloaded.module(TALKS)}
-    configuration = configured(folder, mcpServers=modules, expose=["modules"], own_tools="all")
+    users = {"requests_per_minute": 1_000_000}
+    configuration = configured(folder, mcpServers=modules, expose=["modules"], own_tools="all", users=users)
     with Store.open(folder / "ideas.sqlite") as store:
         tokens = {name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")}
         tokens["ada"] = store.users.add_token(store.users.add("ada", "admin").name)[1]

@@ -188,7 +188,8 @@ async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: 
 async def test_others_are_answered_while_a_result_is_held_against_a_hostile_schema(tmp_path: Path) -> None:
     trap = hostile({"type": "array", "items": ENUMERATED})
     plan: list[dict[str, Any]] = [
-        {"_tool": "nested", "n": 20_000, "_outputPath": "nested"},
+        # As many values as the parameters of a call may have, but for a few.
+        {"_tool": "nested", "n": 19_000, "_outputPath": "nested"},
         {"_tool": "trap", "x": "†state.nested", "_outputPath": "y"},
     ]
     async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (one, other):

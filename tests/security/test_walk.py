@@ -77,8 +77,9 @@ async def neighbours(anyio_backend: str, tmp_path_factory: pytest.TempPathFactor
 def plain(text: str, name: str) -> str:
     """An answer without the name that was asked for, and without what differs between two equal answers."""
     if name:
-        # Of NAME@VERSION an answer may have the first part, and of what cannot be a name a suggestion.
-        for one in (name, safe_name(name), name.partition("@")[0]):
+        # Of NAME@VERSION an answer may have the first part, and of what cannot be a name a suggestion. As a program,
+        # the id of an approval is a difference, of which an error names the second part.
+        for one in (name, safe_name(name), name.partition("@")[0], name.rpartition("-")[2]):
             text = text.replace(one, "NAME")
     for pattern, word in _VOLATILE:
         text = pattern.sub(word, text)

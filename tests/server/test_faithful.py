@@ -175,4 +175,4 @@ async def test_a_log_message_over_the_bound_says_its_size(tmp_path: Path) -> Non
             await client.call_tool("meta", {"logged": size})
         # Each message stands before the result on the wire, and is handled in a task of its own.
         await client.call_tool("meta", {})
-    assert logged == ["x" * 200_000, "(a log message of 300,002 bytes is left out; at most 262,144 are passed on)"]
+    assert logged == ["x" * 200_000, "(a log message of 300,026 bytes is left out; at most 262,144 are passed on)"]

@@ -42,6 +42,14 @@ def run(http: httpx.Client, text: str = PLAN) -> str:
     return found[1]
 
 
+def run_to_the_end(http: httpx.Client) -> str:
+    """Run a plan that asks nobody, and wait for its end; returns the id of the run."""
+    run_id = run(http, DONE)
+    while not re.search(r'<p class="facts">\s*<span class="status s-done">', http.get(f"/ui/runs/{run_id}").text):
+        pass
+    return run_id
+
+
 def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> None:
     for path in ("/ui/", "/ui/runs", "/ui/static/ui.js", "/ui/nothing"):
         headers = http.get(path).headers
@@ -237,7 +245,7 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
 
 def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:
     with served(tmp_path) as url, client(url) as http:
-        run_id = run(http, DONE)
+        run_id = run_to_the_end(http)
         assert send(http, "/ui/ideas/publish", ref=run_id, name="orders").url.path == "/ui/ideas/orders"
         tool = "/ui/ideas/orders"
         for odd in ("²", "٣", "-1", "1e3", "9" * 5000):
@@ -262,7 +270,7 @@ def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:
 
 def test_the_page_of_a_tool_compares_the_latest_versions_alone(tmp_path: Path) -> None:
     with served(tmp_path) as url, client(url) as http:
-        run_id = run(http, DONE)
+        run_id = run_to_the_end(http)
         for number in range(VERSIONS + 2):
             fields = {"ref": run_id, "name": "orders", "description": f"List the orders, {number}."}
             assert send(http, "/ui/ideas/publish", **fields).url.path == "/ui/ideas/orders"

@@ -92,6 +92,7 @@ class _Worker:
         except OSError as error:
             raise WorkerError(f"a worker process cannot be started: {error.strerror or error}") from None
         self.late = False
+        self.is_asked = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
         """Return the answer to a job. Blocks until the deadline, when another thread kills the process.
@@ -99,6 +100,7 @@ class _Worker:
         The deadline is `seconds` after the worker began with the job, so a busy machine on which a process starts
         slowly does not change what a job can compute.
         """
+        self.is_asked = True
         timer = self._timer(START_SECONDS)
         try:
             into, out = self.process.stdin, self.process.stdout
@@ -168,6 +170,7 @@ class Workers:
             self._all.difference_update(ended)
             self._idle = [one for one in self._idle if one in self._all]
             worker = self._idle.pop() if self._idle else _Worker()
+            worker.is_asked = False
             self._all.add(worker)
         for one in ended:
             one.end()
@@ -215,6 +218,9 @@ class Workers:
                     with self._lock:
                         self._idle = [one for one in self._idle if one is not worker]
                     worker.process.kill()
+                    if not worker.is_asked:
+                        # The thread has not begun.
+                        self._drop(worker)
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
