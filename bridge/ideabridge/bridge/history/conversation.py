@@ -118,7 +118,7 @@ class Conversation:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
     def time_of(self, line: JSONObject) -> float | None:
-        """The time of a line. One that is none is counted, and the line is read without it."""
+        """The time of a line. A time that cannot be read is counted, and the line is read without it."""
         told = line.get("timestamp")
         seconds = seconds_of(told)
         if seconds is None and told is not None:

@@ -125,7 +125,7 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
         parts = urlsplit(address)
         host = parts.hostname or ""
     except ValueError:
-        raise FormError("its address is none") from None
+        raise FormError("its address cannot be read") from None
     if "@" in parts.netloc:
         raise FormError("its address names a user, who could pass for a host")
     if not host or (parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK)):
@@ -396,7 +396,7 @@ class Asking:
         scope: ends the call after its time-out.
         allowed: the seconds that it may take, without the time in which a person is asked.
         refused: messages to the caller about questions that nobody was asked.
-        own_ids: by the id that the module gave to an address, the id that the client is told.
+        own_ids: the id that the client gets for an address, by the id that the module gave it.
     """
 
     def __init__(
@@ -567,7 +567,7 @@ class Asking:
             return types.ElicitRequest(params=self._address(params))
         if isinstance(params, types.CreateMessageRequestParams):
             _check_sampling(params)
-            # The conversation of the client with others is none of the module's business.
+            # A module must not see the client's conversation with other servers.
             question = types.CreateMessageRequest(params=params.model_copy(update={"include_context": "none"}))
         told = normalise(wire(question), what="the question")
         masked = self._secrets.redact(told)

@@ -389,7 +389,7 @@ class Journal:
         """A run that a caller has started.
 
         Raises:
-            UnknownRunError: there is none, or it belongs to somebody else: the answer is the same.
+            UnknownRunError: no run has this id, or it belongs to somebody else. The message is the same.
         """
         record = self.get(run_id)
         if record is None or caller not in (SEES_ALL, record.caller):
@@ -948,7 +948,7 @@ class OwnerLinks:
         return key
 
     def use(self, key: str) -> bool:
-        """Use a link up; return False if there is none with this key, or if it is too old."""
+        """Use a link up. Return whether a link with this key exists and is recent enough."""
         until = self._settings.get(_link_name(key))
         return until is not None and self._settings.delete(_link_name(key)) and time.time() < float(until)
 

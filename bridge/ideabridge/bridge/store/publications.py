@@ -426,11 +426,11 @@ class Publications:
         Args:
             name: the name.
             caller: who asks.
-            limit: at most so many; None: all.
+            limit: the most versions to return; None: no limit.
             before: only versions before this one.
 
         Raises:
-            UnknownPublicationError: there is none.
+            UnknownPublicationError: the caller sees no version of this name.
         """
         with self._database.guard:
             rows = self._database.execute(
