@@ -165,7 +165,8 @@ def main() -> int:
     if asked.finish is not None:
         print(anyio.run(finish, asked.finish, SECONDS))
         return 0
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
         print(json.dumps({"rows": [], "skipped": "there is no Chromium on this machine"}))
         return 0
