@@ -18,6 +18,7 @@ from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs import executor, runs
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.errors import LimitExceededError
 
 pytestmark = pytest.mark.anyio
 
@@ -241,3 +242,47 @@ async def ended_or_waiting(run: Run) -> bool:
     while not (calls := run.calls()) or calls[0].status not in (CallStatus.DONE, CallStatus.FAILED):
         await run.runner.wait_changed()
     return calls[0].status is CallStatus.FAILED
+
+
+async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (executor, runs):
+        monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
+    plan: dict[str, Any] = {"calls": [{"_tool": "change", "value": 1}], "input": {"many": [[]] * 50_000}}
+    async with bridge(tmp_path) as one:
+        waiting: dict[str, weakref.ref[Run]] = {}
+        for _ in range(30):
+            run = await ran(one, **plan)
+            assert run.status == "needs_approval"
+            waiting[run.id] = weakref.ref(run)
+            del run
+        gc.collect()
+        # Each takes about 5 MB. A run that is not in memory is read from its journal when somebody asks for it.
+        assert 0 < sum(run() is not None for run in waiting.values()) < 15
+        oldest = await one.run(next(iter(waiting)))
+        assert oldest.status == "needs_approval"
+
+
+async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (executor, runs):
+        monkeypatch.setattr(module, "CALLER_MEMORY", 32 * MEGABYTE)
+    ending = anyio.Event()
+
+    @tool(read_only=True)
+    async def hold() -> None:
+        """Keeps its run at work."""
+        await ending.wait()
+
+    plan: dict[str, Any] = {"calls": [{"_tool": "hold"}], "input": {"many": [[]] * 100_000}}
+    configuration = parse_configuration({"store": "ideas.sqlite"}, project=tmp_path)
+    async with Bridge(configuration, toolbox=Toolbox(hold)) as open_bridge:
+        working = [await open_bridge.run_plan(read_plan(plan)) for _ in range(3)]
+        with pytest.raises(LimitExceededError, match="at most 30 MB are kept for one caller"):
+            await open_bridge.run_plan(read_plan(plan))
+        ending.set()
+        for run in working:
+            await run.wait(30)
+        assert (await ran(open_bridge, **plan)).status == "done"

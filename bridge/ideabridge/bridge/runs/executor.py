@@ -37,7 +37,7 @@ _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""The approximate bytes of memory that the results and outputs of all runs of one caller may take."""
+"""The approximate bytes of memory that the contexts, results and outputs of all runs of one caller may take."""
 
 MEMORY_STEP = 4 * 1024 * 1024
 """The bytes of memory after which the results of the caller's other runs are counted again."""
@@ -50,10 +50,10 @@ class Kept:
 
     Args:
         most: the largest number of bytes to keep.
-        beside: the approximate bytes of memory that the results of the caller's other runs take.
+        beside: the approximate bytes of memory that the caller's other runs take.
 
     Attributes:
-        memory: the approximate bytes of memory that its results take.
+        memory: the approximate bytes of memory that its context and its results take.
     """
 
     def __init__(self, most: int, beside: Callable[[], int]) -> None:

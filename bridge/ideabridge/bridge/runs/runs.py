@@ -49,6 +49,7 @@ from ideabridge.bridge.loop.event import (
     RequestMade,
     RunEnded,
     RunStarted,
+    SolutionProposed,
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine, resume_events
@@ -77,7 +78,7 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 MOST_TAKEN_UP: Final = 2
@@ -91,6 +92,24 @@ ANSWERS_SECONDS: Final = 5.0
 
 _AT_HAND = 256
 """The number of runs in memory above which runs that have ended or wait are dropped."""
+
+
+_LARGE_CONTEXT = 256 * 1024
+"""The bytes of memory of a context from which on the caller's other runs are counted before a run begins."""
+
+_FIRST_EVENTS: Final = 2
+"""The events with which a run begins: that it started, and the Solution of a plan."""
+
+
+def memory_of_start(events: Sequence[Event]) -> int:
+    """Estimate the bytes of memory that the context and the calls of a new run take, from its first events."""
+    memory = 0
+    for event in events[:_FIRST_EVENTS]:
+        if isinstance(event, RunStarted):
+            memory += memory_of(encode(event.context))
+        elif isinstance(event, SolutionProposed):
+            memory += memory_of(encode(event.calls))
+    return memory
 
 
 class RunSummary(TypedDict):
@@ -205,11 +224,14 @@ class Runs:
             room: for a room: its id, and the run whose call it answers.
 
         Raises:
-            LimitExceededError: a named user has the largest allowed number of runs at work.
+            LimitExceededError: a named user has the largest allowed number of runs at work, or the runs of the caller
+                take too much memory.
             StoreError: the run could not be stored; nothing of it has begun.
         """
         if room is None:
             self._expect_place(caller)
+        memory = memory_of_start(start.events)
+        self._expect_memory(caller, memory)
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
         first, *others = start.events
         if isinstance(first, RunStarted):
@@ -224,7 +246,7 @@ class Runs:
                 run_id, kind=start.machine.mode, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
             )
 
-        run = self._attach(run_id, caller, start.machine, first, parent)
+        run = self._attach(run_id, caller, start.machine, first, parent, memory)
         run.made_under = self.fingerprint
         if parent is not None:
             # Before it is created: its usage counts, and it ends with the run it belongs to.
@@ -258,6 +280,18 @@ class Runs:
                 raise LimitExceededError(
                     f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
                 )
+
+    def _expect_memory(self, caller: str, memory: int) -> None:
+        """Refuse a run whose context does not fit beside the caller's other runs. Raises `LimitExceededError`."""
+        if memory < _LARGE_CONTEXT:
+            return
+        total = memory + self._beside(caller, None)
+        if total > CALLER_MEMORY:
+            raise LimitExceededError(
+                f"the context and the calls of this run take about {memory >> 20:,} MB of memory, and with them your"
+                f" runs would take {total >> 20:,} MB; at most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait"
+                " until runs end, or cancel some"
+            )
 
     def hand_over_all(self) -> None:
         """Hand every run over as soon as its running calls have ended, because this process ends."""
@@ -697,12 +731,15 @@ class Runs:
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
-    def _attach(self, run_id: str, caller: str, machine: Machine, first: Event | None, parent: Run | None) -> Run:
-        """Make a run and keep it in memory; `first` is its first event, which names its mind."""
+    def _attach(
+        self, run_id: str, caller: str, machine: Machine, first: Event | None, parent: Run | None, memory: int
+    ) -> Run:
+        """Make a run and keep it in memory, of which its first events take `memory` bytes. `first` names its mind."""
         named = first.mind if isinstance(first, RunStarted) and first.mode == "solve" else None
         mind = self.mind if self.mind is not None and self.mind.name == named else None
         driver = Driver(self.store, run_id, self._name, self._lease, self._writer, self._watch)
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
+        kept.memory += memory
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         run.bound = first.bound if isinstance(first, RunStarted) else None
         self._forget_idle()
@@ -710,9 +747,9 @@ class Runs:
         self._drivers[run_id] = driver
         return run
 
-    def _beside(self, caller: str, own: Kept) -> int:
-        """Estimate the bytes of memory that the results and outputs of the caller's other runs take. If they are many,
-        first drop runs that have ended or wait, which are read from their journals when needed.
+    def _beside(self, caller: str, own: Kept | None) -> int:
+        """Estimate the bytes of memory that the caller's other runs take. If they are many, first drop runs that have
+        ended or wait, which are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -722,7 +759,7 @@ class Runs:
             total = self._memory(caller, own)
         return total
 
-    def _memory(self, caller: str, own: Kept) -> int:
+    def _memory(self, caller: str, own: Kept | None) -> int:
         runs = [run for run in self._kept.values() if run.caller == caller and run.runner.kept is not own]
         results = {id(run.runner.kept): run.runner.kept.memory for run in runs}
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
@@ -741,7 +778,8 @@ class Runs:
         """Read a run from its journal; see `_go_on`."""
         numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
-        run = self._attach(record.id, record.caller, Machine(), events[0] if events else None, parent)
+        first = events[0] if events else None
+        run = self._attach(record.id, record.caller, Machine(), first, parent, memory_of_start(events))
         run.made_under = record.fingerprint
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
