@@ -17,7 +17,7 @@ from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store import contents
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.store.users import LOCAL, SEES_ALL
 from ideabridge.server.ui import histories
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.views.pending import Pending
@@ -170,6 +170,24 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
         await runs[0].wait()
         await look()
         assert [one.question.shown["amount"] for one in asked[-1]] == [2, 1]
+
+
+async def test_nobody_hides_the_questions_of_others_by_asking_many(tmp_path: Path) -> None:
+    async with Bridge(toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
+
+        async def ask(caller: str, count: int) -> None:
+            calls: JSON = [{"_tool": "pay", "amount": amount} for amount in range(count)]
+            run = await bridge.run_plan({"calls": calls}, caller=caller)
+            assert await run.wait() == "needs_approval"
+
+        await ask("alice", 2)
+        for _ in range(3):
+            await ask("mallory", 8)
+        listed = await Histories(bridge.store).all_pending(SEES_ALL, 10)
+        owners = [pending.record.caller for pending in listed]
+        assert sorted(owners) == ["alice"] * 2 + ["mallory"] * 8
+        # Each sees their own.
+        assert len(await Histories(bridge.store).all_pending("mallory", 100)) == 24
 
 
 def note_readers(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -146,13 +146,27 @@ class Histories:
     # -- open decisions ----------------------------------------------------------------------------------------
 
     async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
-        """The open decisions of a caller's runs, those of the newest run first; at most about that many."""
-        found: list[Pending] = []
+        """The open decisions of a caller's runs, at most `most`, those of each owner's newest run first.
+
+        An admin sees the runs of several owners. Each owner has an equal share of the list, so nobody who leaves many
+        questions open hides those of others; what is left of the shares goes to whoever has more questions.
+        """
+        runs_by_owner: dict[str, list[RunRecord]] = {}
         for root in waiting_runs(self._store, caller):
-            found += await self._of_run(root, root, "")
-            if len(found) >= most:
-                break
-        return found
+            runs_by_owner.setdefault(root.caller, []).append(root)
+
+        decisions: list[Pending] = []
+        left_over: list[Pending] = []
+        share = -(-most // max(1, len(runs_by_owner)))
+        for runs in runs_by_owner.values():
+            own: list[Pending] = []
+            for root in runs:
+                own += await self._of_run(root, root, "")
+                if len(own) >= most:
+                    break
+            decisions += own[:share]
+            left_over += own[share:]
+        return [*decisions, *left_over][:most]
 
     async def pending(self, record: RunRecord, history: RunHistory | None = None) -> list[Pending]:
         """The open decisions of a run and its rooms, or of the run that this room belongs to.
