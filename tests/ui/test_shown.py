@@ -196,6 +196,15 @@ def test_a_tool_is_shown_with_what_it_sends(http: httpx.Client, site: str) -> No
     reader.close()
 
 
+def test_values_that_were_copied_are_shown_whole_before_they_are_published(http: httpx.Client) -> None:
+    note = f"as agreed {'x' * 200} the end"
+    run_id = ask(http, {"_tool": "list_orders", "customer": note}, input={"note": note}, output="†results.0")
+    while "Self-consistent" not in (page := http.get(f"/ui/ideas/publish?ref={run_id}").text):
+        pass
+    [whole] = re.findall(r"<details><summary>the whole value</summary>(.*?)</details>", page, re.DOTALL)
+    assert note in whole
+
+
 # -- in a browser --------------------------------------------------------------------------------------------------
 
 
