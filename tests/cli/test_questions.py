@@ -80,3 +80,21 @@ def test_every_line_of_a_modules_words_begins_with_a_mark(here: Path) -> None:
     assert f"\n  | Seats for {'a' * 66}\r\n  | {'a' * 34}?" in terminal.seen
     terminal.type("n")
     terminal.end()
+
+
+def test_approving_a_run_at_a_terminal_shows_what_it_asks_by_now(here: Path, ideabridge: Run) -> None:
+    (here / "tools.py").write_text(
+        "from ideabridge.tools import tool\n\n@tool\ndef pay(to: str) -> str:\n    return to\n", encoding="utf-8"
+    )
+    (here / "pay.json").write_text(json.dumps({"calls": [{"_tool": "pay", "to": "Eve"}]}), encoding="utf-8")
+    answer = json.loads(ideabridge("run", "pay.json", "--tools", "tools.py", "--json").stdout)
+    decide = ["approvals", "decide", "approve", answer["run"], "--tools", "tools.py"]
+
+    terminal = Terminal(here, decide)
+    terminal.read_until("approve this? [y/N]:")
+    assert '"to": "Eve"' in terminal.seen
+    terminal.type("n")
+    code, _ = terminal.end()
+    assert code == 130
+    assert "left waiting" in terminal.seen
+    assert ideabridge(*decide).returncode == 0

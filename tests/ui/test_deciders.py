@@ -94,6 +94,8 @@ def decide(run: str, here: Path) -> list[str]:
 async def at_a_terminal(site: str, here: Path) -> str:
     run, _ = await waiting(site)
     terminal = Terminal(here, decide(run, here))
+    terminal.read_until("approve this? [y/N]:")
+    terminal.type("y")
     code, _ = await anyio.to_thread.run_sync(terminal.end)
     assert code == 0, terminal.seen
     return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -11,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, out, print_json, report, say, show
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    at_terminal,
+    confirm,
+    err,
+    interruptible,
+    out,
+    print_json,
+    report,
+    say,
+    show,
+)
 from ideabridge.server.cli.inputs import read_json, require_object, value_of, whole
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.runs import status_text
@@ -20,6 +31,10 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rich.console import Console
+
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.store.store import Store
@@ -36,6 +51,10 @@ _DONE: Final = {
     "skip": "skipped",
     "value": "answered",
 }
+
+
+_LETS_HAPPEN: Final = ("approve", "retry")
+"""The decisions that let a call run."""
 
 
 @app.command("list")
@@ -58,9 +77,7 @@ def list_approvals(
     if options.json:
         print_json({"approvals": [one.to_json() for one in decisions]})
         return
-    for _, several in itertools.groupby(decisions, lambda one: one.record.id):
-        for number, one in enumerate(several):
-            _show(one, with_run=number == 0)
+    _show_all(decisions, show, out())
     if decisions:
         again = options.again
         say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
@@ -79,16 +96,23 @@ def _duration(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def _show(one: Pending, *, with_run: bool) -> None:
+def _show_all(decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console) -> None:
+    """Show open decisions, each under its run, with `write`, which writes to `console`."""
+    for _, several in itertools.groupby(decisions, lambda one: one.record.id):
+        for number, one in enumerate(several):
+            _show(one, write, console, with_run=number == 0)
+
+
+def _show(one: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
     from ideabridge.server.views.shown import TERMINAL
 
     if with_run:
         at_work = ", executed by another process" if one.at_work else ""
         caller = "" if one.record.caller == LOCAL_USER else f", of {one.record.caller}"
-        show(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
+        write(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
         for grant in one.grants:
-            show(f"  granted: {grant}", "dim")
+            write(f"  granted: {grant}", "dim")
     now = time.time()
     since = "" if one.asked is None else f", asked {_duration(now - one.asked)} ago"
     left = ""
@@ -97,14 +121,14 @@ def _show(one: Pending, *, with_run: bool) -> None:
         left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {_duration(one.deadline - now)}"
     shown = one.shown(TERMINAL)
     sums = f", {shown.sums}" if shown.sums else ""
-    show(f"  {one.approval} ({', '.join(shown.choices(one.question.choices))}){sums}{since}{left}", "yellow")
+    write(f"  {one.approval} ({', '.join(shown.choices(one.question.choices))}){sums}{since}{left}", "yellow")
     for line in one.question.why.split("\n"):
-        show(f"    {line}")
+        write(f"    {line}", None)
     if one.question.asked is not None:
-        show(f"    module {one.question.asked.module} asks; these are its words:")
-    width = out().width - 4 if sys.stdout.isatty() else None
+        write(f"    module {one.question.asked.module} asks; these are its words:", None)
+    width = console.width - 4 if console.is_terminal else None
     for text in whole(one.question.to_json().get("question") or one.question.shown, width).split("\n"):
-        show(f"    {text}")
+        write(f"    {text}", None)
 
 
 @app.command("decide")
@@ -204,7 +228,23 @@ async def decide(
         if decision not in one.question.choices:
             takes = ", ".join(one.question.choices)
             raise UsageError(f"{one.approval} of run {one.record.id} takes {takes}; found {decision}")
+    unnamed = [one for one in listed if not _is_named(one, which)]
+    if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
+        # What a run asks may have changed since somebody looked.
+        _show_all(unnamed, say, err())
+        what = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
+        with interruptible():
+            is_confirmed = confirm(f"{decision} {what}?")
+        if not is_confirmed:
+            say("left waiting", "yellow")
+            return ExitCode.CANCELLED
     return await _decide(options, made, chosen)
+
+
+def _is_named(decision: Pending, words: list[str]) -> bool:
+    """True if one of the words names this decision, and not its whole run."""
+    approvals = [word.rpartition(":")[2] for word in words]
+    return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
 
 def _read(text: str, option: str) -> JSON:
