@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from ideabridge.server.serve import MOST_ALIKE
 from ideabridge.server.transports import connections
+from ideabridge.server.transports import http as http_transport
 from ideabridge.server.transports.http import HTTPServer, bind, http_server
 from tests import preloaded
 from tests.server.serving import configured
@@ -282,7 +283,8 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
         return
     connection = connections.connection_of(scope)
     assert connection is not None
-    connection.admitted("somebody")
+    caller = next((value.decode() for name, value in scope["headers"] if name == b"x-caller"), "somebody")
+    connection.admitted(caller)
     while (message := await receive()).get("more_body"):
         connection.hold(len(message["body"]))
         if message["body"]:
@@ -371,6 +373,26 @@ async def test_of_many_large_bodies_the_largest_is_dropped(monkeypatch: pytest.M
             assert b"200 OK" in await small.receive()
 
 
+async def test_callers_who_send_much_end_no_request_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_transport, "MOST_CONNECTIONS", 128)
+
+    async def begin(port: int, caller: bytes) -> anyio.abc.SocketStream:
+        stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+        await stream.send(HEAD.replace(b"Host: x", b"Host: x\r\nX-Caller: " + caller + b"\r\nExpect: 100-continue"))
+        # It is admitted as soon as the server asks for its body.
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            await stream.receive()
+        return stream
+
+    async with _serving(monkeypatch, 10) as port, AsyncExitStack() as stack:
+        patient = await begin(port, b"carol")
+        for _ in range(40):
+            await begin(port, b"alice")
+            await begin(port, b"bob")
+        await patient.send(b"1234567890")
+        assert b"200 OK" in await patient.receive()
+
+
 async def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "READING_SECONDS", 0.2)
     monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 50_000_000)
@@ -385,3 +407,37 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch: py
         await stream.send(HEAD + b"1234567890")
         await dropped.wait()
         assert len(await _all(stream)) < len(ANSWER)
+
+
+async def test_answers_that_nobody_reads_take_a_bounded_part_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_UNSENT", 100_000_000)
+    monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 30_000_000)
+    paused, pause = anyio.Semaphore(0), connections.GuardedProtocol.pause_writing
+
+    def noted(self: connections.GuardedProtocol) -> None:
+        pause(self)
+        paused.release()
+
+    monkeypatch.setattr(connections.GuardedProtocol, "pause_writing", noted)
+
+    async def ask(caller: bytes) -> anyio.abc.SocketStream:
+        stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+        await stream.send(HEAD.replace(b"Host: x", b"Host: x\r\nX-Caller: " + caller) + b"1234567890")
+        await paused.acquire()
+        return stream
+
+    async with _serving(monkeypatch, 10) as port, AsyncExitStack() as stack:
+        slow = await ask(b"alice")
+        others = [await ask(b"mallory") for _ in range(5)]
+        sizes = [len(await _first(stream, len(ANSWER))) for stream in (slow, *others)]
+        assert sizes[0] >= len(ANSWER)
+        assert 2 <= sum(size < len(ANSWER) for size in sizes) <= 3
+
+
+async def _first(stream: anyio.abc.ByteReceiveStream, size: int) -> bytes:
+    """At least `size` bytes, or what comes until the other side ends the connection."""
+    told = bytearray()
+    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while len(told) < size:
+            told += await stream.receive(1_000_000)
+    return bytes(told)

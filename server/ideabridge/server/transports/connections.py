@@ -31,6 +31,9 @@ MOST_CONNECTIONS: Final = 2000
 MOST_RECEIVED: Final = 256 * 1024 * 1024
 """Bytes of all bodies that are still arriving; over the limit, the connection with the largest body is closed."""
 
+MOST_UNSENT: Final = 256 * 1024 * 1024
+"""Bytes of all answers that clients do not read yet; over the limit, the caller with most of them loses the largest."""
+
 ACCEPTED_AT_ONCE: Final = 64
 """Connections accepted at once, before existing connections are read again."""
 
@@ -87,6 +90,8 @@ class Connections:
         self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
+        # Bytes of the answers that clients read too slowly.
+        self._unsent: dict[GuardedProtocol, int] = {}
         # The connections with an admitted request, by caller.
         self._held: Counter[str] = Counter()
 
@@ -153,7 +158,20 @@ class Connections:
         """Count bytes of bodies that are held in memory; a negative number for bytes that are released."""
         self._received += size
         if self._received > MOST_RECEIVED and (sending := self._ranks[Rank.SENDING]):
-            max(sending, key=lambda one: one.received).drop()
+            max(sending, key=lambda connection: connection.received).drop()
+
+    def hold_unsent(self, connection: GuardedProtocol, size: int) -> None:
+        """Count the bytes of an answer that its client does not read yet; 0 when it has read them."""
+        self._unsent.pop(connection, None)
+        if size:
+            self._unsent[connection] = size
+        if sum(self._unsent.values()) > MOST_UNSENT:
+            by_caller: Counter[str] = Counter()
+            for holding, unsent in self._unsent.items():
+                by_caller[holding.caller] += unsent
+            [(caller, _)] = by_caller.most_common(1)
+            held = {holding: unsent for holding, unsent in self._unsent.items() if holding.caller == caller}
+            max(held, key=lambda holding: held[holding]).drop()
 
     def _enter(self, connection: GuardedProtocol) -> None:
         ranked = self._ranks[connection.rank]
@@ -161,7 +179,14 @@ class Connections:
         if connection.rank in _ADMITTED:
             self._held[connection.caller] += 1
         if connection.rank is Rank.SENDING and len(ranked) > self._most // 2:
-            next(iter(ranked)).drop()
+            self._drop_of_largest_sender()
+
+    def _drop_of_largest_sender(self) -> None:
+        """Drop the oldest arriving request of the caller who sends most at once, so that nobody pays for others."""
+        sending = self._ranks[Rank.SENDING]
+        senders = Counter(connection.caller for connection in sending)
+        [(largest, _)] = senders.most_common(1)
+        next(connection for connection in sending if connection.caller == largest).drop()
 
 
 class _Parser(h11.Connection):
@@ -253,6 +278,7 @@ class GuardedProtocol(H11Protocol):
     def drop(self) -> None:
         """Close the connection at once, for another one or after a deadline."""
         self._all.remove(self)
+        self._all.hold_unsent(self, 0)
         self._release()
         self._stop()
         self.transport.abort()
@@ -272,6 +298,7 @@ class GuardedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End after the socket was closed."""
         self._all.remove(self)
+        self._all.hold_unsent(self, 0)
         self._release()
         self._stop()
         if self._unread is not None:
@@ -319,11 +346,13 @@ class GuardedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Note that the client reads its answer too slowly."""
         super().pause_writing()
+        self._all.hold_unsent(self, self.transport.get_write_buffer_size())
         self._watch_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """Note that the client has read its answer."""
         super().resume_writing()
+        self._all.hold_unsent(self, 0)
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
