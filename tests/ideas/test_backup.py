@@ -170,6 +170,8 @@ def test_a_store_of_version_1_is_migrated_and_can_be_restored(address: str, tmp_
         "PARALLEL SAFE AS $$ SELECT readable_json(document) #>> string_to_array(substr(path, 3), '.') $$",
     )
     run_sql(address, "ALTER TABLE shares DROP COLUMN since")
+    run_sql(address, "DROP VIEW idea_list")
+    run_sql(address, "ALTER TABLE ideas DROP COLUMN shown")
     run_sql(address, "UPDATE counters SET value = 1 WHERE key = 'schema'")
     with Store.open(address) as store:
         store.back_up(tmp_path / "ideas.dump")

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.store.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta, function_schemas
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -19,10 +21,15 @@ from tests.ideas.values import IDEAS, idea_of
 
 @given(IDEAS)
 def test_ids_are_those_of_the_exported_parts(idea: Idea) -> None:
-    request = encode({"context": idea.context, "schema": idea.schema})
-    whole = encode({"context": idea.context, "schema": idea.schema, "solution": idea.solution})
-    assert idea.request_id == hashlib.sha256(request).hexdigest()
+    asked: JSONObject = {"context": idea.context, "schema": idea.schema}
+    if idea.shown is not None:
+        asked["shown"] = idea.shown
+    whole = encode({**asked, "solution": idea.solution})
+    assert idea.request_id == hashlib.sha256(encode(asked)).hexdigest()
     assert idea.id == hashlib.sha256(whole).hexdigest()
+    schema: JSONObject = {"type": "object"}
+    request = Request(idea.context, schema, [], {}, shown=idea.shown)
+    assert request.id == Idea(idea.context, schema, None, idea.shown).request_id
 
 
 def test_a_big_integer_beside_a_large_float_has_one_id() -> None:
@@ -49,6 +56,20 @@ def test_saved_and_exported_ideas_are_exact(idea: Idea) -> None:
         text = json.dumps(store.export_idea(idea.id, caller=SEES_ALL), ensure_ascii=False)
         assert other.import_idea(json.loads(text)) == idea.id
         assert repr(other.ideas.get(idea.id, caller=SEES_ALL).idea) == repr(idea)
+
+
+def test_what_a_mind_was_shown_is_part_of_a_document(store: Store) -> None:
+    idea = Idea([{"role": "user", "content": "x"}], {}, None, {"value": 4096, "request": 32768})
+    store.ideas.save(idea, IdeaMeta())
+    document = store.export_idea(idea.id, caller=SEES_ALL)
+    assert document["shown"] == idea.shown
+    changed: JSONObject = {**document, "shown": {"value": 1, "request": 32768}}
+    with pytest.raises(TamperedIdeaError, match="request: the document says"):
+        store.import_idea(changed)
+    odd: list[JSON] = [{"value": 4096.0, "request": 1}, {"value": 1}, {"value": -1, "request": 1}, None, "all"]
+    for shown in odd:
+        with pytest.raises(IdeaDocumentError, match="shown"):
+            store.import_idea({**document, "shown": shown}, checks="nothing")
 
 
 @pytest.mark.parametrize("length", [64, 65, 500, 3000])

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge.store.errors import StoreVersionError
-from ideabridge.bridge.store.idea import IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.sqlite import schema, sqlite3
 from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
 
 
@@ -27,7 +28,7 @@ def store_of(version: int, folder: Path) -> Path:
     ("version", "advice"),
     [
         (schema.VERSION + 1, "newer ideabridge .*upgrade ideabridge, or name another store"),
-        (schema.VERSION - 1, "earlier ideabridge .*import them into a new store, or name another store"),
+        (24, "earlier ideabridge .*import them into a new store, or name another store"),
         (1, "earlier ideabridge"),
     ],
 )
@@ -38,6 +39,25 @@ def test_a_store_of_another_version_is_refused_and_left_alone(version: int, advi
         Store.open(path)
     assert f"(store version {version}; this one reads {schema.VERSION})" in str(caught.value)
     assert path.read_bytes() == before
+
+
+def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
+    path = store_of(25, tmp_path)
+    new = tmp_path / "new.db"
+    Store.open(new).close()
+    with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(new)) as fresh:
+        connection.execute("DROP VIEW idea_list")
+        connection.execute("ALTER TABLE ideas DROP COLUMN shown")
+        connection.execute("CREATE VIEW idea_list AS SELECT number FROM ideas")
+        connection.commit()
+        with Store.open(path) as store:
+            assert store.ideas.get(idea_of("kept").id, caller=SEES_ALL).idea == idea_of("kept")
+            shown = Idea(["new"], {}, None, {"value": 1, "request": 2})
+            assert store.ideas.get(store.ideas.save(shown, IdeaMeta()), caller=SEES_ALL).idea == shown
+        columns = "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c ORDER BY 1, c.cid"
+        assert connection.execute(columns).fetchall() == fresh.execute(columns).fetchall()
+        listed = connection.execute("SELECT shown FROM idea_list ORDER BY number").fetchall()
+        assert listed == [(None,), ('{"value":1,"request":2}',)]
 
 
 def test_a_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

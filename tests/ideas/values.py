@@ -27,7 +27,9 @@ def said(text: str) -> JSON:
 
 
 MESSAGES = VALUES | st.builds(said, st.text(max_size=40))
-IDEAS = st.builds(Idea, st.lists(MESSAGES, max_size=6), VALUES, VALUES)
+BYTES = st.integers(0, 2**31 - 1)
+SHOWN = st.none() | st.fixed_dictionaries({"value": BYTES, "request": BYTES})
+IDEAS = st.builds(Idea, st.lists(MESSAGES, max_size=6), VALUES, VALUES, SHOWN)
 
 
 def idea_of(text: str, output: JSON = None) -> Idea:

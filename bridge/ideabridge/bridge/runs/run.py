@@ -918,7 +918,7 @@ class Run:
         """
         machine, host = self.machine, self._host
         solution = machine.solution
-        idea = Idea(request.context, request.schema, solution.to_json())
+        idea = Idea(request.context, request.schema, solution.to_json(), request.shown)
         # Once the next Request is due, the machine counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
         tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))

@@ -23,7 +23,7 @@ from typing import Final, cast
 
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreFormatError
-from ideabridge.bridge.store.idea import Body
+from ideabridge.bridge.store.idea import Body, Encoded
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 INLINE: Final = 64
@@ -112,16 +112,20 @@ class Contents:
         self._state = (-1, -1)
         self._swept: int = -1
 
-    def put(self, schema: Body, messages: list[Body]) -> tuple[int, str]:
-        """Store a schema and the messages of a context; returns (the schema's number, the context's entries as text).
-        Call this inside a transaction.
+    def put(self, encoded: Encoded) -> tuple[int, int | None, str]:
+        """Store the parts of a Request; returns the number of its schema, the number of `shown`, and the entries of its
+        context as text. Call this inside a transaction.
         """
         self._look()
         new: list[StoredContent] = []
-        number, *entries = self._put([schema, *messages], new)
-        text = _text(self._fold(entries, new))
+        if encoded.shown is None:
+            shown = None
+            schema, *entries = self._put([encoded.schema, *encoded.messages], new)
+        else:
+            schema, shown, *entries = self._put([encoded.schema, encoded.shown, *encoded.messages], new)
+        context = _text(self._fold(entries, new))
         self._store(new)
-        return number, text
+        return schema, shown, context
 
     def _store(self, new: list[StoredContent]) -> None:
         if new:

@@ -55,7 +55,7 @@ _CHANGED: Final = (
         "number id kind caller title fingerprint parent status summary driver epoch lease_until created updated "
         "forked_from forked_at",
     ),
-    _table("ideas", "number id request run step meta schema context solved solution"),
+    _table("ideas", "number id request run step meta schema context solved solution shown"),
     _table("occurrences", "run step idea meta", 3),
     _table("idea_uses", "what time idea", 3),
     _table(

@@ -26,6 +26,7 @@ class Encoded(NamedTuple):
 
     messages: list[Body]
     schema: Body
+    shown: Body | None
     solution: str
     request: bytes
     idea: bytes
@@ -39,19 +40,23 @@ class Idea:
         context: the messages of the Request, in order.
         schema: the JSON Schema the Solution had to satisfy.
         solution: `{"calls": [...], "output": ...}`.
+        shown: how many bytes of results the mind was shown, `{"value": bytes, "request": bytes}`: of one, and of all in
+            the Request. With context and schema it determines the texts that the mind got. None in ideas that were
+            saved before it was recorded, and where nothing was shown to a mind.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as given, no sorting):
 
-    - `request_id` = hex SHA-256 of `encode({"context": context, "schema": schema})`
-    - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "solution": solution})`
+    - `request_id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown})`
+    - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown, "solution": solution})`
 
-    with the keys in exactly this order, so anybody can recompute both from an exported document. They are
-    computed once, when first asked for.
+    with the keys in exactly this order, and without `shown` if it is None, so anybody can recompute both from an
+    exported document. They are computed once, when first asked for.
     """
 
     context: list[JSON]
     schema: JSON
     solution: JSON
+    shown: JSONObject | None = None
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -61,26 +66,31 @@ class Idea:
             InvalidJSONError: a part is not JSON.
         """
         try:
-            messages, schema, solution = self._parts(orjson.dumps)
+            messages, schema, shown, solution = self._parts(orjson.dumps)
         except orjson.JSONEncodeError:
             # It is not JSON, or holds integers past 64 bits.
-            messages, schema, solution = self._parts(encode)
+            messages, schema, shown, solution = self._parts(encode)
         # The request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
         digest = sha256(b'{"context":[%b],"schema":%b' % (b",".join(messages), schema))
+        if shown is not None:
+            digest.update(b',"shown":%b' % shown)
         request = digest.copy()
         request.update(b"}")
         digest.update(b',"solution":%b}' % solution)
         # The encoder's bytes are not kept: they hold more memory than they fill.
         return Encoded(
-            [(sha256(raw).digest(), raw.decode()) for raw in messages],
-            (sha256(schema).digest(), schema.decode()),
+            [_body(raw) for raw in messages],
+            _body(schema),
+            None if shown is None else _body(shown),
             solution.decode(),
             request.digest(),
             digest.digest(),
         )
 
-    def _parts(self, encode_part: Callable[[JSON], bytes]) -> tuple[list[bytes], bytes, bytes]:
-        return [encode_part(one) for one in self.context], encode_part(self.schema), encode_part(self.solution)
+    def _parts(self, encode_part: Callable[[JSON], bytes]) -> tuple[list[bytes], bytes, bytes | None, bytes]:
+        messages = [encode_part(message) for message in self.context]
+        shown = None if self.shown is None else encode_part(self.shown)
+        return messages, encode_part(self.schema), shown, encode_part(self.solution)
 
     @property
     def id(self) -> str:
@@ -91,6 +101,10 @@ class Idea:
     def request_id(self) -> str:
         """The id of its Request: 64 hex digits."""
         return self.encoded.request.hex()
+
+
+def _body(raw: bytes) -> Body:
+    return sha256(raw).digest(), raw.decode()
 
 
 @dataclass(frozen=True, slots=True)

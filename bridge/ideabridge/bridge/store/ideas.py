@@ -225,11 +225,11 @@ class Ideas:
             if known is not None and meta.fingerprint == known[0] != "":
                 meta_json["fingerprint"] = OF_RUN
         text = encode_text(meta_json)
-        schema, context = self._contents.put(encoded.schema, encoded.messages)
+        schema, shown, context = self._contents.put(encoded)
         solved = self._contents.solution(encoded.solution)
         number = self._database.insert(
-            "INSERT INTO ideas(id, request, run, step, meta, schema, context, solution, solved) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO ideas(id, request, run, step, meta, schema, context, solution, solved, shown) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 encoded.idea,
                 encoded.request,
@@ -240,6 +240,7 @@ class Ideas:
                 context,
                 encoded.solution if solved is None else "",
                 solved,
+                shown,
             ),
         )
         if number is not None:
@@ -342,15 +343,21 @@ class Ideas:
     def read(self, number: int, caller: Viewer) -> StoredIdea:
         """The idea in a row, with the metadata that the caller may see. Call this inside a guard or transaction."""
         row = self._database.execute(
-            f"SELECT id, request, context, {SOLUTION_OF}, contents.body, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
+            f"SELECT id, request, context, {SOLUTION_OF}, contents.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
             "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
             (number,),
         ).fetchone()
-        idea, request, context, solution, schema, *meta = row
+        id_, request, context, solution, schema, shown, *meta = row
+        idea = Idea(
+            self._contents.context(context),
+            decode_trusted(schema),
+            decode_trusted(solution),
+            None if shown is None else cast("JSONObject", decode_trusted(self._contents.texts([shown])[0])),
+        )
         return StoredIdea(
-            Idea(self._contents.context(context), decode_trusted(schema), decode_trusted(solution)),
+            idea,
             self._meta_for(number, read_meta(*meta), caller),
-            idea.hex(),
+            id_.hex(),
             request.hex(),
         )
 

@@ -212,8 +212,8 @@ _PUBLICATION: Final[JSONObject] = {
 }
 _NEED: Final[JSONObject] = {"tool": _TEXT, "module": _TEXT}
 _HASHES: Final[JSONObject] = {
-    "id": _hash("SHA-256 of {context, schema, solution} as compact UTF-8 JSON, keys in the order given."),
-    "request": _hash("SHA-256 of {context, schema}, likewise."),
+    "id": _hash("SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON, without shown where none is."),
+    "request": _hash("SHA-256 of {context, schema, shown}, likewise."),
     "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
 }
 _CONTENT: Final[JSONObject] = {
@@ -222,6 +222,11 @@ _CONTENT: Final[JSONObject] = {
     "request": _HASHES["request"],
     "context": {"description": "The messages of the Request.", "type": "array"},
     "schema": {"description": "JSON Schema of the Solution."},
+    "shown": _closed(
+        "How many bytes of results the mind was shown: of one, and of all in the Request.",
+        {"value": _WHOLE, "request": _WHOLE},
+        *("value", "request"),
+    ),
     "solution": {"description": 'The Solution: {"calls": [...], "output": ...}.'},
     "meta": _closed("What is known beside the triple; in no id.", _META),
     "publication": _closed("What the name stood for, where one was.", _PUBLICATION, "name", "answer"),
@@ -261,6 +266,8 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
         "solution": stored.idea.solution,
         "meta": stored.meta.to_json(),
     }
+    if stored.idea.shown is not None:
+        document["shown"] = stored.idea.shown
     if publication is not None:
         told: JSONObject = {}
         for name in _PUBLICATION:
@@ -348,7 +355,8 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         _SHAPE.check(shape)
     except ValueMismatchError as error:
         raise IdeaDocumentError(str(error)) from None
-    idea = Idea(cast("list[JSON]", document["context"]), document["schema"], document["solution"])
+    shown = cast("JSONObject | None", document.get("shown"))
+    idea = Idea(cast("list[JSON]", document["context"]), document["schema"], document["solution"], shown)
     if checks != "nothing":
         _check_hash("request", document.get("request"), idea.request_id)
         _check_hash("id", document.get("id"), idea.id)
@@ -356,7 +364,12 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if meta.get("time"):
         meta["time"] = _moment(str(meta["time"]))
     publication = cast("JSONObject | None", document.get("publication"))
-    for where, number in (("meta.step", meta.get("step")), ("publication.version", (publication or {}).get("version"))):
+    whole_numbers = {
+        "meta.step": meta.get("step"),
+        "publication.version": (publication or {}).get("version"),
+        **{f"shown.{name}": number for name, number in (shown or {}).items()},
+    }
+    for where, number in whole_numbers.items():
         # For JSON Schema 1.0 is an integer, too.
         if isinstance(number, float):
             raise IdeaDocumentError(f"{where}: found {show(number)}, expected an integer")

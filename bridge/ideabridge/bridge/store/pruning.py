@@ -202,9 +202,11 @@ class Reach:
     def __contains__(self, number: int) -> bool:
         return number < len(self._reached) and self._reached[number] > 0
 
-    def idea(self, schema: int, solved: int | None, context: str) -> list[int]:
+    def idea(self, schema: int, solved: int | None, shown: int | None, context: str) -> list[int]:
         """Add the rows of an idea; returns the rows that are new. Call this inside a guard or transaction."""
-        return self._add([schema, *(() if solved is None else (solved,)), *cast("list[int]", decode_trusted(context))])
+        entries = cast("list[int]", decode_trusted(context))
+        entries += [number for number in (schema, solved, shown) if number is not None]
+        return self._add(entries)
 
     def event(self, parts: str) -> list[int]:
         """Add the rows of the parts of an event; returns the rows that are new. Inside a guard or transaction."""
@@ -275,12 +277,12 @@ class Sweep:
         """Examine the next ideas, up to the row `newest`; returns whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT number, schema, solved, context FROM ideas WHERE number > ? AND number <= ? "
+                "SELECT number, schema, solved, shown, context FROM ideas WHERE number > ? AND number <= ? "
                 "ORDER BY number LIMIT ?",
                 (self._seen, newest, _READ),
             ).fetchall()
-            for number, schema, solved, context in rows:
-                self._reach.idea(schema, solved, context)
+            for number, schema, solved, shown, context in rows:
+                self._reach.idea(schema, solved, shown, context)
                 self._seen = number
         return bool(rows)
 

@@ -1,8 +1,7 @@
 """The schema of the store: its tables, indexes and views (`docs/store.md`), and steps from one version to the next.
 
-Until the first release there is one schema: a change of it increments `VERSION`, and a store of another version is
-refused. From the first release on, a change also appends a step to `MIGRATIONS`, which makes the new schema of the
-one before.
+A change of the schema increments `VERSION` and adds a step to `MIGRATIONS`, which makes the new schema of the one
+before. Stores from before the first step are refused.
 """
 
 from __future__ import annotations
@@ -13,17 +12,14 @@ from typing import Final
 from ideabridge.bridge.store.database import SOLUTION_OF
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 25
+VERSION: Final = 26
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {}
-"""By version of a store: the step to the next version. It runs in a transaction and must not commit."""
-
 _STATEMENTS: Final = (
-    # The solution stands last: a list of ideas reads the columns before it without touching its pages. Lists are
-    # filtered and ordered by time, outcome and mind.
+    # The solution stands after what a list of ideas reads, so that lists do not touch its pages. Lists are filtered and
+    # ordered by time, outcome and mind.
     """
     CREATE TABLE ideas (
         number INTEGER PRIMARY KEY,
@@ -38,7 +34,8 @@ _STATEMENTS: Final = (
         schema INTEGER NOT NULL REFERENCES contents(number),
         context TEXT NOT NULL,
         solved INTEGER,
-        solution TEXT NOT NULL
+        solution TEXT NOT NULL,
+        shown INTEGER
     ) STRICT
     """,
     "CREATE UNIQUE INDEX ideas_by_id ON ideas(id)",
@@ -258,7 +255,8 @@ _VIEWS: Final = {
         SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, ideas.run, ideas.step,
                json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
                ideas.outcome, ideas.mind, json_extract(meta, '$.model') AS model, ideas.time,
-               json_extract(meta, '$.tools') AS tools, contents.body AS schema, {SOLUTION_OF} AS solution
+               json_extract(meta, '$.tools') AS tools, contents.body AS schema, {SOLUTION_OF} AS solution,
+               (SELECT body FROM contents AS part WHERE part.number = ideas.shown) AS shown
         FROM ideas JOIN contents ON contents.number = ideas.schema
     """,  # noqa: S608
     # Level by level instead of by recursion: a reader who asks for one idea, or for the first rows, must not wait for
@@ -327,8 +325,23 @@ def create(connection: sqlite3.Connection) -> None:
     """Create the tables, indexes and views in an empty database, inside a transaction of the caller."""
     for statement in _STATEMENTS:
         connection.execute(statement)
+    _create_views(connection)
+
+
+def _create_views(connection: sqlite3.Connection) -> None:
+    """Create the views, in place of those of an earlier version."""
     for name, sql in _VIEWS.items():
+        connection.execute(f"DROP VIEW IF EXISTS {name}")
         connection.execute(f"CREATE VIEW {name} AS {sql}")
+
+
+def _add_shown(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE ideas ADD COLUMN shown INTEGER")
+    _create_views(connection)
+
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {25: _add_shown}
+"""By version of a store: the step to the next version. It runs in a transaction and must not commit."""
 
 
 def migrate(connection: sqlite3.Connection, version: int) -> None:
