@@ -113,6 +113,36 @@ def test_messages_are_read_back_from_their_own_json(raw: list[JSON]) -> None:
     assert read_context([message.to_json() for message in messages]) == messages
 
 
+CALL: JSON = {"_tool": "fetch", "url": "x"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"type": "error", "data": {"call": CALL, "error": "it broke"}},
+        {"type": "error", "call": CALL, "error": "it broke"},
+        {"type": "error", "error": {"call": CALL, "error": "it broke"}},
+        {"role": "user", "content": {"type": "error", "data": {"call": CALL, "error": "it broke"}}},
+    ],
+)
+def test_an_error_is_read_in_each_of_its_spellings(raw: JSON) -> None:
+    message = read_message(raw)
+    assert (message.type, message.value) == ("error", {"call": CALL, "error": "it broke"})
+    assert read_message(message.to_json()) == message
+    [text] = Handlers().assemble([message]).texts
+    assert "fetch" in str(text["content"])
+    assert "it broke" in str(text["content"])
+
+
+def test_the_value_of_any_message_may_stand_in_data() -> None:
+    state = read_message({"type": "state", "data": {"a": 1}, "_instance": "①"})
+    assert (state.type, state.value, state.instance) == ("state", {"a": 1}, "①")
+    own = read_message({"type": "forecast", "data": [1]})
+    assert (own.type, own.kind, own.value) == ("data", "forecast", [1])
+    # The member that bears the name of the type wins.
+    assert read_message({"type": "forecast", "forecast": 1, "data": 2}).value == 1
+
+
 def test_data_of_one_kind_and_instance_merges_and_handlers_of_ones_own_take_part() -> None:
     def mood(message: Message, draft: Draft) -> None:
         draft.properties["thought_process"] = {"type": "string"}

@@ -1,8 +1,9 @@
 """Messages: the entries of a Context, and the handlers that make them part of a Request.
 
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand `{"type": K, ...}` is the
-same with the type's default role, and `{"type": K, K: value}` is the same as `{"type": "data", "kind": K, "data":
-value}`. `read_message` turns every spelling into one `Message`.
+same with the type's default role. `{"type": K, "data": value}` is the same as `{"type": K, K: value}`, and, if K is not
+a built-in type, as `{"type": "data", "kind": K, "data": value}`. An error may be `{"type": "error", "call", "error"}`.
+`read_message` turns every spelling into one `Message`.
 
 Before a Request is sent, the `Handler` of each message may change the messages (a typed message becomes text), the
 model settings, and the schema: properties before `calls`, the tools, the output schema. A change holds for this Request
@@ -27,6 +28,9 @@ from ideabridge.tools.tool import Tool
 
 DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "tool": "system", "plan": "system"}
 """The default roles of typed messages; every other type has `user`."""
+
+_OF_ERROR: Final = ("call", "place", "in_solution", "error")
+"""The members of an error, which may also stand on its message."""
 
 _TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
 
@@ -100,9 +104,14 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
         if not isinstance(named, str) or not named:
             raise MessageError(f"{where}: a message of type 'data' needs a kind, which is text")
         name = named
+    # `{"type": K, "data": value}` is another spelling of the same message.
+    if member not in source and "data" in source:
+        member = "data"
     if member not in source:
         raise MessageError(f"{where}: a message of type {kind!r} needs a member {member!r}")
     value = source[member]
+    if kind == "error" and member == "error" and "call" in source:
+        value = {key: source[key] for key in _OF_ERROR if key in source}
     # Data of the kind `input` is an input message, and a type that is not built in is data of this kind.
     kind = name if name in _TYPES else "data"
     if kind == "text" and not isinstance(value, str):
