@@ -115,11 +115,39 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
         assert await replay.run.result() == text.upper()
 
 
-async def test_errors_beyond_those_shown_are_counted_and_can_be_read() -> None:
+@pytest.mark.parametrize("calls", [25, 60])
+async def test_every_error_of_a_step_reaches_the_mind(calls: int) -> None:
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         run = await bridge.solve("x")
-        run.submit(0, {"calls": [{"_tool": "shuot", "text": f"text {number}"} for number in range(30)]})
+        run.submit(0, {"calls": [{"_tool": "shuot", "text": f"text {number}"} for number in range(calls)]})
         assert await run.wait(10) == "needs_solution"
-        assert "10 more calls failed" in context(run)
-        run.submit(1, {"calls": [{"_tool": "shout", "text": "†data.error.29.call.text"}], "output": "†results.30"})
-        assert await run.result() == "TEXT 29"
+        shown = context(run)
+        assert all(f"text {number}" in shown for number in range(calls))
+        assert "more calls failed" not in shown
+
+
+async def test_errors_beyond_a_bound_in_sum_are_counted_and_can_be_read() -> None:
+    async with Bridge(toolbox=Toolbox(shout)) as bridge:
+        run = await bridge.solve("x")
+        calls: list[JSON] = [{"_tool": "shuot", "text": f"text {number} {'x' * 900}"} for number in range(100)]
+        run.submit(0, {"calls": calls, "output": "†state.nowhere"})
+        assert await run.wait(10) == "needs_solution"
+        shown = context(run)
+        assert len(shown) < 60_000
+        assert "text 20" in shown
+        assert "more calls failed, of 101 errors. All are read at †data.error.PLACE." in shown
+        # The error of the output belongs to no call, so it cannot be read there.
+        assert "†state.nowhere" in shown
+        run.submit(1, {"calls": [{"_tool": "shout", "text": "†data.error.99.call.text"}], "output": "†results.100"})
+        assert (await run.result()).startswith("TEXT 99")
+
+
+async def test_a_refused_plan_names_the_errors_of_all_its_calls() -> None:
+    async with Bridge(toolbox=Toolbox(shout)) as bridge:
+        with pytest.raises(PlanError) as refused:
+            await bridge.run_plan(read_plan({"calls": [{"_tool": "shuot", "text": "a"} for _ in range(25)]}))
+        assert "calls[24] (shuot)" in str(refused.value)
+        assert len(refused.value.errors) == 25
+        with pytest.raises(PlanError, match=r"\.\.\. and [\d,]+ more$") as refused:
+            await bridge.run_plan(read_plan({"calls": [{"_tool": "shuot", "text": "a"} for _ in range(2000)]}))
+        assert len(str(refused.value)) < 20_000

@@ -30,7 +30,8 @@ _IN_A_RUN: Final = (
     " need by path."
 )
 _TEXT_VALUE: Final = 16_000
-_TEXT_ERRORS: Final = 20
+_TEXT_ERRORS: Final = 16_000
+"""Characters of errors in the text of an answer; the others are counted, and stand in the structured content."""
 
 
 def answer(structured: JSONObject, text: str) -> ToolAnswer:
@@ -131,9 +132,10 @@ def run_text(result: dict[str, Any]) -> str:
     errors = result["errors"]
     if errors:
         lines.append("errors:")
-        lines.extend(f"- {error_line(error)}" for error in errors[:_TEXT_ERRORS])
-        if len(errors) > _TEXT_ERRORS:
-            lines.append(f"- ... and {len(errors) - _TEXT_ERRORS} more")
+        shown = _bounded_lines([f"- {error_line(error)}" for error in errors], _TEXT_ERRORS)
+        lines += shown
+        if len(errors) > len(shown):
+            lines.append(f"- ... and {len(errors) - len(shown):,} more")
     for key, told in (("assumed", assumption_lines), ("unseen", unseen_lines)):
         if result.get(key):
             lines += [f"{key}:", *(f"- {line}" for line in told(result[key]))]
@@ -150,6 +152,16 @@ def run_text(result: dict[str, Any]) -> str:
     for request in result.get("requests", []):
         lines.extend(_request_lines(request, result.get("turn")))
     return "\n".join(lines)
+
+
+def _bounded_lines(lines: list[str], most: int) -> list[str]:
+    """The first lines that have at most `most` characters together, but at least one."""
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line)
+        if size > most and number:
+            return lines[:number]
+    return lines
 
 
 def error_line(error: JSON) -> str:

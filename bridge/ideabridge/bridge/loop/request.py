@@ -108,7 +108,11 @@ def _written(call: JSONObject) -> str:
 # -- composing -------------------------------------------------------------------------------------------------------
 
 _SHOWN_CALLS = 50
-_SHOWN_ERRORS = 20
+_SHOWN_ERRORS = 32 * 1024
+"""Characters of the errors of calls in one Request. Errors that belong to no call are few, and always shown."""
+
+_LONG_ERROR = 4096
+
 _DOUBT_BYTES = 600
 _PROGRAM = 10_000
 _PRINTED = 4_000
@@ -280,11 +284,26 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections
     )
-    # The handler shortens errors, and puts references in place of the parts that it leaves out.
-    messages.extend(Message("user", "error", error, "error") for error in machine.errors[:_SHOWN_ERRORS])
-    more = len(machine.errors) - _SHOWN_ERRORS
-    if more > 0:
-        messages.append(Message("user", "text", f"{more:,} more calls failed. All are read at †data.error.", "text"))
+    messages.extend(_errors(machine.errors))
+    return messages
+
+
+def _errors(errors: Sequence[JSONObject]) -> list[Message]:
+    """The messages about errors: all of them, if they are not too long together; otherwise the first, and a count."""
+    messages: list[Message] = []
+    room = _SHOWN_ERRORS
+    more = 0
+    for error in errors:
+        if error.get("place") is not None:
+            # The handler puts references in place of the long parts of an error.
+            room -= min(len(encode_text(error)), _LONG_ERROR)
+            if room < 0 and messages:
+                more += 1
+                continue
+        messages.append(Message("user", "error", error, "error"))
+    if more:
+        text = f"{more:,} more calls failed, of {len(errors):,} errors. All are read at †data.error.PLACE."
+        messages.append(Message("user", "text", text, "text"))
     return messages
 
 

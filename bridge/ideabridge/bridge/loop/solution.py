@@ -134,11 +134,19 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
             )
 
 
+_REJECTION: Final = 16_000
+"""Characters after which the other errors of a malformed Solution are only counted."""
+
+
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """The errors of a malformed Solution, one on each line, at most 20."""
+    """The errors of a malformed Solution, one on each line. Beyond 16,000 characters the others are counted."""
     lines: list[str] = []
     cycles: set[str] = set()
-    for entry in errors[:20]:
+    room = _REJECTION
+    for number, entry in enumerate(errors):
+        if room < 0:
+            lines.append(f"... and {len(errors) - number:,} more")
+            break
         call, error = entry.get("call"), entry.get("error")
         message = error.get("message") if isinstance(error, dict) else error
         if isinstance(message, str) and message.startswith("a cycle: "):
@@ -148,11 +156,11 @@ def rejection(errors: Sequence[JSONObject]) -> str:
             cycles.add(message)
         if isinstance(call, dict):
             place = entry.get("in_solution", entry.get("place"))
-            lines.append(f"calls[{place}] ({call.get('_tool')}): {message}")
+            line = f"calls[{place}] ({call.get('_tool')}): {message}"
         else:
-            lines.append(str(message))
-    if len(errors) > 20:
-        lines.append(f"... and {len(errors) - 20} more")
+            line = str(message)
+        lines.append(line)
+        room -= len(line)
     return "\n".join(lines)
 
 
