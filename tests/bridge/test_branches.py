@@ -200,3 +200,44 @@ async def test_a_tool_made_of_such_a_run_reads_what_its_own_calls_add() -> None:
         replay = await bridge.call_idea("booking", {"room": "free"})
         assert replay.run is not None
         assert await replay.run.result() == "free"
+
+
+async def test_a_skipped_call_stands_in_the_answer_with_its_reason() -> None:
+    calls = [*listed("free"), {"_tool": "say", "text": "†data.boked.room", "_outputPath": "misspelled"}]
+    async with Bridge(toolbox=Toolbox(book, say, fail)) as bridge:
+        run = await bridge.run_plan({"calls": calls})
+        assert await run.wait() == "done"
+        assert run.errors() == []
+        assert [entry["place"] for entry in run.skipped] == [3, 5, 8, 9, 10]
+        assert run.skipped[-1] == {
+            "place": 10,
+            "tool": "say",
+            "why": "†data.boked.room: no call listed before added it. Did you mean 'booked'?",
+        }
+        assert run.answer()["skipped"] == run.skipped
+        many = await bridge.run_plan(
+            {
+                "calls": [
+                    {"_tool": "say", "text": "x", "_outputPath": "yes || no"},
+                    *({"_tool": "say", "text": "†state.no.x"} for _ in range(30)),
+                ]
+            }
+        )
+        await many.wait()
+        assert (len(many.answer()["skipped"]), many.answer()["more_skipped"]) == (20, 10)
+        assert len(many.answer(whole=True)["skipped"]) == 30
+        none = await bridge.run_plan({"calls": listed("free")[:1]})
+        await none.wait()
+        assert "skipped" not in none.answer()
+
+
+async def test_a_mind_sees_why_a_call_was_skipped() -> None:
+    misspelled: JSON = {"calls": [*listed("free")[:1], {"_tool": "say", "text": "†data.boked.room"}]}
+    model = Model(misspelled, {"calls": [], "output": "fine"})
+    async with Bridge(toolbox=Toolbox(book, say, fail), mind=model) as bridge:
+        run = await bridge.solve("x")
+        assert await run.result() == "fine"
+        said = "\n".join(str(text["content"]) for text in model.shown[1].texts)
+        assert "1 say: skipped (†data.boked.room: no call listed before added it. Did you mean 'booked'?)" in said
+        # Only those of the last Solution are listed, as with errors.
+        assert run.skipped == []

@@ -657,3 +657,24 @@ def test_what_a_program_prints_is_for_the_person(ideabridge: Run, project: Path)
     done = ideabridge("run", "one.py")
     assert json.loads(done.stdout) == [1, 2]
     assert done.stderr.splitlines()[:2] == ["looking", "found 2"]
+
+
+def test_a_skipped_call_is_named_with_its_reason(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {
+        "calls": [
+            {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum || failed"},
+            {"_tool": "fail", "why": "†state.failed.message"},
+        ]
+    }
+    (here / "branch.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "branch.json"]) == 0
+    why = "skipped: calls[1] fail: †state.failed.message: call 0 (add) took another branch or was skipped"
+    printed = capsys.readouterr()
+    assert why in printed.err
+    run = printed.err.strip().split("\n")[-1].partition(":")[0]
+    assert main(["runs", "show", run]) == 0
+    assert why in " ".join(capsys.readouterr().out.split())
+    assert main(["runs", "show", run, "--json"]) == 0
+    assert [one["place"] for one in told(capsys)["skipped"]] == [1]
+    assert main(["run", "branch.json", "--json"]) == 0
+    assert [one["place"] for one in told(capsys)["skipped"]] == [1]

@@ -124,3 +124,20 @@ async def test_a_stored_idea_guides_a_new_run(client: Client) -> None:
     result = await client.call_tool("solve", {"task": "Again.", "idea": run, "tools": ["add"], "mind": "turns"})
     assert "Add the numbers" in text(result)
     assert '"†state.sum"' in text(result)
+
+
+SKIPPED: dict[str, Any] = {
+    "calls": [
+        {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum || failed"},
+        {"_tool": "count_words", "text": "†state.failed.message"},
+    ]
+}
+
+
+async def test_a_skipped_call_is_told_with_its_reason(client: Client) -> None:
+    result = await client.call_tool("run_plan", SKIPPED)
+    assert structured(result)["status"] == "done"
+    [skipped] = structured(result)["skipped"]
+    assert (skipped["place"], skipped["tool"]) == (1, "count_words")
+    assert f"skipped:\n- calls[1] count_words: {skipped['why']}" in text(result)
+    assert "took another branch" in skipped["why"]

@@ -341,3 +341,10 @@ def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page,
         page.reload()
         cards.nth(1).get_by_role("button", name="Approve", exact=True).click()
         expect(page.get_by_text("1 call approved.")).to_be_visible()
+
+
+def test_a_skipped_call_stands_on_the_page_of_its_run_with_the_reason(http: httpx.Client) -> None:
+    text: dict[str, Any] = {"_tool": "template", "values": {}}
+    run_id = ask(http, {**text, "text": "x", "_outputPath": "a || b"}, {**text, "text": "†state.b.message"})
+    page = unescape(http.get(f"/ui/runs/{run_id}").text)
+    assert "skipped: calls[1] template: †state.b.message: call 0 (template) took another branch" in page

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.preview import reference_to
-from ideabridge.server.views.text import shortened
+from ideabridge.server.views.text import shortened, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.keywords import map_children
 from ideabridge.tools.names import readable_json
@@ -136,6 +136,10 @@ def run_text(result: dict[str, Any]) -> str:
         lines += shown
         if len(errors) > len(shown):
             lines.append(f"- ... and {len(errors) - len(shown):,} more")
+    skipped = result.get("skipped")
+    if skipped:
+        lines += ["skipped:", *(f"- {skipped_line(one)}" for one in skipped)]
+        lines += [f"- ... and {result['more_skipped']:,} more"] if "more_skipped" in result else []
     for key, told in (("assumed", assumption_lines), ("unseen", unseen_lines)):
         if result.get(key):
             lines += [f"{key}:", *(f"- {line}" for line in told(result[key]))]

@@ -327,8 +327,9 @@ def handle_call(message: Message, draft: Draft) -> None:
     entry = message.value if isinstance(message.value, dict) else {}
     where = f" of {entry['instance']}" if "instance" in entry else ""
     value = f", {entry['value']}" if "value" in entry else ""
+    why = f" ({entry['why']})" if "why" in entry else ""
     preview = f" = {encode_text(entry['preview'])}" if "preview" in entry else ""
-    line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}"
+    line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{why}{value}{preview}"
     for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
         texts = entry.get(name)
         line += "".join(f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else []))

@@ -70,7 +70,7 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.policy import ApprovalSetting
-from ideabridge.bridge.loop.progress import Progress, in_flight, parked
+from ideabridge.bridge.loop.progress import CallStatus, Progress, in_flight, parked
 from ideabridge.bridge.loop.question import FORKED, Question, outcome_question, unknown
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.bridge.loop.solution import (
@@ -163,6 +163,8 @@ class Machine:
         self._output_doubts = Doubts()
         # The messages that calls of the current Solution added, with the call.
         self._added: list[tuple[int, Message]] = []
+        # The index of the first call of the current Solution.
+        self._first = 0
         # How many Solutions in a row had neither calls nor an output.
         self._idle = 0
 
@@ -182,6 +184,11 @@ class Machine:
     def errors(self) -> list[JSONObject]:
         """The errors of the last Solution: `{"call", "place", "error"}`."""
         return self.feedback.errors
+
+    @property
+    def skipped(self) -> list[Progress]:
+        """The calls of the last Solution that were skipped: they read what a branch that was not taken would give."""
+        return [one for one in self.history[self._first :] if one.status is CallStatus.SKIPPED]
 
     @property
     def ended(self) -> bool:
@@ -481,6 +488,7 @@ class Machine:
     def _answer(self, solution: Solution) -> None:
         """Mark the Request as answered, so that the next one does not repeat its reports."""
         self.solution = solution
+        self._first = len(self.history)
         self.feedback = Feedback()
         self._added = []
 

@@ -20,6 +20,7 @@ from ideabridge.bridge.loop.event import Decider, JournalError, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.size import NO_SIZE, Size
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 
 _NAMED = 10
@@ -308,7 +309,8 @@ class Judge:
             return value
         bound = [self._progress[index] for index in writers]
         if operand.kind == "data" and isinstance(self._memory.read(where, operand.full[:2], writers), Missing):
-            return _unadded(operand, bound)
+            data = read_path(self._memory.document(where, "data", writers), ("data",))
+            return _unadded(operand, bound, data if isinstance(data, dict) else {})
         untaken = [one.call.label for one in bound if not any(_overlap(path, operand.full) for path in one.wrote)]
         if untaken and operand.kind != "data":
             shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
@@ -328,13 +330,17 @@ def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
     return unwraps and any(operand.full[: len(path) + 1] == (*path, "result") for path in writer.wrote)
 
 
-def _unadded(operand: Reference, bound: Sequence[Progress]) -> Absent:
-    """Return why data of a kind is absent: a call that might have added it failed, or else the branch was not taken."""
+def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) -> Absent:
+    """Return why data of a kind is absent: a call that might have added it failed, or else the branch was not taken.
+
+    `data` are the kinds that exist.
+    """
     failed = [one.call.label for one in bound if one.status is CallStatus.FAILED]
     if failed:
         shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {shown} failed")
-    return Absent("skipped", f"{clipped(operand.text)}: no call listed before added it")
+    kinds = did_you_mean(operand.path[0], list(data)) if operand.path else ""
+    return Absent("skipped", f"{clipped(operand.text)}: no call listed before added it{kinds and f'.{kinds}'}")
 
 
 def _overlap(first: Path, second: Path) -> bool:

@@ -338,6 +338,8 @@ def _call_summary(progress: Progress) -> JSONObject:
     if call.instance:
         summary["instance"] = call.instance
     summary["status"] = progress.status.value
+    if progress.status is CallStatus.SKIPPED and progress.error is not None:
+        summary["why"] = progress.error.get("message")
     if progress.wrote:
         path = progress.wrote[0]
         summary["value"] = format_reference(path, call.instance or None)

@@ -105,7 +105,7 @@ _RUN_NOTHING: Final = ("deny", "skip", "value")
 """The decisions that settle a question and run nothing. They are taken also where the run cannot go on."""
 
 _NOTES: Final = 20
-"""Most decisions, assumptions, and notes in an answer."""
+"""Most decisions, assumptions, skipped calls, and notes in an answer."""
 
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
@@ -691,6 +691,11 @@ class Run:
         if printed:
             result["printed"] = printed if whole else values.short_printed(printed)
         result["errors"] = [error if whole else shorten_literal(error) for error in self.errors()]
+        skipped = self.skipped
+        if skipped:
+            result["skipped"] = skipped if whole else skipped[:_NOTES]
+            if len(skipped) > _NOTES and not whole:
+                result["more_skipped"] = len(skipped) - _NOTES
         if self.idea is not None:
             result["idea"] = self.idea
         if status == "needs_solution":
@@ -755,6 +760,13 @@ class Run:
     def errors(self) -> list[dict[str, Any]]:
         """The errors of the last Solution: `{"call", "place", "error"}`."""
         return self.machine.errors
+
+    @property
+    def skipped(self) -> list[JSONObject]:
+        """The calls of the last Solution that were skipped, because they read what only a branch that was not taken
+        gives: `{"place", "tool", "instance"?, "why"}` each. They are no errors.
+        """
+        return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
         """The questions of the run and its rooms that wait for a person; `decide` takes each by its `approval`.

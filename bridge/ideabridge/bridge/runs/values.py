@@ -143,6 +143,19 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
     return found
 
 
+def skipped_calls(machine: Machine) -> list[JSONObject]:
+    """The calls of the last Solution that were skipped, `{"place", "tool", "instance"?, "why"}` each."""
+    found: list[JSONObject] = []
+    for progress in machine.skipped:
+        call = progress.call
+        entry: JSONObject = {"place": call.place, "tool": call.name}
+        if call.instance:
+            entry["instance"] = call.instance
+        entry["why"] = (progress.error or {}).get("message")
+        found.append(entry)
+    return found
+
+
 def value_at(machine: Machine, text: str) -> JSON:
     """The present value at a reference.
 

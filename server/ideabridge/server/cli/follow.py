@@ -37,7 +37,7 @@ from ideabridge.server.cli.inputs import as_object, ask_all, decline_all, value_
 from ideabridge.server.cli.modules import signature
 from ideabridge.server.cli.options import Options
 from ideabridge.server.views.history import doubt_lines
-from ideabridge.server.views.text import error_line, message_of
+from ideabridge.server.views.text import error_line, message_of, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import readable_json
@@ -441,6 +441,8 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
             say(line, "yellow")
         for error in run.errors():
             report(error_line(error))
+        for skipped in run.skipped:
+            say(f"skipped: {skipped_line(skipped)}", "dim")
         idea = f", idea {run.idea[:12]}" if run.idea else ""
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
         if "\n" in reason:

@@ -25,7 +25,7 @@ from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import RunArgument, lookup_run, open_bridge, open_store, resolve_run
 from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
-from ideabridge.server.views.text import error_line
+from ideabridge.server.views.text import error_line, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -241,6 +241,7 @@ def show_run(
 
 
 def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
+    from ideabridge.bridge.runs.values import skipped_calls
     from ideabridge.server.views.history import call_json
 
     machine = history.machine
@@ -250,6 +251,9 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
         "errors": [dict(error) for error in machine.errors],
         "usage": {"tokens": machine.usage.tokens, "cost": machine.usage.cost},
     }
+    skipped = skipped_calls(machine)
+    if skipped:
+        run["skipped"] = list[JSON](skipped)
     if machine.reason:
         run["reason"] = machine.reason
     run.update(machine.doubts.to_json() or {})
@@ -282,6 +286,7 @@ def _origin_lines(record: RunRecord) -> list[str]:
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
     from collections import Counter
 
+    from ideabridge.bridge.runs.values import skipped_calls
     from ideabridge.server.views.history import doubt_lines
 
     machine = history.machine
@@ -306,6 +311,8 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
         show(fit(f"  {line}", 4), "yellow")
     for error in machine.errors:
         show(fit(f"  error: {error_line(error)}", 4), "red")
+    for skipped in skipped_calls(machine):
+        show(fit(f"  skipped: {skipped_line(skipped)}", 4), "dim")
     advice = next_step(record.id, status)
     if advice is not None:
         say(advice, "dim")

@@ -18,6 +18,7 @@ from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.runs.values import skipped_calls
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import RunFilter
@@ -32,6 +33,7 @@ from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
+from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, decode
 from ideabridge.tools.errors import ArgumentError
@@ -188,6 +190,7 @@ class RunPages:
             reason=(machine.reason if machine is not None else None) or reason,
             errors=errors[:_MOST_ERRORS],
             more_errors=len(errors[_MOST_ERRORS:]),
+            skipped=[] if machine is None else list(map(skipped_line, skipped_calls(machine)[:_MOST_ERRORS])),
             error_count=errors_of(record),
             trace=trace,
             machine=machine,

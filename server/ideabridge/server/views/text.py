@@ -90,6 +90,12 @@ def message_of(error: JSON) -> str:
     return str(error.get("message", error) if isinstance(error, dict) else error).replace("\n", " ")
 
 
+def skipped_line(skipped: JSONObject) -> str:
+    """One skipped call of a run: the place, the tool, and the reason."""
+    instance = f" of {skipped['instance']}" if "instance" in skipped else ""
+    return f"calls[{skipped.get('place')}] {skipped.get('tool')}{instance}: {skipped.get('why')}"
+
+
 def error_line(entry: JSONObject) -> str:
     """An error of a run in one line, after the name of its call."""
     call = entry.get("call")
