@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +15,8 @@ from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallStarted,
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ValueMismatchError
+from tests.bridge.test_seeds import Model
 
 pytestmark = pytest.mark.anyio
 
@@ -224,7 +228,7 @@ async def test_forks_that_cannot_be() -> None:
         await plain.result()
         with pytest.raises(ForkError, match="input: the run takes none"):
             await bridge.fork(plain.id, 1, input={"a": 1})
-        with pytest.raises(ForkError, match=r"could not have come with what is other now .*; fork before it"):
+        with pytest.raises(ForkError, match=r"would have gone another way before event \d+ .*; fork after event \d+"):
             await bridge.fork(parent.id, last, input={"nome": "x"})
         closed: JSONObject = {**PLAN, "input_schema": {"type": "object", "properties": {"name": {"type": "string"}}}}
         run = await bridge.run_plan(read_plan(closed))
@@ -232,3 +236,106 @@ async def test_forks_that_cannot_be() -> None:
         with pytest.raises(ForkError, match="the input"):
             await bridge.fork(run.id, 1, input={"name": 3})
         assert bridge.store.runs.forks(parent.id) == []
+
+
+# -- any place, any solution ---------------------------------------------------------------------------------------
+
+ANSWERS: list[JSON] = [
+    None,
+    {},
+    {"calls": [], "output": "x"},
+    {"calls": [{"_tool": "look", "name": "†input.name"}], "output": "†results.0"},
+    {"calls": [{"_tool": "unknown"}]},
+    {"calls": [{"_tool": "look", "name": "a", "_instance": "①"}]},
+    {"calls": "[{"},
+    {"program": "from tools import look\nlook(name='a')"},
+    {"program": "not a program("},
+    {"pattern": "any", "calls": [{"_tool": "send", "to": "a", "text": "b"}]},
+    "junk",
+]
+TOLD = (ForkError, PlanError, RejectedSolutionError, ValueMismatchError)
+
+
+async def _by_turns(bridge: Bridge, *answers: JSON, **members: Any) -> Run:
+    run = await bridge.solve("x", input={"name": "x"}, **members)
+    await run.wait()
+    for turn, answer in enumerate(answers):
+        run.submit(turn, answer)
+        await run.wait()
+    return run
+
+
+async def _session(bridge: Bridge) -> Run:
+    async with bridge.session(input={"name": "x"}) as session:
+        await session.run({"_tool": "look", "name": "†input.name"})
+        await session.run_any([{"_tool": "look", "name": "a"}, {"_tool": "look", "name": "b"}])
+        return session.underlying
+
+
+async def _plan(bridge: Bridge, **members: Any) -> Run:
+    run = await bridge.run_plan({**PLAN, **members})
+    await run.wait()
+    return run
+
+
+LOOKS: JSON = {"calls": [{"_tool": "look", "name": "†input.name", "_outputPath": "a"}, {"_tool": "unknown"}]}
+ENDS: JSON = {"calls": [], "output": "†state.a"}
+PROGRAM = "from tools import look\nlook(name='a')"
+MAKERS: dict[str, Callable[[Bridge], Awaitable[Run]]] = {
+    "a plan": _plan,
+    "a plan over instances": lambda bridge: _plan(bridge, instances={"①": {}, "②": {}}),
+    "a program": lambda bridge: _plan(bridge, calls=None, output=None, program=PROGRAM),
+    "turns": lambda bridge: _by_turns(bridge, LOOKS, ENDS),
+    "a program by turns": lambda bridge: _by_turns(bridge, {"program": PROGRAM}),
+    "lazy turns": lambda bridge: _by_turns(bridge, LOOKS, planning="lazy"),
+    "a stalled run": lambda bridge: _by_turns(bridge, {}, {}),
+    "a session": _session,
+}
+
+
+async def _fork_everywhere(bridge: Bridge, parent: Run) -> None:
+    count = len(list(parent.driver.events()))
+    refusals: list[str] = []
+    for at in sorted({1, 2, 3, *range(4, count, max(1, count // 5)), count}):
+        for answer in ANSWERS:
+            for given in (None, {"name": "y"}, {}) if answer is None else (None,):
+                try:
+                    child = await bridge.fork(parent.id, at, solution=answer, input=given)
+                except TOLD as error:
+                    refusals.append(str(error))
+                    continue
+                await child.wait(0)
+                assert child.runner.failure is None
+                child.answer()
+    # In words for people: no type of an event that does not fit, no phase of the machine.
+    assert not [text for text in refusals if "was taken up" in text or "the run is " in text]
+
+
+@pytest.mark.parametrize("made", MAKERS)
+async def test_a_fork_at_any_place_with_any_solution_runs_or_is_refused_in_words(made: str) -> None:
+    async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
+        await _fork_everywhere(bridge, await MAKERS[made](bridge))
+
+
+async def test_a_fork_of_a_run_whose_mind_streams_runs_or_is_refused_in_words() -> None:
+    model = Model(cast("JSONObject", LOOKS), cast("JSONObject", ENDS), *[cast("JSONObject", ENDS)] * 1000)
+    async with Bridge(ALLOWED, toolbox=Ran().toolbox, mind=model) as bridge:
+        run = await bridge.solve("x", input={"name": "x"})
+        await run.wait()
+        await _fork_everywhere(bridge, run)
+
+
+async def test_the_first_request_is_answered_anew_from_the_very_beginning() -> None:
+    async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
+        run = await _by_turns(bridge, LOOKS)
+        fork = await bridge.fork(run.id, 1, solution={"calls": [], "output": "at once"})
+        assert await fork.result() == "at once"
+
+
+async def test_a_plan_that_does_not_fit_the_other_input_says_which_call_does_not() -> None:
+    async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
+        run = await _plan(bridge)
+        with pytest.raises(
+            ForkError, match=r"with the other input, the calls .*malformed:\ncalls\[0\] \(look\): nothing"
+        ):
+            await bridge.fork(run.id, 1, input={})

@@ -116,17 +116,20 @@ def _forked(
         RejectedSolutionError, ValueMismatchError: the solution is malformed.
     """
     kept = _kept(journal, at)
-    copy = _Copy(composer, began, approval)
-    if solution is not None:
-        requests = [number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)]
-        copy.take(kept[: requests[-1] + 1] if requests else kept[:1])
-        copy.propose(solution, fork_id)
-    else:
-        copy.take(kept)
-        if began.mode == "plan" and not any(isinstance(one, _WHOLE) for one in kept):
-            # A plan is proposed together with its beginning.
-            copy.take([began, *(one for one in journal if isinstance(one, _WHOLE))])
-    copy.cut_off()
+    try:
+        copy = _Copy(composer, began, approval)
+        if solution is not None:
+            requests = [number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)]
+            copy.take(kept[: requests[-1] + 1] if requests else kept[:1])
+            copy.propose(solution, fork_id)
+        else:
+            copy.take(kept)
+            if began.mode == "plan" and not any(isinstance(one, _WHOLE) for one in kept):
+                # A plan is proposed together with its beginning.
+                copy.take([began, *(one for one in journal if isinstance(one, _WHOLE))])
+        copy.cut_off()
+    except JournalError as error:
+        raise ForkError(f"the run cannot be forked after event {at}: {error}; fork after an earlier event") from None
     return copy.events
 
 
@@ -274,11 +277,8 @@ class _Copy:
                         self._doubt(event)
                     case _:
                         self._take(event)
-            except JournalError as error:
-                raise ForkError(
-                    f"event {number} ({event.name}) could not have come with what is other now ({error});"
-                    " fork before it"
-                ) from None
+            except JournalError:
+                raise ForkError(self._why_not(event, number)) from None
 
     def propose(self, solution: JSON, fork_id: str) -> None:
         """Answer the current Request with another solution.
@@ -288,6 +288,10 @@ class _Copy:
         """
         proposed, _ = read_submission(solution, None, None)
         program = program_in(proposed)
+        if not self.machine.awaits_mind:
+            # The fork begins before the first Request.
+            request = self._composer.compose(self.machine)
+            self._take(events.RequestMade(self.machine.step, request.id, request.offered))
         if program is not None:
             extra: JSONObject = {key: value for key, value in (proposed.extra or {}).items() if key != "program"}
             self._take(program_of_mind(self.machine, program, fork_id, extra))
@@ -296,6 +300,17 @@ class _Copy:
         if errors:
             raise RejectedSolutionError(rejection(errors))
         self._take(proposed)
+
+    def _why_not(self, event: Event, number: int) -> str:
+        """Why the fork cannot have an event of its parent."""
+        if isinstance(event, events.SolutionProposed):
+            errors = self.machine.check(event.calls, event.output, event.places, event.pattern, event.explained)
+            if errors:
+                return f"with the other input, the calls of the run are malformed:\n{rejection(errors)}"
+        return (
+            "with the other input, or under the present configuration, the run would have gone another way before event"
+            f" {number} ({event.name}); fork after event {number - 1} or an earlier one"
+        )
 
     def cut_off(self) -> None:
         """Add the events for calls that had not ended."""
