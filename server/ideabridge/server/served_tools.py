@@ -44,6 +44,7 @@ from ideabridge.server.direct_calls import DirectCalls, Entry
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
+from ideabridge.tools.message import DataMessage
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import META_PROPERTIES, ActivityFunction, Annotations, Tool
 
@@ -234,7 +235,9 @@ class ExposedTool:
             raise
         except Exception as error:  # noqa: BLE001 - any exception of an activity fails only its call
             raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
-        value = normalise(result, what=f"the result of {tool.name}")
+        # A direct call has no run whose context the message could join.
+        data = result.data if isinstance(result, DataMessage) else result
+        value = normalise(data, what=f"the result of {tool.name}")
         if self._output is not None:
             await self._output.check_apart(value)
         value = self._bridge.secrets.redact(value)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ideabridge.tools.errors import UnknownToolError as UnknownToolError
     from ideabridge.tools.errors import ValueMismatchError as ValueMismatchError
     from ideabridge.tools.keywords import Problem as Problem
+    from ideabridge.tools.message import DataMessage as DataMessage
     from ideabridge.tools.reading import read_solution as read_solution
     from ideabridge.tools.rename import rename_meta_parameters as rename_meta_parameters
     from ideabridge.tools.schema import Validator as Validator
@@ -68,6 +69,7 @@ _HOMES: Final = {
         "ValueMismatchError",
     ),
     "keywords": ("Problem",),
+    "message": ("DataMessage",),
     "reading": ("read_solution",),
     "rename": ("rename_meta_parameters",),
     "schema": ("Validator", "inline_refs"),

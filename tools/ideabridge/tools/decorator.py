@@ -34,6 +34,7 @@ from ideabridge.tools.errors import (
     ToolDefinitionError,
 )
 from ideabridge.tools.keywords import at, map_schemas, show, show_path
+from ideabridge.tools.message import DataMessage
 from ideabridge.tools.names import is_safe_name, safe_name
 from ideabridge.tools.threads import run_tool_in_thread
 from ideabridge.tools.tool import (
@@ -382,7 +383,7 @@ def tool(
     annotation gives the output schema. The docstring gives the description (the text before its sections) and the
     descriptions of parameters (`Args:`). A parameter annotated `ActivityContext` receives the context and is not in the
     schema. Async functions run in the event loop, others in a worker thread. If the call is cancelled, the thread runs
-    to its end.
+    to its end. A function that returns a `DataMessage` adds its data to the context of the run.
 
     Args:
         function: the function, if the decorator has no parentheses.
@@ -478,7 +479,7 @@ def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Resu
         getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
     )
 
-    async def run(arguments: JSONObject, context: ActivityContext) -> JSON:
+    async def run(arguments: JSONObject, context: ActivityContext) -> JSON | DataMessage[JSON]:
         values = parameters.read(arguments, context)
         call = partial(function, **values)
         if is_async:
@@ -487,6 +488,9 @@ def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Resu
             returned = await run_tool_in_thread(call)
             if inspect.isawaitable(returned):
                 returned = await cast("Any", returned)
+        if isinstance(returned, DataMessage):
+            message = cast("DataMessage[Any]", returned)
+            return DataMessage(message.kind, result.dump(message.data), message.description)
         return result.dump(returned)
 
     return run

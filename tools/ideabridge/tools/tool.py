@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
 from ideabridge.tools.keywords import ANNOTATIONS, Place, map_schemas, references_in, show, show_path
+from ideabridge.tools.message import DataMessage
 
 _SETS: Final = frozenset({"required", "enum", "type"})
 """Keywords whose array is a set. Some servers change its order with each start."""
@@ -369,9 +370,9 @@ class ActivityContext(Protocol):
         ...
 
 
-ActivityFunction: TypeAlias = Callable[[JSONObject, ActivityContext], Awaitable[JSON]]
-"""Takes the parameters (without meta-properties, references resolved) and the context, and returns the result. An
-exception fails the call."""
+ActivityFunction: TypeAlias = Callable[[JSONObject, ActivityContext], "Awaitable[JSON | DataMessage[Any]]"]
+"""Takes the parameters (without meta-properties, references resolved) and the context, and returns the result, or a
+`DataMessage` whose data is the result. An exception fails the call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.state import merge
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.message import MESSAGE_TYPES
 from ideabridge.tools.tool import Tool
 
 DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "tool": "system", "plan": "system"}
@@ -31,8 +32,6 @@ DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
 """The members of an error, which may also stand on its message."""
-
-_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
     # Data of the kind `input` is an input message, and a type that is not built in is data of this kind.
-    kind = name if name in _TYPES else "data"
+    kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
         raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
     if kind in ("input", "state") and not isinstance(value, dict):

@@ -59,7 +59,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
-from ideabridge.bridge.context.messages import Message, read_context, read_message
+from ideabridge.bridge.context.messages import Message, merge_messages, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
@@ -98,7 +98,7 @@ class Feedback:
     Attributes:
         errors: its errors: `{"call", "place", "error"}`.
         corrections: what people changed or denied.
-        messages: the messages that activities added.
+        messages: the messages that activities added, except data.
     """
 
     errors: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -165,6 +165,8 @@ class Machine:
         self._added: list[tuple[int, Message]] = []
         # The index of the first call of the current Solution.
         self._first = 0
+        # The data that calls have added so far, by instance and kind.
+        self._data: dict[tuple[str, str], Message] = {}
         # How many Solutions in a row had neither calls nor an output.
         self._idle = 0
 
@@ -304,6 +306,11 @@ class Machine:
             for one in part.unseen
         }
         return Doubts([one for part in parts for one in part.assumed], list(unseen.values()))
+
+    @property
+    def added_data(self) -> list[Message]:
+        """The data that calls of earlier Solutions have added: a message for each kind and instance."""
+        return list(self._data.values())
 
     @property
     def output_memory(self) -> int:
@@ -551,6 +558,12 @@ class Machine:
             tick.learn(event.call, message)
         self._added.append((event.call, message))
 
+    def _add_data(self, message: Message) -> None:
+        """Let all following Requests see data that a call has added, merged with earlier data of its kind."""
+        key = message.instance, message.kind
+        earlier = self._data.get(key)
+        self._data[key] = message if earlier is None else merge_messages([earlier, message])[0]
+
     def _note(self, listed: Collection[Progress]) -> None:
         self.history.extend(listed)
         self._reader.note(listed)
@@ -586,7 +599,11 @@ class Machine:
     def _end_tick(self, tick: Tick) -> None:
         kept = [(call, message) for call, message in self._added if tick.group.keeps(self.history[call])]
         errors = [*tick.errors(), *self.errors]
-        self.feedback = Feedback(errors, tick.corrections, [message for _, message in kept])
+        others = [message for _, message in kept if message.type != "data"]
+        self.feedback = Feedback(errors, tick.corrections, others)
+        for _, message in kept:
+            if message.type == "data":
+                self._add_data(message)
         if tick.group.pattern in ("any", "race"):
             for call, message in kept:
                 if message.type == "data":

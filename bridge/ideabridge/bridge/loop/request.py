@@ -280,6 +280,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     messages.extend(calls)
     messages.extend(Message("user", "text", text, "text") for text in _program_texts(machine.solution))
+    messages.extend(machine.added_data)
     messages.extend(machine.feedback.messages)
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections

@@ -24,8 +24,9 @@ from ideabridge.tools.errors import (
     ResultLimitError,
     UnknownToolError,
 )
+from ideabridge.tools.message import DataMessage
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import Tool, differences
+from ideabridge.tools.tool import Activity, Tool, differences
 from ideabridge.tools.toolbox import Toolbox
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -119,6 +120,7 @@ class CallContext:
         asker: takes the questions of the call's module.
         kept: bounds the results of the run.
         chosen: the path of `p || q` that the activity has chosen.
+        returned: the message that the activity has returned, whose data is the result of the call.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class CallContext:
             if effect.imports:
                 self.call["_imports"] = {format_reference(path): normalise(value) for path, value in effect.imports}
         self.chosen: str | None = None
+        self.returned: JSONObject | None = None
         self._item = effect.item
         self._on_progress = on_progress
         self._on_message = on_message
@@ -158,6 +161,21 @@ class CallContext:
         if self._is_clean:
             raise ActivityError("add_message: a clean room adds nothing to the context of the run it is called from")
         self._on_message(message)
+
+    def note_returned(self, kind: str, data: JSON, description: str | None) -> None:
+        """Note the message that the activity has returned.
+
+        Raises:
+            ActivityError: the call is made in a clean room, whose code adds nothing to the context.
+        """
+        if self._is_clean:
+            raise ActivityError(
+                f"it ran and returned a DataMessage ({kind}); a clean room adds nothing to the context of the run it is"
+                " called from"
+            )
+        self.returned = {"type": "data", "kind": kind, "data": data}
+        if description is not None:
+            self.returned["description"] = description
 
     def choose(self, path: str) -> None:
         """Choose which path of `p || q` the result is written to."""
@@ -282,26 +300,33 @@ class Executor:
             activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:
                 raise UnknownToolError(f"tool {tool.name!r} has no activity here; was its tool file left out?")
-            if activity.copies:
-                value = await activity.run(effect.parameters, context)
-            else:
-                # A copy: the activity may change its arguments, and the state must not change.
-                parameters = normalise(effect.parameters)
-                value = normalise(
-                    await activity.run(parameters if isinstance(parameters, dict) else {}, context),
-                    what=f"the result of {tool.name}",
-                )
-            value = self._redact(value)
+            value = await self._run_activity(activity, effect.parameters, context)
         data = encode(value) if not isinstance(value, str) else None
         size = len(data) if data is not None else len(cast("str", value))
         if size > self._result_bytes:
             raise ResultLimitError(
                 f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
-        # It is written to each path.
+        # It is written to each path, and stands in the message that adds it to the context.
         target = effect.call.target
-        times = 1 if target is None else len(target.texts)
+        times = (1 if target is None else len(target.texts)) + (context.returned is not None)
         context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
+        return value
+
+    async def _run_activity(self, activity: Activity, parameters: JSONObject, context: CallContext) -> JSON:
+        """Run code of this process, and return its result, which is the data of the message that it returns."""
+        if not activity.copies:
+            # A copy: the activity may change its arguments, and the state must not change.
+            copied = normalise(parameters)
+            parameters = copied if isinstance(copied, dict) else {}
+        returned = await activity.run(parameters, context)
+        message = returned if isinstance(returned, DataMessage) else None
+        value: JSON = cast("JSON", returned) if message is None else message.data
+        if not activity.copies:
+            value = normalise(value, what=f"the result of {context.call['_tool']}")
+        value = self._redact(value)
+        if message is not None:
+            context.note_returned(message.kind, value, message.description)
         return value
 
     def explain(self, error: Exception, tool: Tool | None = None) -> JSONObject:

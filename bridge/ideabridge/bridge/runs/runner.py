@@ -693,7 +693,7 @@ class RunningCalls:
         self._executor = executor
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
-        self._ended: list[CallFinished] = []
+        self._ended: list[_Ended] = []
         # By digest too: a module may ask again before the journal holds the answer to its last question.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
@@ -739,49 +739,49 @@ class RunningCalls:
         try:
             # The run may have been given up before this task began; a call that no journal holds must not run.
             if self._run.wanted and effect.key not in self._cancelled:
-                finished = await self._outcome(effect)
-                if is_large(finished.value):
-                    await self._post_in_turn(finished)
+                ended = await self._outcome(effect)
+                if is_large(ended.finished.value):
+                    await self._post_in_turn(ended)
                 else:
-                    await self._post(finished)
+                    await self._post(ended)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             self._run.fail(error)
         finally:
             self._handles.pop(effect.key, None)
         self._run.leave_work()
 
-    async def _post_in_turn(self, finished: CallFinished) -> None:
+    async def _post_in_turn(self, ended: _Ended) -> None:
         """Post a large result while no other is posted, then yield the event loop for as long as the posting took."""
         lock = _lock_of_loop()
         try:
             await lock.acquire()
         except anyio.get_cancelled_exc_class():
             # The call has run, so its result is journaled although its task is cancelled.
-            await self._post(finished)
+            await self._post(ended)
             raise
         try:
             begun = time.monotonic()
-            await self._post(finished)
+            await self._post(ended)
             await anyio.sleep(min(_MOST_PAUSE, time.monotonic() - begun))
         finally:
             lock.release()
 
-    async def _post(self, finished: CallFinished) -> None:
+    async def _post(self, one: _Ended) -> None:
         """Post that a call has ended. The first one posts for all that end in the same pass of the event loop."""
-        self._ended.append(finished)
+        self._ended.append(one)
         if len(self._ended) > 1:
             return
         try:
             if len(self._handles) > 1:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
         finally:
-            ended = [one for one in self._ended if (one.call, one.item) not in self._cancelled]
+            ended = [one for one in self._ended if one.key not in self._cancelled]
             self._ended = []
             if ended and self._run.wanted:
                 now = time.time()
-                self._run.post(*(event for one in ended for event in finish_events(self._run.machine, one, now)))
+                self._run.post(*(event for one in ended for event in one.events(self._run.machine, now)))
 
-    async def _outcome(self, effect: Execute) -> CallFinished:
+    async def _outcome(self, effect: Execute) -> _Ended:
         index = effect.call.index
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -824,8 +824,26 @@ class RunningCalls:
             # A failure during a cancellation is caused by it (its module was closed, for example) and is no outcome of
             # the call. The journal keeps the call as in flight, and the process that resumes the run decides.
             await anyio.lowlevel.checkpoint_if_cancelled()
-            return CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool))
-        return CallFinished(index, effect.item, value=value, chosen=context.chosen)
+            return _Ended(CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool)))
+        returned = None if context.returned is None else MessageAdded(index, context.returned)
+        return _Ended(CallFinished(index, effect.item, value=value, chosen=context.chosen), returned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A call that has ended, and the message that it returned. Both are journaled at once, or neither is."""
+
+    finished: CallFinished
+    returned: MessageAdded | None = None
+
+    @property
+    def key(self) -> ExecutionKey:
+        return self.finished.call, self.finished.item
+
+    def events(self, machine: Machine, now: float) -> list[Event]:
+        """The events for the journal. The message is first: who reads the data waits for the end of the call."""
+        returned: list[Event] = [] if self.returned is None else [self.returned]
+        return [*returned, *finish_events(machine, self.finished, now)]
 
 
 @dataclass(slots=True)

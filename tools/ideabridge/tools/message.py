@@ -1,0 +1,70 @@
+"""DataMessage: what an activity returns to add data to the context of its run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args
+
+from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.keywords import show
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+MESSAGE_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
+"""The built-in types of context messages. Data of a kind of its own has none of these names."""
+
+LONGEST_KIND: Final = 200
+
+Data = TypeVar("Data")
+
+
+class DataMessage(Generic[Data]):
+    """A data message, returned by an activity: `DataMessage("ok", {"room": 4})`.
+
+    The run adds it to the context of all following Requests, and the calls listed after this one read the data at
+    `†data.KIND`, so that a plan branches on it: `†data.ok.room || †data.failed.reason`. The result of the call itself,
+    which is checked against the return annotation and written to `_outputPath`, is the data alone. So is what a call
+    in a program gives. Data of a kind that is there already is merged into it.
+
+    In a return annotation, `DataMessage[Room]` declares the data: `-> DataMessage[Room] | DataMessage[Problem]`.
+
+    Args:
+        kind: the kind of the data: text, but no built-in type of message (such as `input` or `error`).
+        data: the data, any JSON or what pydantic makes JSON of.
+        description: what the data is, for the mind that reads it.
+
+    Raises:
+        ArgumentError: the kind or the description is not text, or a built-in type has the name of the kind.
+    """
+
+    __slots__ = ("data", "description", "kind")
+
+    def __init__(self, kind: str, data: Data, description: str | None = None) -> None:
+        _check_text("kind", kind)
+        _check_text("description", "" if description is None else description)
+        if not kind or len(kind) > LONGEST_KIND:
+            raise ArgumentError(f"DataMessage: kind: expected 1 to {LONGEST_KIND} characters, found {len(kind):,}")
+        if kind in MESSAGE_TYPES:
+            raise ArgumentError(
+                f"DataMessage: kind: {show(kind)} is a built-in type of message; choose another name for the data"
+            )
+        self.kind = kind
+        self.data = data
+        self.description = description
+
+    def __repr__(self) -> str:
+        return f"DataMessage({self.kind!r}, {self.data!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema of the data: in a return annotation, the message stands for its data."""
+        from pydantic_core import core_schema
+
+        declared: tuple[Any, ...] = get_args(source)
+        return handler.generate_schema(declared[0]) if declared else core_schema.any_schema()
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ArgumentError.of(f"DataMessage: {name}", "text", value)
