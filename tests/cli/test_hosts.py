@@ -22,12 +22,12 @@ from ideabridge.server.hosts.host import (
     CommentedHostFileError,
     HostEnvironment,
     HostFileError,
-    blank_comments,
     find_host,
     read_document,
 )
 from ideabridge.server.hosts.translate import is_ourselves, translate
 from ideabridge.server.main import main
+from ideabridge.tools.documents import blank_comments
 from tests.trusting import write_trusted
 
 from .terminal import Terminal

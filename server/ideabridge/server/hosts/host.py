@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, cast
 import platformdirs
 
 from ideabridge.bridge.trust import TrustError, link_out, read_plain, write_own
+from ideabridge.tools.documents import blank_comments
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
@@ -47,9 +48,6 @@ SERVER_NAME: Final = "ideabridge"
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Some hosts keep recorded conversations in the same file."""
 
-_PIECE: Final = re.compile(r'"|//|/\*|,')
-_STRING_END: Final = re.compile(r'["\\\n]')
-_BEHIND: Final = re.compile(r"\S")
 _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
 
@@ -340,66 +338,6 @@ def _where(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
     return str(error)
-
-
-def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas by spaces; lines and columns stay the same. It reads each character once:
-    the text may come from anybody.
-    """
-    parts: list[str] = []
-    commas: list[int] = []
-    done = 0
-    while (piece := _PIECE.search(text, done)) is not None:
-        start = piece.start()
-        parts.append(text[done:start])
-        match piece.group():
-            case '"':
-                done = _string_end(text, start + 1)
-                parts.append(text[start:done])
-            case ",":
-                done = start + 1
-                parts.append(",")
-                commas.append(start)
-            case "//":
-                end = text.find("\n", start)
-                done = len(text) if end < 0 else end
-                parts.append(" " * (done - start))
-            case _:
-                end = text.find("*/", start + 2)
-                done = len(text) if end < 0 else end + 2
-                parts.append(_blank(text[start:done]))
-    parts.append(text[done:])
-    plain = "".join(parts)
-    trailing = [place for place in commas if _is_trailing(plain, place)]
-    return "".join(_with_spaces_at(plain, trailing))
-
-
-def _string_end(text: str, place: int) -> int:
-    """Where a string ends that begins before a place: behind its quote, or where its line or the text ends."""
-    while (found := _STRING_END.search(text, place)) is not None:
-        if found.group() == "\\":
-            place = found.end() + 1
-            continue
-        return found.end() if found.group() == '"' else found.start()
-    return len(text)
-
-
-def _blank(comment: str) -> str:
-    return "\n".join(" " * len(line) for line in comment.split("\n"))
-
-
-def _is_trailing(text: str, comma: int) -> bool:
-    behind = _BEHIND.search(text, comma + 1)
-    return behind is not None and behind.group() in "}]"
-
-
-def _with_spaces_at(text: str, places: list[int]) -> Iterator[str]:
-    done = 0
-    for place in places:
-        yield text[done:place]
-        yield " "
-        done = place + 1
-    yield text[done:]
 
 
 def _render(content: JSONObject, before: str | None) -> str:

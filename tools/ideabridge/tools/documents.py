@@ -1,0 +1,323 @@
+"""Documents: what people write by hand, as JSON, as JSON with comments and trailing commas, or as YAML 1.2.
+
+YAML is read from the parser's events, never by a constructor of objects, so that only JSON comes out of it. By the
+core schema of YAML 1.2, `no` and `12:30` are text. Tags are refused, and so is a key that occurs twice in a mapping.
+An alias counts as often as it occurs, so a short text cannot stand for a huge value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, MAX_VALUES, decode, normalise
+from ideabridge.tools.errors import InvalidJSONError, LimitExceededError
+
+YAML_SUFFIXES: Final = (".yaml", ".yml")
+JSON_SUFFIXES: Final = (".json", ".jsonc")
+
+MAX_YAML_BYTES: Final = 1024 * 1024
+"""The most bytes of a YAML text, whose parser takes seconds for each megabyte."""
+
+
+def read_written(data: str | bytes, *, what: str, name: str = "", max_bytes: int = MAX_BYTES) -> JSON:
+    """Read a document that a person wrote.
+
+    Args:
+        data: the text; UTF-8 if bytes.
+        what: what the text is, for errors.
+        name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON. By any other name it is
+            JSON if it begins with a bracket or a comment of JSON, and YAML otherwise.
+        max_bytes: bound on the size of JSON. That of YAML is `MAX_YAML_BYTES`.
+
+    Raises:
+        InvalidJSONError: it is malformed, or something else than JSON comes out of it; the message has the line.
+        LimitExceededError: it is too large or too deep, or its aliases stand for too much.
+    """
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        raise InvalidJSONError(f"{what} is not UTF-8 (byte {error.start})") from None
+    text = text.removeprefix("\ufeff")
+    suffix = name.lower()
+    if suffix.endswith(YAML_SUFFIXES):
+        return _read_yaml(text, what)
+    if suffix.endswith(JSON_SUFFIXES) or text.lstrip().startswith(("{", "[", "//", "/*")):
+        if len(text) > max_bytes:
+            raise LimitExceededError(f"{what} has {len(text):,} characters; at most {max_bytes:,} bytes are taken")
+        return decode(blank_comments(text), what=what, max_bytes=max_bytes)
+    return _read_yaml(text, what)
+
+
+# -- JSON with comments ----------------------------------------------------------------------------------------------
+
+_PIECE: Final = re.compile(r'"|//|/\*|,')
+_STRING_END: Final = re.compile(r'["\\\n]')
+_BEHIND: Final = re.compile(r"\S")
+
+
+def blank_comments(text: str) -> str:
+    """Replace comments and trailing commas by spaces; lines and columns stay the same. It reads each character once:
+    the text may come from anybody.
+    """
+    parts: list[str] = []
+    commas: list[int] = []
+    done = 0
+    while (piece := _PIECE.search(text, done)) is not None:
+        start = piece.start()
+        parts.append(text[done:start])
+        match piece.group():
+            case '"':
+                done = _string_end(text, start + 1)
+                parts.append(text[start:done])
+            case ",":
+                done = start + 1
+                parts.append(",")
+                commas.append(start)
+            case "//":
+                end = text.find("\n", start)
+                done = len(text) if end < 0 else end
+                parts.append(" " * (done - start))
+            case _:
+                end = text.find("*/", start + 2)
+                done = len(text) if end < 0 else end + 2
+                parts.append(_blank(text[start:done]))
+    parts.append(text[done:])
+    plain = "".join(parts)
+    trailing = [place for place in commas if _is_trailing(plain, place)]
+    return "".join(_with_spaces_at(plain, trailing))
+
+
+def _string_end(text: str, place: int) -> int:
+    """Where a string ends that begins before a place: behind its quote, or where its line or the text ends."""
+    while (found := _STRING_END.search(text, place)) is not None:
+        if found.group() == "\\":
+            place = found.end() + 1
+            continue
+        return found.end() if found.group() == '"' else found.start()
+    return len(text)
+
+
+def _blank(comment: str) -> str:
+    return "\n".join(" " * len(line) for line in comment.split("\n"))
+
+
+def _is_trailing(text: str, comma: int) -> bool:
+    behind = _BEHIND.search(text, comma + 1)
+    return behind is not None and behind.group() in "}]"
+
+
+def _with_spaces_at(text: str, places: list[int]) -> Iterator[str]:
+    done = 0
+    for place in places:
+        yield text[done:place]
+        yield " "
+        done = place + 1
+    yield text[done:]
+
+
+# -- YAML ------------------------------------------------------------------------------------------------------------
+
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE: Final = frozenset({"true", "True", "TRUE"})
+_FALSE: Final = frozenset({"false", "False", "FALSE"})
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_OCTAL: Final = re.compile(r"0o[0-7]+")
+_HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+_LONGEST_NUMBER: Final = 4300
+"""The most digits of an integer that Python converts."""
+
+
+@dataclass(slots=True)
+class _Value:
+    """A value, and what it takes each time that it occurs."""
+
+    value: JSON
+    values: int
+    size: int
+    height: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or an object whose end has not come yet. `key` is that of the member that comes next."""
+
+    whole: _Value
+    anchor: str | None
+    key: str | None = None
+
+
+class _Reading:
+    """Makes a value of the events of a YAML text."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._open: list[_Open] = []
+        self._anchors: dict[str, _Value] = {}
+        self._documents = 0
+        self._found: _Value | None = None
+
+    @property
+    def value(self) -> JSON:
+        """The value of the whole text; null if it is empty."""
+        return None if self._found is None else self._found.value
+
+    def take(self, event: Any) -> None:
+        """Take the next event.
+
+        Raises:
+            InvalidJSONError, LimitExceededError: see `read_written`.
+        """
+        where = f"{self._what}, line {event.start_mark.line + 1}"
+        if getattr(event, "tag", None) is not None:
+            raise InvalidJSONError(f"{where}: a tag ({str(event.tag)[:60]}), which is not read; write plain values")
+        match type(event).__name__:
+            case "DocumentStartEvent":
+                self._begin(event, where)
+            case "MappingStartEvent":
+                self._enter({}, event.anchor, where)
+            case "SequenceStartEvent":
+                self._enter([], event.anchor, where)
+            case "MappingEndEvent" | "SequenceEndEvent":
+                ended = self._open.pop()
+                self._put(ended.whole, ended.anchor, where)
+            case "ScalarEvent":
+                self._scalar(event, where)
+            case "AliasEvent":
+                known = self._anchors.get(event.anchor)
+                if known is None:
+                    raise InvalidJSONError(f"{where}: *{event.anchor}: no value before it has this anchor")
+                self._put(known, None, where)
+            case _:
+                pass
+
+    def _begin(self, event: Any, where: str) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise InvalidJSONError(f"{where}: a second document begins; write one in each file")
+        if event.version is not None and tuple(event.version) != (1, 2):
+            raise InvalidJSONError(f"{where}: %YAML {'.'.join(map(str, event.version))}; expected YAML 1.2")
+
+    def _enter(self, value: JSON, anchor: str | None, where: str) -> None:
+        self._expect_room(len(self._open) + 1, where)
+        if self._open and isinstance(self._open[-1].whole.value, dict) and self._open[-1].key is None:
+            raise InvalidJSONError(f"{where}: a key that is a list or a mapping; expected text")
+        self._open.append(_Open(_Value(value, 1, 2, 1), anchor))
+
+    def _scalar(self, event: Any, where: str) -> None:
+        text = _whole(str(event.value))
+        if self._open and isinstance(self._open[-1].whole.value, dict) and self._open[-1].key is None:
+            # A key is text, also one that looks like a number.
+            self._key(text, where)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
+            return
+        # Only a plain scalar may be anything but text.
+        value = _plain(text, where) if event.implicit[0] else text
+        self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
+
+    def _key(self, text: str, where: str) -> None:
+        held = self._open[-1]
+        if isinstance(held.whole.value, dict) and text in held.whole.value:
+            raise InvalidJSONError(f"{where}: the key {text[:100]!r} occurs twice in one mapping")
+        held.key = text
+        held.whole.size += len(text) + 1
+
+    def _put(self, value: _Value, anchor: str | None, where: str) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = value
+        if not self._open:
+            self._found = value
+            return
+        held = self._open[-1]
+        if isinstance(held.whole.value, list):
+            held.whole.value.append(value.value)
+        elif isinstance(held.whole.value, dict):
+            if held.key is None:
+                if not isinstance(value.value, str):
+                    raise InvalidJSONError(f"{where}: a key that is not text")
+                self._key(value.value, where)
+                return
+            held.whole.value[held.key] = value.value
+            held.key = None
+        self._expect_room(len(self._open) + value.height, where)
+        held.whole.values += value.values
+        held.whole.size += value.size
+        held.whole.height = max(held.whole.height, value.height + 1)
+        if held.whole.values > MAX_VALUES or held.whole.size > MAX_BYTES:
+            raise LimitExceededError(
+                f"{where}: with its aliases written out it has more than {MAX_VALUES:,} values or {MAX_BYTES:,} bytes"
+            )
+
+    def _expect_room(self, depth: int, where: str) -> None:
+        if depth > MAX_DEPTH:
+            raise LimitExceededError(f"{where}: nests deeper than {MAX_DEPTH} levels")
+
+
+def _whole(text: str) -> str:
+    """The text with pairs of surrogates, as JSON escapes them, as one character each."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _plain(text: str, where: str) -> JSON:
+    """The value of a scalar without quotes, by the core schema of YAML 1.2."""
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if len(text) <= _LONGEST_NUMBER:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _OCTAL.fullmatch(text):
+            return int(text[2:], 8)
+        if _HEXADECIMAL.fullmatch(text):
+            return int(text[2:], 16)
+        if _FLOAT.fullmatch(text):
+            return _finite(float(text), text, where)
+    if _NOT_FINITE.fullmatch(text):
+        raise InvalidJSONError(f"{where}: {text} is no number of JSON; write it as text, in quotes")
+    return text
+
+
+def _finite(number: float, text: str, where: str) -> float:
+    if number in (float("inf"), float("-inf")):
+        raise InvalidJSONError(f"{where}: {text[:40]} is too large for a number")
+    return number
+
+
+def _read_yaml(text: str, what: str) -> JSON:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_YAML_BYTES:
+        raise LimitExceededError(f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} are taken")
+    # Imported here, because most programs read no YAML.
+    import io
+
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    reading = _Reading(what)
+    parser: Any = YAML(typ="safe", pure=True)
+    try:
+        for event in parser.parse(io.StringIO(text)):
+            reading.take(event)
+    except YAMLError as error:
+        raise InvalidJSONError(f"{what}: {_one_line(error)}") from None
+    return normalise(reading.value, what=what)
+
+
+def _one_line(error: Any) -> str:
+    """What is wrong, and where: the library says it in several lines, some of which repeat the text."""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).split("\n", 1)[0]
+    mark = getattr(error, "problem_mark", None)
+    where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+    return f"{str(problem)[:200]}{where}; expected YAML 1.2"
