@@ -108,7 +108,8 @@ async def test_what_is_fixed_cannot_be_called_otherwise_nor_defined_twice() -> N
             await bridge.run_plan(read_plan({"calls": [{"_tool": "shout", "text": "a", "_activity": "telling"}]}))
         wrong: list[tuple[JSONObject, str]] = [
             ({"_activity": {"type": "string"}}, "_activity must be a constant"),
-            ({"_module": {"const": "git"}}, "_module: found 'git', expected 'anonymous'"),
+            ({"_module": {"const": "idea:x"}, "_activity": {"const": "loud"}}, "'idea:x' says itself how it runs"),
+            ({"_module": {"const": "git"}, "_output": {"const": 1}}, "_output: a constant, and _module"),
             ({"_output": 3}, "_output must be a JSON Schema"),
         ]
         for properties, told in wrong:

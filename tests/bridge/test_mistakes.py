@@ -103,8 +103,21 @@ async def test_every_fault_of_a_call_is_told_at_once() -> None:
 
 async def test_a_tool_without_listed_parameters_takes_any_name_but_a_misspelt_meta_property() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
-        call: JSONObject = {"_tool": "anything", "_output": 1, "args": {"a": 1}, "outputPath": "x", "_mark": 2, "id": 3}
-        assert await output_of(bridge, call, output="†results.0") == 1
+        call: JSONObject = {
+            "_tool": "anything",
+            "_output": "1",
+            "args": {"a": 1},
+            "outputPath": "x",
+            "_mark": 2,
+            "id": 3,
+        }
+        assert await output_of(bridge, call, output="†results.0") == "1"
+        # No schema describes the result, so it is text.
+        assert "_output: expected text" in await refused(bridge, {**call, "_output": 1})
+        run = await bridge.run_plan({"calls": [{**call, "_output": "†input.n"}], "input": {"n": 1}})
+        await run.wait(10)
+        [read] = told_of(run, "errors")
+        assert "_output of anything: found 1, expected text" in str(read)
         assert "Did you mean '_outputPath'?" in await refused(bridge, {**call, "_ouputPath": "x"})
 
 

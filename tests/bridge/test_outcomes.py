@@ -17,6 +17,7 @@ from ideabridge.bridge.runs import people
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, UnknownEffectError, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Annotations
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +108,7 @@ async def test_a_skipped_one_fails_as_unknown_and_is_not_caught(tmp_path: Path) 
         assert await run.wait(10) == "done"
         errors: list[Any] = [*run.errors()]
         assert [error["error"]["kind"] for error in errors] == ["unknown", "dependency"]
-        assert errors[0]["error"]["message"] == f"{unknown(None, None)}; skipped by Ann: ask the bank"
+        assert errors[0]["error"]["message"] == f"{unknown(None, Annotations())}; skipped by Ann: ask the bank"
         assert payments.paid == []
 
 
@@ -263,7 +264,7 @@ async def test_a_mind_is_told_instead(tmp_path: Path) -> None:
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         again = await bridge.run(run.id)
         assert again.status == "needs_solution"
-        assert unknown(None, None) in str(again.answer()["requests"])
+        assert unknown(None, Annotations()) in str(again.answer()["requests"])
 
 
 async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: Path) -> None:

@@ -251,6 +251,9 @@ class ToolCatalogue:
             names = self._new_names
 
     def _is_exposed(self, tool: Tool) -> bool:
+        if tool.passes_to is not None:
+            # The tool that it passes its calls to is exposed.
+            return False
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
         return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None

@@ -527,6 +527,11 @@ def _meta_before(
     return meta, needed
 
 
+def result_schema(tool: Tool) -> JSONObject:
+    """The schema of a result that a mind writes: that of the definition; text if the definition describes none."""
+    return {"type": "string"} if tool.output is None else tool.output
+
+
 def _is_constant(tool: Tool, latent: bool) -> bool:
     """Return True if the definition of the tool fixes the result."""
     return latent and tool.output is not None and "const" in tool.output
@@ -535,7 +540,7 @@ def _is_constant(tool: Tool, latent: bool) -> bool:
 def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta: JSONObject = {}
     if latent and not tool.clean and not _is_constant(tool, latent):
-        admitted = {} if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
+        admitted = admitter.admit(result_schema(tool), f"{tool.name}_output")
         output: JSONObject = admitted if isinstance(admitted, dict) else {}
         meta["_output"] = {**output, "description": _with_note(output.get("description"), _RESULT_HERE)}
     meta["_outputPath"] = admitter.define("_outputPath", _OUTPUT_PATH)

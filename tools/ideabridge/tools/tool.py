@@ -176,6 +176,8 @@ class Tool:
         renamed: for parameters named like meta-properties: the module's names by the names here.
         activity: the name of the Activity that runs it; None: the Activity with the name of the tool, if there is one.
         clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
+        passes_to: the tool that answers its calls, if its definition names one: a tool of a server, a published idea,
+            or code of this process. Its hints, and the rules for it, hold for these calls.
         reaches: the modules that a call may touch if not only its own: "" for own tools, `EVERY_MODULE`, or none at
             all. They determine the order of effects and are not part of the published definition.
         wrapper: the output schema as the module declares it, if that is `{"result": output}` only because the protocol
@@ -194,6 +196,7 @@ class Tool:
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     activity: str | None = None
     clean: bool = False
+    passes_to: Tool | None = None
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
     wrapper: JSONObject | None = None
     wire: JSONObject | None = field(default=None, compare=False, repr=False)
@@ -224,6 +227,8 @@ class Tool:
     @property
     def origin(self) -> ToolKey:
         """(module, its name at the module). For an idea, without the version."""
+        if self.passes_to is not None and self.module is not None:
+            return self.passes_to.origin
         return (self.module, self.name if self.in_room or self.remote_name is None else self.remote_name)
 
     @property
@@ -231,8 +236,10 @@ class Tool:
         """What a call relies on, with sorted keys: `{"module", "name", HINT..., "parameters", "output"}`.
 
         The module is "" for a tool of this process. An idea has no hints here: they are those of its calls, which
-        refer to tools themselves.
+        refer to tools themselves. What passes calls to a tool of a module relies on that tool.
         """
+        if self.passes_to is not None and self.module is not None:
+            return self.passes_to.essence
         essence: JSONObject = {"module": self.module or "", "name": self.origin[1]}
         if not self.in_room:
             essence |= replace(self.annotations, title=None).to_json()
@@ -253,6 +260,8 @@ class Tool:
         return self._both_digests()[1]
 
     def _both_digests(self) -> list[str]:
+        if self.passes_to is not None and self.module is not None:
+            return self.passes_to._both_digests()
         if not self._digests:
             essence = self.essence
             whole: JSONObject = {"description": self.description, "title": self.annotations.title}
@@ -287,6 +296,7 @@ class Tool:
             "renamed": dict[str, JSON](self.renamed) or None,
             "activity": self.activity,
             "clean": self.clean or None,
+            "passesTo": None if self.passes_to is None else self.passes_to.to_json(),
             "wrapper": self.wrapper,
         }
         return {name: part for name, part in parts.items() if part is not None}
@@ -295,6 +305,7 @@ class Tool:
     def from_json(cls, value: JSONObject) -> Tool:
         """Read the Tool that `to_json` wrote, for example to a journal. Do not use it for text from outside."""
         stored: dict[str, Any] = value
+        passes_to = stored.get("passesTo")
         return cls(
             name=stored["name"],
             description=stored["description"],
@@ -306,6 +317,7 @@ class Tool:
             renamed=stored.get("renamed", {}),
             activity=stored.get("activity"),
             clean=stored.get("clean", False),
+            passes_to=None if passes_to is None else cls.from_json(passes_to),
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
             wrapper=stored.get("wrapper"),
             wire=stored.get("wire"),

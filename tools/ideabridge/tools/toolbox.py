@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, ToolFileError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import ANONYMOUS, Activity, Tool, check_definition, definition_of
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Activity, Tool, check_definition, definition_of
 
 _FIXABLE: Final = ("_module", "_activity", "_output")
 _Registered = TypeVar("_Registered", Tool, Activity)
@@ -28,8 +28,12 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     `"anonymous"` in `beside`, the members beside the parameters. `_output`, in either place, is the schema of the
     result; if it is a constant, a call without code has this result.
 
+    `_module` is a clean room (`anonymous`), a configured server, whose tool `_activity` names (the one of the same name
+    if it is left out), or `idea:NAME`. The tool of a server or idea is looked up where calls are made: the result has
+    its name and `module`, and does not yet have `passes_to`.
+
     Raises:
-        ToolDefinitionError: one of them is no constant or is given twice, or the module is not allowed here.
+        ToolDefinitionError: one of them is no constant or is given twice, or they do not go together.
     """
     properties = tool.parameters.get("properties")
     inside = properties if isinstance(properties, dict) else {}
@@ -50,11 +54,10 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         raise ToolDefinitionError(f"{label}: _output and output are the same; give one of them")
     module = _constant(label, fixed, "_module")
     activity = _constant(label, fixed, "_activity")
-    if module not in (None, ANONYMOUS):
-        raise ToolDefinitionError(
-            f"{label}: _module: found {module[:100]!r}, expected {ANONYMOUS!r}; the tools of servers and ideas are"
-            " offered by themselves"
-        )
+    if module is not None and module.startswith(IDEA) and (activity is not None or output is not None):
+        raise ToolDefinitionError(f"{label}: {module[:100]!r} says itself how it runs; leave _activity and _output out")
+    if module is not None and module != ANONYMOUS and isinstance(output, dict) and "const" in output:
+        raise ToolDefinitionError(f"{label}: _output: a constant, and _module: what makes the result; give one of them")
     if activity is not None and tool.activity not in (None, activity):
         raise ToolDefinitionError(f"{label}: _activity and activity are the same; give one of them")
     parameters: JSONObject = {**tool.parameters}
@@ -69,6 +72,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         output=output if isinstance(output, dict) else tool.output,
         activity=activity or tool.activity,
         clean=module == ANONYMOUS or tool.clean,
+        module=None if module == ANONYMOUS else module,
     )
 
 

@@ -33,7 +33,7 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.reading import wrong_reference_hint, wrong_target_hint
 from ideabridge.tools.rename import meant_meta
 from ideabridge.tools.shaping import check_query
-from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
+from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
 """Why a call failed: found before it ran, raised while it ran, a call that it depends on failed, denied by a
@@ -85,6 +85,8 @@ class Call:
         order: the earlier calls for which it waits directly because of the listed order.
         clean: code of this process runs the call, and sees only the parameters and `_imports`.
         constant: True if the parameters have no references and are already validated.
+        code: the tool of the code that `_activity` names, if that is not the call's own tool; without hints if the
+            run does not have that tool.
     """
 
     index: int
@@ -113,6 +115,13 @@ class Call:
     clean: bool = False
     constant: bool = False
     first: int = 0
+    code: Tool | None = None
+
+    @property
+    def hints(self) -> Annotations:
+        """The hints about the code that runs."""
+        tool = self.code or self.tool
+        return Annotations() if tool is None else tool.annotations
 
     @property
     def may_add(self) -> bool:
@@ -256,6 +265,9 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     if call.name != tool.remote_name:
         # The call used `module.tool`.
         call.name = tool.name
+    if call.activity not in (None, tool.name, tool.activity) and tool.module is None:
+        # What its tool says of itself does not hold for other code.
+        call.code = catalogue.get((None, str(call.activity))) or Tool(str(call.activity))
     latent = tool.key in catalogue.latent and call.activity is None
     in_clean_room = tool.clean or module == ANONYMOUS
     call.clean = in_clean_room and not latent and tool.module is None
@@ -278,6 +290,10 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.room = "latent"
     if call.has_latent and not latent:
         call.problems.append(f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out")
+    elif call.has_latent and tool.output is None and not isinstance(call.latent, str | Hole):
+        call.problems.append(
+            f"_output: expected text, because the definition of {quoted(call.name)} does not describe its result"
+        )
     elif call.has_latent and call.room is not None:
         call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 

@@ -32,9 +32,12 @@ class Catalogue:
     def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = "") -> None:
         self.missing = missing
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
+        # A tool that passes its calls to another one never stands for that one.
+        passing = {tool.origin: tool for tool in self._by_key.values() if tool.passes_to is not None}
+        own = {tool.origin: tool for tool in self._by_key.values() if tool.passes_to is None}
+        self._by_origin: dict[ToolKey, Tool] = {**passing, **own}
         self._by_name: dict[str, list[Tool]] = {}
-        self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in self._by_key.values()}
-        for tool in list(self._by_key.values()):
+        for tool in sorted(self._by_key.values(), key=lambda one: one.passes_to is not None):
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
                 # With `_module`, a call may use the name that the module itself uses.
@@ -140,7 +143,9 @@ class Catalogue:
         """A catalogue of the tools that calls name, and `more`: the tools that the journal of a plan needs. Unknown
         tools are skipped; the check of the plan reports them.
         """
-        tools = [*(self.look_up(call) for call in calls if isinstance(call, dict)), *more]
+        named = [call for call in calls if isinstance(call, dict)]
+        codes = [self.get((None, code)) for call in named if isinstance(code := call.get("_activity"), str)]
+        tools = [*map(self.look_up, named), *codes, *more]
         used = {tool.key: tool for tool in tools if tool is not None}
         return Catalogue(used.values(), [key for key in self.latent if key in used])
 

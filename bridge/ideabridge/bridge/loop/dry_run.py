@@ -37,7 +37,7 @@ def _name_of(call: Call) -> int | str:
 
 
 def _is_read_only(call: Call) -> bool:
-    return call.tool is not None and call.tool.annotations.read_only is True
+    return call.hints.read_only is True
 
 
 def _order_of(graph: Graph, call: Call) -> set[int]:
@@ -92,7 +92,7 @@ def _notes(graph: Graph) -> list[str]:
         one.name: None
         for call in held
         for one in (call, *(graph.call(index) for index in call.order))
-        if one.tool is not None and one.tool.annotations.read_only is None and graph.order.may_change(one)
+        if one.tool is not None and one.hints.read_only is None and graph.order.may_change(one)
     }
     if unsaid:
         names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")

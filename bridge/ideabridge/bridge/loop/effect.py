@@ -10,7 +10,7 @@ from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.event import Decider, EndStatus, JournalError
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Annotations, Tool
 
 ExecutionKey: TypeAlias = "tuple[int, int | None]"
 """(call, item) of one execution; item None: the call as a whole."""
@@ -76,6 +76,11 @@ class Execute:
     def activity(self) -> str | None:
         """The activity that the call names; None if another tool replaced the call's own."""
         return self.call.activity if self.tool is self.call.tool else None
+
+    @property
+    def hints(self) -> Annotations:
+        """The hints about the code that runs."""
+        return self.call.hints if self.tool is self.call.tool else self.tool.annotations
 
     @property
     def is_clean(self) -> bool:

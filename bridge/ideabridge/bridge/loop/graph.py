@@ -329,7 +329,7 @@ class Graph:
             # A mind writes the result, which touches nothing.
             return []
         if not tool.asks_mind:
-            return [tool]
+            return [call.code or tool]
         wanted = call.raw.get("tools", [])
         patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
         if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):

@@ -733,7 +733,7 @@ def _repeatable(progress: Progress) -> bool:
     call, tool = progress.call, progress.tool
     if call.has_latent or call.room is not None:
         return True
-    return tool is not None and tool.annotations.repeatable and not progress.forbidden
+    return tool is not None and progress.hints.repeatable and not progress.forbidden
 
 
 def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:
@@ -743,4 +743,4 @@ def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str
     asked = None if nobody else outcome_question(progress, number)
     if asked is not None:
         return events.OutcomeAsked(index, asked.approval, asked.digest, number, now, why)
-    return events.CallFinished(index, number, error={"kind": "unknown", "message": unknown(why, progress.tool)})
+    return events.CallFinished(index, number, error={"kind": "unknown", "message": unknown(why, progress.hints)})

@@ -9,7 +9,7 @@ match as written can make the verdict stricter, never milder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -164,6 +164,17 @@ def ruled(rules: Sequence[Rule], otherwise: str, *, also: str = "") -> Policy:
         return _stricter(least, PolicyVerdict(how, why))
 
     return policy
+
+
+def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerdict:
+    """The strictest verdict on a call: its tool may run code that belongs to another one, and the rules for both hold.
+
+    Args:
+        policy: the policy.
+        tools: the tool that the call names, and those whose code runs.
+        call: the call with its references resolved.
+    """
+    return max((policy(tool, call) for tool in tools), key=lambda verdict: _STRICTNESS[verdict.verdict])
 
 
 def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:

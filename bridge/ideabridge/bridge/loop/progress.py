@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.size import NO_SIZE, Size
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Annotations, Tool
 
 _NAMED = 10
 """The most calls that one message names."""
@@ -127,6 +127,18 @@ class Progress:
     def tool(self) -> Tool | None:
         """The tool that runs: the call's own, or the one that replaced it."""
         return self.replaced or self.call.tool
+
+    @property
+    def hints(self) -> Annotations:
+        """The hints about the code that runs."""
+        return self.call.hints if self.replaced is None else self.replaced.annotations
+
+    @property
+    def judged(self) -> list[Tool]:
+        """The tools whose rules hold for the call: the one that it names, and those whose code runs."""
+        code = self.call.code if self.replaced is None else None
+        passes_to = None if self.tool is None else self.tool.passes_to
+        return [one for one in (self.tool, code, passes_to) if one is not None]
 
     @property
     def settled(self) -> bool:

@@ -7,7 +7,7 @@ answer counts for exactly that. The digest and the answer are journaled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from ideabridge.bridge.context.inquiry import Inquiry
@@ -19,12 +19,12 @@ from ideabridge.bridge.loop.event import (
     QuestionAsked,
 )
 from ideabridge.bridge.loop.output import Refusal, digest_of, executed_call, resolved_call
-from ideabridge.bridge.loop.policy import ALLOW, Policy
+from ideabridge.bridge.loop.policy import ALLOW, Policy, judge
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.size import NO_SIZE, too_large
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
+from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
 """`call`: may a call run; `outcome`: how did a call end whose outcome is unknown; `plan`: is the plan accepted as a
@@ -72,6 +72,7 @@ class Question:
         tool: the tool of the call.
         asked: the question of a module.
         assumed: what the call rests on; see `Settled.assumed`.
+        hints: the hints about the code that runs, for an unknown outcome.
     """
 
     kind: Kind
@@ -84,6 +85,7 @@ class Question:
     tool: Tool | None = None
     asked: QuestionAsked | None = None
     assumed: tuple[JSONObject, ...] = ()
+    hints: Annotations = field(default_factory=Annotations)
 
     @property
     def key(self) -> Key:
@@ -129,10 +131,10 @@ def call_question(progress: Progress) -> Question | None:
     return Question("call", approval, digest, resolved, why, index, tool=progress.tool, assumed=assumed)
 
 
-def unknown(why: str | None, tool: Tool | None) -> str:
+def unknown(why: str | None, hints: Annotations) -> str:
     """The message of an unknown outcome; `why` None: the process died."""
     message = f"outcome unknown: {why or DIED}"
-    if tool is not None and tool.annotations.repeatable:
+    if hints.repeatable:
         return message
     return f"{message}, and the tool does not say that it may run twice"
 
@@ -146,9 +148,11 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     if isinstance(digest, Refusal):
         return None
     place = call.index if number is None else f"{call.index}.{number}"
-    what = unknown(item.cut_off, progress.tool)
+    what = unknown(item.cut_off, progress.hints)
     why = f"{what}. retry: run it again; skip: it fails as unknown; value: give its result"
-    return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, why, call.index, number, progress.tool)
+    approval = f"o{place}-{digest[:12]}"
+    tool, hints = progress.tool, progress.hints
+    return Question("outcome", approval, digest, shown, why, call.index, number, tool, hints=hints)
 
 
 def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
@@ -184,8 +188,8 @@ def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) ->
     if opens and not strict:
         return None
     resolved = resolved_call(progress)
-    verdict = ALLOW if opens else policy(tool, resolved)
-    if verdict.verdict == "allow" and tool.annotations.read_only is True and not strict:
+    verdict = ALLOW if opens else judge(policy, progress.judged, resolved)
+    if verdict.verdict == "allow" and progress.hints.read_only is True and not strict:
         return None
     doubt = progress.doubts.ask
     if verdict.verdict == "allow" and doubt is None:
@@ -264,7 +268,7 @@ def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, poli
         return Refusal(f"tool {quoted(tool.name)} has no code: a mind writes its result, so it cannot run in a place")
     # `_activity` belongs to the old tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
-    verdict = policy(tool, call)
+    verdict = judge(policy, [tool, *([] if tool.passes_to is None else [tool.passes_to])], call)
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}")
     return Edit(call, tool)

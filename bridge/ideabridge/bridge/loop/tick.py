@@ -496,12 +496,12 @@ class Tick:
         """The errors of calls whose outcome is unknown when the run ends now, without calls of read-only tools."""
         found: list[JSONObject] = []
         for one in self.progress.values():
-            reads = one.tool is not None and one.tool.annotations.read_only
+            reads = one.hints.read_only
             if one.status is not CallStatus.RUNNING or one.call.has_latent or reads:
                 continue
             for number, item in enumerate(one.items):
                 if item.started and not item.finished:
-                    error: JSONObject = {"kind": "unknown", "message": unknown(item.cut_off or ENDED, one.tool)}
+                    error: JSONObject = {"kind": "unknown", "message": unknown(item.cut_off or ENDED, one.hints)}
                     if one.call.has_each:
                         error["item"] = number
                     found.append({**one.call.located, "error": error})

@@ -16,6 +16,7 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.compose import result_schema
 from ideabridge.tools.encoding import JSON, JSONObject, encode, memory_of, normalise
 from ideabridge.tools.errors import (
     ActivityError,
@@ -26,7 +27,7 @@ from ideabridge.tools.errors import (
 )
 from ideabridge.tools.message import DataMessage
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import Activity, Tool, differences
+from ideabridge.tools.tool import Activity, Annotations, Tool, differences
 from ideabridge.tools.toolbox import Toolbox
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -274,8 +275,7 @@ class Executor:
         if effect.is_latent:
             what = f"the _output of {tool.name}"
             written = normalise(effect.latent, what=what)
-            if tool.output is not None:
-                await Validator(tool.output, what=what).check_apart(written)
+            await Validator(result_schema(tool), what=what).check_apart(written)
             return written
         if effect.unchecked:
             try:
@@ -291,11 +291,13 @@ class Executor:
                     progress=context.progress,
                     run=context.run,
                     asker=context.asker,
-                    meant=tool,
+                    meant=tool.passes_to or tool,
                     patience=PATIENCE,
                 )
             if tool.wrapper is not None and isinstance(value, dict):
                 value = value["result"]
+            if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
+                await Validator(tool.output, what=f"the result of {tool.name}").check_apart(value)
         else:
             activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:
@@ -329,7 +331,7 @@ class Executor:
             context.note_returned(message.kind, value, message.description)
         return value
 
-    def explain(self, error: Exception, tool: Tool | None = None) -> JSONObject:
+    def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """An error as a mind sees it: bounded, masked, without traceback.
 
         Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if nobody knows
@@ -340,7 +342,7 @@ class Executor:
         if len(masked) > _ERROR_CHARACTERS:
             masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
         outcome = error.outcome if isinstance(error, IdeabridgeError) else "failed"
-        harmless = tool is None or tool.annotations.read_only is True
+        harmless = hints is None or hints.read_only is True
         kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
         if kind == "ran":
             masked = f"it ran, and its result cannot be used: {masked}"

@@ -11,11 +11,13 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from ideabridge.bridge.configuration import Configuration, module_fingerprint
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import Message, read_context
+from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard
 from ideabridge.bridge.loop.policy import allows_by_name, effective_hints
@@ -28,7 +30,7 @@ from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program, program
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ToolDefinitionError
+from ideabridge.tools.errors import ToolDefinitionError, UnknownToolError
 from ideabridge.tools.names import did_you_mean, is_disguised, is_safe_name, safe_name, shown_name, skeleton
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
@@ -103,6 +105,9 @@ class Offer:
         self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
         self._all: Catalogue | None = None
+        for tool in toolbox:
+            if tool.module is not None and not tool.in_room and tool.module not in configuration.modules:
+                logger.warning("tool %s is not offered: no server %r is configured", tool.name, tool.module)
 
     def forget(self) -> None:
         """Forget the compiled tools after a module came up, went down or changed its tools."""
@@ -114,8 +119,59 @@ class Offer:
         have stored. So a name does not depend on which modules are up. The same list object until something changes.
         """
         if self._known is None:
-            self._known = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
+            offered = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
+            self._known = self._with_targets(offered)
         return self._known
+
+    def _with_targets(self, offered: list[Tool]) -> list[Tool]:
+        """Let tools of the toolbox that name a server pass their calls to its tools. One whose tool is not known, and
+        one that names an idea, which not every caller has, is left out.
+        """
+        own = {id(tool) for tool in self._toolbox if tool.module is not None}
+        if not own:
+            return offered
+        remote = Catalogue(tool for tool in offered if tool.module is not None and id(tool) not in own)
+        found: list[Tool] = []
+        for tool in offered:
+            if id(tool) not in own:
+                found.append(tool)
+            elif not tool.in_room:
+                with suppress(UnknownToolError):
+                    found.append(passing(tool, _remote_target(tool, remote)))
+        return found
+
+    def _passing_to_ideas(self, caller: str) -> list[Tool]:
+        """The tools of the toolbox that pass their calls to ideas, as far as these are published to a caller."""
+        own = [tool for tool in self._toolbox if tool.in_room]
+        targets = [(tool, self._idea(str(tool.module), caller)) for tool in own]
+        return [passing(tool, target) for tool, target in targets if target is not None]
+
+    def _defined(self, tool: Tool, caller: str) -> Tool:
+        """A tool that a context defines, with the tool that answers its calls.
+
+        A context may come from a mind: what it defines runs nothing that does not exist here already, under the rules
+        for what runs.
+
+        Raises:
+            PlanError: there is no such tool or idea here.
+        """
+        if tool.module is None and tool.activity is None:
+            return tool
+        try:
+            if tool.module is None:
+                # An activity without a tool has no hints, so a person is asked.
+                name = self._toolbox.activity(str(tool.activity)).name
+                code = self._toolbox.tools.get(name) or Tool(name)
+                return dataclasses.replace(tool, annotations=code.annotations, passes_to=code)
+            if not tool.in_room:
+                return passing(tool, _remote_target(tool, self.catalogue))
+            target = self._idea(tool.module, caller)
+            if target is None:
+                raise UnknownToolError(f"nothing is published to you as {quoted(tool.module)}")
+            return passing(tool, target)
+        except UnknownToolError as error:
+            member = "_activity" if tool.module is None else "_module"
+            raise PlanError(f"tool {quoted(tool.name)}: {member}: {error}{self.missing()}") from None
 
     @property
     def known_catalogue(self) -> Catalogue:
@@ -190,6 +246,8 @@ class Offer:
         """
         plan.check_input()
         await self.names_settled()
+        if plan.tools:
+            await self.reach(tool.module for tool in _tools_of(plan))
         catalogue = self.of_plan(plan, caller)
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
@@ -351,9 +409,9 @@ class Offer:
         rooms, known = self._rooms(named, caller), self.catalogue
         if any(names_program(call, self.known_catalogue) for call in plan.calls):
             rooms.append(RUN_PROGRAM)
+        rooms += self._passing_to_ideas(caller)
         if plan.tools:
-            messages = read_context([{"type": "tool", "tool": tool} for tool in plan.tools])
-            return self.with_defined(known.tools, defined_tools(messages), rooms)
+            return self.with_defined(known.tools, _tools_of(plan), rooms, caller=caller)
         return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
 
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
@@ -379,6 +437,8 @@ class Offer:
                 f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, besides names; found {wild:,}"
             )
         await self.names_settled()
+        defined = list(defined)
+        await self.reach(tool.module for tool in defined)
         if not self.has_all(patterns):
             await self.settled()
             await self.reach(tool.module for tool in chosen_tools(self.known, patterns or ()))
@@ -402,12 +462,15 @@ class Offer:
             caller: the ideas must be published to it.
         """
         own = list(defined)
-        if patterns is None and not own:
+        passing_to_ideas = self._passing_to_ideas(caller)
+        if patterns is None and not own and not passing_to_ideas:
             return self.catalogue
         wanted = list(patterns or ())
-        tools = self.catalogue.tools if patterns is None else chosen_tools(self.catalogue.tools, wanted)
+        tools = [*self.catalogue.tools, *passing_to_ideas]
+        if patterns is not None:
+            tools = chosen_tools(tools, wanted)
         rooms = self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
-        return self.with_defined(tools, own, rooms)
+        return self.with_defined(tools, own, rooms, caller=caller)
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
         """The present tools with these keys, rooms among them, each once."""
@@ -416,17 +479,52 @@ class Offer:
         found = [known.get(key) for key in keys]
         return list({tool.key: tool for tool in found if tool is not None}.values())
 
-    def with_defined(self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = ()) -> Catalogue:
-        """Compile tools and `more`, with those a context defines in place of the process's tools of their names."""
-        own = {tool.name: tool for tool in defined}
+    def with_defined(
+        self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = (), *, caller: str
+    ) -> Catalogue:
+        """Compile tools and `more`, with those a context defines in place of the process's tools of their names.
+
+        Raises:
+            PlanError: what a definition names to answer its calls is not here.
+        """
+        own = {tool.name: self._defined(tool, caller) for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
         return self._compiled([*left, *own.values(), *more])
+
+
+def passing(tool: Tool, target: Tool) -> Tool:
+    """A tool that passes its calls to `target`, under its own name and description, and with its own parameters, if it
+    has any.
+    """
+    return dataclasses.replace(
+        target,
+        name=tool.name,
+        description=tool.description or target.description,
+        parameters=tool.parameters if tool.parameters.get("properties") else target.parameters,
+        output=tool.output or target.output,
+        remote_name=target.remote_name or target.name,
+        wire=None,
+        passes_to=target,
+    )
+
+
+def _remote_target(tool: Tool, known: Catalogue) -> Tool:
+    """The tool of a server that a definition names. UnknownToolError suggests the nearest names."""
+    name = tool.activity or tool.name
+    found = known.get((tool.module, name))
+    return known.find(name, tool.module) if found is None else found
+
+
+def _tools_of(plan: Plan) -> list[Tool]:
+    """The tools that a plan defines."""
+    return defined_tools(read_context([{"type": "tool", "tool": tool} for tool in plan.tools or ()]))
 
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
     "output"?}}`, with the values they fix for their calls (see `with_fixed`). The activity that they fix runs them, or
-    the one of the same name; without one they are latent.
+    the one of the same name; without one they are latent. A definition that names a server or an idea is completed by
+    `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.

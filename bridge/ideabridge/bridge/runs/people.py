@@ -340,7 +340,7 @@ def _decided_outcome(
     if decision.decision == "skip":
         error: JSONObject = {
             "kind": "unknown",
-            "message": f"{unknown(cut_off, question.tool)}; skipped by {by}{f': {reason}' if reason else ''}",
+            "message": f"{unknown(cut_off, question.hints)}; skipped by {by}{f': {reason}' if reason else ''}",
         }
         return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
     if isinstance(value, Missing):

@@ -417,7 +417,9 @@ class Ways:
         offered = self._offer.named(tools_of(guide), caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
         keys = {tool.key for tool in (*tools, *defined)}
-        catalogue = self._offer.with_defined(tools, defined, [tool for tool in more if tool.key not in keys])
+        catalogue = self._offer.with_defined(
+            tools, defined, [tool for tool in more if tool.key not in keys], caller=caller
+        )
         settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
         schema = guide.get("output_schema")
         wanted = schema if isinstance(schema, dict) else None

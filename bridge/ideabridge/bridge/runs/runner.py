@@ -824,7 +824,7 @@ class RunningCalls:
             # A failure during a cancellation is caused by it (its module was closed, for example) and is no outcome of
             # the call. The journal keeps the call as in flight, and the process that resumes the run decides.
             await anyio.lowlevel.checkpoint_if_cancelled()
-            return _Ended(CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool)))
+            return _Ended(CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints)))
         returned = None if context.returned is None else MessageAdded(index, context.returned)
         return _Ended(CallFinished(index, effect.item, value=value, chosen=context.chosen), returned)
 

@@ -217,7 +217,7 @@ class Session:
 def _effect(progress: Progress) -> dict[str, Any] | None:
     """Return the effect that a call had or may have had; None if it had none."""
     call, tool = progress.call, progress.tool
-    if tool is None or call.has_latent or tool.annotations.read_only is True:
+    if tool is None or call.has_latent or progress.hints.read_only is True:
         return None
     outcomes = [_outcome(item) for item in progress.items if item.started]
     found = [one for one in outcomes if one != "failed"]
