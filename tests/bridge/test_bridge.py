@@ -296,7 +296,7 @@ async def test_a_later_request_tells_results_by_reference() -> None:
         run.submit(0, {"calls": calls})
         await run.wait(10)
         text = json.dumps(run.answer()["requests"], ensure_ascii=False)
-        assert '\\"reference\\": \\"†state.log\\"' in text
+        assert '\\"shortened\\": \\"†state.log\\"' in text
         assert "SHORT" in text
         assert "remember: the milk" in text
         assert len(text) < 12_000

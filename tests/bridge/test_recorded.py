@@ -111,3 +111,44 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(documents))
     with pytest.raises(TamperedIdeaError), recording(file):
         pass
+
+
+# -- recordings of earlier versions ---------------------------------------------------------------------------------
+
+
+async def test_a_run_that_was_recorded_before_ideas_stored_values_is_answered_again() -> None:
+    """Then, a later context had previews of large values, and of the last 50 calls alone."""
+
+    @tool(read_only=True)
+    def page(number: int, size: int) -> str:
+        """A page."""
+        return f"begin{number} " + "x" * size
+
+    state: JSON = {"type": "state", "state": {"title": "t"}}
+    with recording(Path(__file__).with_name("recorded_before_values.json")) as mind:
+        async with Bridge(toolbox=Toolbox(page), mind=mind) as bridge:
+            run = await bridge.solve("Read pages.", output_schema={"type": "string"}, tools=["page"], context=[state])
+            assert await run.wait(20) == "done", run.answer()
+            assert run.answer()["output"] == "begin60 " + "x" * 500
+            assert len(run.calls()) == 52
+
+
+async def test_a_run_in_which_values_were_read_is_answered_again() -> None:
+    @tool(read_only=True)
+    def page(size: int) -> str:
+        """A page."""
+        return "x" * size + " end"
+
+    with Store.open(":memory:") as store:
+        async with Bridge(toolbox=Toolbox(page), store=store) as bridge:
+            run = await bridge.solve("Read.", tools=["page"], shown={"value": 1000})
+            run.submit(0, {"calls": [{"_tool": "page", "size": 5000}]})
+            assert await run.wait(10) == "needs_solution"
+            run.submit(1, {"calls": [{"_tool": "read", "reference": "†results.0", "find": "end"}]})
+            assert await run.wait(10) == "needs_solution"
+            run.submit(2, {"calls": [], "output": "the end"})
+            assert await run.wait(10) == "done"
+        async with Bridge(toolbox=Toolbox(page), mind=Recorded(store)) as bridge:
+            again = await bridge.solve("Read.", tools=["page"])
+            assert await again.wait(10) == "done", again.answer()
+            assert again.answer()["idea"] == run.answer()["idea"]

@@ -43,9 +43,13 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     request = told["requests"][0]
     assert request["schema"]["required"] == ["calls", "output"]
     # The text alone is enough to write a solution.
-    for part in ("with solve", "Add the numbers", '"_tool"', told["run"], "turn: 0"):
+    for part in ("with solve", '"_tool"', told["run"], "turn: 0"):
         assert part in text(result)
+    # With what the host has just sent, which is not repeated.
+    assert "Add the numbers" not in text(result)
+    assert "What your call has given is left out" in text(result)
     run = told["run"]
+    assert "Add the numbers" in str((await call(client, "check_run", run=run))["requests"][0]["context"])
 
     assert "calls" in await refused(client, "submit_solution", run=run, turn=0, solution=UNREADABLE)
 
@@ -78,6 +82,47 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert told["status"] == "done"
     assert told["output"] == {"total": 13}
     assert "ended" in await refused(client, "submit_solution", run=run, turn=3, solution=THIRD)
+
+
+async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(client: Client) -> None:
+    letter = "word " * 60_000
+    told = await call(client, "solve", task="Add up.", input={"letter": letter}, tools=["add", "join"])
+    assert len(str(told)) < 20_000
+    run = told["run"]
+
+    def joined(text: str, times: int, path: str) -> dict[str, Any]:
+        return {"_tool": "join", "items": [text] * times, "_outputPath": path}
+
+    # The first is shown whole, and the second is too large for a host; then there is a tool that reads it.
+    first = {"calls": [joined("first", 700, "a"), joined("second", 700, "b"), {"_tool": "add", "a": 1, "b": 2}]}
+    told = await call(client, "submit_solution", run=run, turn=0, solution=first)
+    request = told["requests"][0]
+    assert "first" * 700 in str(request["context"])
+    assert "second" * 700 not in str(request["context"])
+    assert "1 value is shortened here to a preview: †state.b; call read" in str(request["context"])
+    assert "tools.read" in request["instructions"] or "read(" in request["instructions"]
+    assert "word word" not in str(told)
+    assert "schema" not in request
+
+    second = {"calls": [{"_tool": "read", "reference": "state.b", "from": 0, "length": 12}, joined("x", 3, "c")]}
+    told = await call(client, "submit_solution", run=run, turn=1, solution=second)
+    shown = str(told["requests"][0]["context"])
+    assert "secondsecond" in shown
+    assert '"c": "xxx"' in shown
+    assert "what is new since the turn before" in shown
+    assert "firstfirst" not in shown, "the host has it from the turn before"
+    assert len(shown) < 1500
+    again = await call(client, "check_run", run=run)
+    assert "first" * 700 in str(again["requests"][0]["context"])
+    assert letter in str(again["requests"][0]["context"])
+
+
+async def test_a_host_may_ask_to_see_more_of_results(client: Client) -> None:
+    told = await call(client, "solve", task="Join.", tools=["join"], shown={"value": 20_000})
+    made = {"calls": [{"_tool": "join", "items": ["long"] * 3000}]}
+    told = await call(client, "submit_solution", run=told["run"], turn=0, solution=made)
+    assert "long" * 3000 in str(told["requests"][0]["context"])
+    assert "shown.value" in await refused(client, "solve", task="Join.", shown={"value": -1})
 
 
 @asynccontextmanager

@@ -32,7 +32,8 @@ from ideabridge.bridge.arguments import (
 )
 from ideabridge.bridge.configuration import Configuration, fingerprint, module_fingerprint
 from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
-from ideabridge.bridge.context.mind import Mind
+from ideabridge.bridge.context.mind import TURNS, Mind
+from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import PlanError
@@ -42,7 +43,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
-from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindName, choose
+from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, MindName, choose
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
@@ -462,7 +463,7 @@ class Bridge:
         else:
             publication = store.publications.get(name, version, caller=caller)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
-        ways, settings = self._open_runs.ways, self.settings()
+        ways, settings = self._open_runs.ways, self.settings(choice=choice)
         answer = await ways.answer(publication, given, caller=caller, settings=settings, choice=choice)
         if isinstance(answer, Replay):
             return answer
@@ -573,15 +574,21 @@ class Bridge:
         limits: ObjectLike | None = None,
         planning: Planning = "eager",
         thought_process: bool | None = None,
+        shown: Mapping[str, int] | None = None,
+        choice: Choice | None = None,
     ) -> Settings:
-        """The settings of a run under this configuration; see `settings_under`."""
+        """The settings of a run under this configuration; see `settings_under`. Where the mind of the `choice` says how
+        much it is shown, that replaces what the configuration says.
+        """
         check_object("limits", limits)
+        asked = {} if shown is None else read_shown(shown)
         return settings_under(
             self.configuration,
             limits,
             output_by_instance=output_by_instance,
             planning=planning,
             thought_process=thought_process,
+            shown=asked if choice is None else {**choice.shown, **asked},
         )
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
@@ -709,6 +716,7 @@ class Bridge:
         mind: MindName | Choice = "auto",
         planning: Planning = "eager",
         thought_process: bool | None = None,
+        shown: Mapping[str, int] | None = None,
         caller: str = LOCAL,
     ) -> Run:
         """Start the agent loop on a task. By turns, the run then waits for the first solution of the caller.
@@ -725,6 +733,8 @@ class Bridge:
             mind: who answers, see `choose`: `auto` is the bridge's mind, or else the caller, by `turns`.
             planning: with `lazy`, somebody must accept a Solution as a whole before any of it runs.
             thought_process: whether the mind writes its reasoning before the calls; None: as configured.
+            shown: how many bytes of results the mind is shown whole: `value` of one, `request` of all in a Request.
+                What it lacks is as the mind or the configuration says.
             caller: who asks; other callers do not see the run.
 
         Raises:
@@ -746,7 +756,9 @@ class Bridge:
         messages.append({"role": "user", "content": task})
         if data is not None:
             messages.append({"type": "input", "input": data})
-        settings = self.settings(limits=limits, planning=planning, thought_process=thought_process)
+        settings = self.settings(
+            limits=limits, planning=planning, thought_process=thought_process, shown=shown, choice=choice
+        )
         return await self._begin(messages, tools, settings, choice, caller, task, wanted)
 
     async def _begin(

@@ -24,7 +24,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
-from ideabridge.bridge.minds.settings import SIGNING, ModelConfiguration, SamplingSettings, as_object
+from ideabridge.bridge.minds.settings import SIGNING, ModelConfiguration, SamplingSettings, ShownSettings, as_object
 from ideabridge.bridge.modules.settings import (
     HINTS,
     SYNONYMS,
@@ -285,6 +285,11 @@ class Configuration(BaseModel):
     )
     thought_process: bool = Field(
         default=False, description="Whether minds write their reasoning before the calls, in `thought_process`."
+    )
+    shown: ShownSettings = Field(
+        default_factory=ShownSettings,
+        description="How much of the results of calls minds are shown whole. What the author of a context wrote is"
+        " always shown.",
     )
     programs: bool = Field(
         default=True, description="false: programs are offered to no mind, and refused wherever they are given."

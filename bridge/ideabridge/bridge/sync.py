@@ -48,6 +48,7 @@ class _SolveOptions(TypedDict, total=False):
     tools: Iterable[str] | None
     limits: ObjectLike | None
     thought_process: bool | None
+    shown: Mapping[str, int] | None
 
 
 class _Blocking(Generic[A]):

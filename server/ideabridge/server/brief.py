@@ -6,12 +6,17 @@ it whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from ideabridge.bridge.context.messages import CALLS, Handlers, read_context
 from ideabridge.bridge.context.preview import reference_to
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import Path, PathIndex, is_reference
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.loop.catalogue import offered_by
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line
@@ -153,6 +158,7 @@ _LINES: Final = 14_000
 """Characters of the descriptions of tools."""
 
 _TASK: Final = 2_000
+_READS: Final = "(reference: str, from?: int, length?: int, find?: str)"
 _BUILT_IN: Final = frozenset(tool.name for tool in builtin_toolbox())
 
 _CALLS: Final[JSONObject] = {
@@ -165,55 +171,159 @@ _HOW: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the reader of an answer knows already.
+
+    Attributes:
+        answered: the run (or room) whose turn was answered; "" if a run was started.
+        before: the Request of that turn; None if a run was started.
+        sent: the messages of the call that started a run.
+    """
+
+    answered: str = ""
+    before: Request | None = None
+    sent: tuple[JSON, ...] = ()
+
+
+NOTHING: Final = Known()
+
+
 def brief_requests(
-    run: Run, entries: list[JSONObject], known: list[Tool], search: ToolSearch, seen: tuple[str, Request] | None
+    run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, known: Known
 ) -> list[JSONObject]:
     """The Requests of an answer with signatures of the tools in place of the whole schema, which grows with each tool.
 
     Args:
         run: the run.
         entries: its Requests, in the form of `Run.answer`.
-        known: every tool of the bridge.
+        tools: every tool of the bridge.
         search: an index of these.
-        seen: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
+        known: what is not repeated.
     """
     asking = {one.runner.request.id: one for one in run.open_requests() if one.runner.request is not None}
     shown: list[JSONObject] = []
     for entry in entries:
-        changed = None if seen is None else _changed(entry, run.id, *seen)
-        found = changed or _brief(entry, asking.get(str(entry["id"])), known, search)
+        found: JSONObject | None = None
+        asked = asking.get(str(entry["id"]))
+        if known.before is not None and entry.get("run", run.id) == known.answered:
+            found = _changed(entry, known.answered, known.before, asked, tools, search)
+        elif known.sent and asked is run:
+            found = _without_sent(_brief(entry, asked, tools, search), known.sent)
+        found = found or _brief(entry, asked, tools, search)
         shown.append({key: value for key, value in found.items() if key != "id"})
     return shown
 
 
-def _changed(entry: JSONObject, root: str, answered: str, before: Request) -> JSONObject | None:
-    """A Request without what the host knows from the turn before; None if that was another kind of Request."""
+def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
+    """A first Request without the messages that its reader has just sent."""
+    texts = Handlers().assemble(read_context(sent)).texts
     messages = entry["context"]
-    if entry.get("run", root) != answered or entry["schema"] != before.schema or not isinstance(messages, list):
+    context = [one for one in messages if one not in texts] if isinstance(messages, list) else []
+    instructions = (
+        f"{entry['instructions']}\nWhat your call has given is left out of the context (its input is read as"
+        " †input.KEY); check_run shows all of it."
+    )
+    return {**entry, "instructions": instructions, "context": list[JSON](context)}
+
+
+def _changed(
+    entry: JSONObject, answered: str, before: Request, run: Run | None, tools: list[Tool], search: ToolSearch
+) -> JSONObject | None:
+    """A Request without what the host knows from the turn before; None if that had another output or lost tools."""
+    messages, schema = entry["context"], entry["schema"]
+    if not isinstance(messages, list) or not isinstance(schema, dict):
         return None
-    context = [message for message in messages if message not in before.texts]
+    new: list[str] = []
+    if schema != before.schema:
+        if run is None or _without_tools(schema) != _without_tools(before.schema):
+            return None
+        had = {tool.key for tool in offered_by(run.machine.offer.initial, before.offered).tools}
+        offered = run.machine.offer.current.tools
+        if had - {tool.key for tool in offered}:
+            return None
+        new = _lines(run, tools, search, [tool for tool in offered if tool.key not in had])
+    context = [changed for message in messages if (changed := _difference(message, before.texts)) is not None]
     instructions = "Write the next solution, as in the turn before; check_run shows its schema and tools again."
     known = len(messages) - len(context)
     if known:
         instructions += f" {known} messages of the context are those of the turn before, and left out here."
     if "run" in entry:
         instructions += f" It is answered to run {answered}, turn {entry['turn']}."
+    if new:
+        instructions = "\n".join([f"{instructions} There is more to call now:", *new])
     changed = {key: value for key, value in entry.items() if key != "schema"}
     return {**changed, "instructions": instructions, "context": list[JSON](context)}
+
+
+_STATE: Final = "State, read as "
+_SINCE: Final = "; what is new since the turn before"
+
+
+def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
+    """A message without the lines of the turn before; None if it is the same. States have a line for each member, and
+    the text about calls has one for each call.
+    """
+    if message in before or not isinstance(message, dict):
+        return None if message in before else message
+    title, *lines = str(message["content"]).split("\n")
+    is_state = title.startswith(_STATE)
+    if not is_state and not title.startswith(CALLS):
+        return message
+    earlier = next((str(one["content"]) for one in before if _is_same_kind(title, str(one["content"]))), None)
+    if earlier is None:
+        return message
+    parts = _entries(lines)
+    known = [part.rstrip(",") for part in _entries(earlier.split("\n")[1:])]
+    left = set(known)
+    new = [part for part in parts if part.rstrip(",") not in left]
+    if is_state:
+        keys = {_key(part) for part in parts}
+        gone = [key for part in known if (key := _key(part)) is not None and key not in keys]
+        new += [f"no longer there: {', '.join(gone)}"] if gone else []
+    if not new:
+        return None
+    return {**message, "content": "\n".join([f"{title.removesuffix(':')}{_SINCE}:", *new])}
+
+
+def _is_same_kind(title: str, earlier: str) -> bool:
+    """Whether a text of the turn before is about the same state, or about calls as well."""
+    return earlier.startswith(CALLS) if title.startswith(CALLS) else earlier.startswith(f"{title}\n")
+
+
+def _entries(lines: Sequence[str]) -> list[str]:
+    """The lines of a text, each with the lines that belong to it, which are indented by two spaces."""
+    entries: list[str] = []
+    for line in lines:
+        if line.startswith("  ") and entries:
+            entries[-1] += f"\n{line}"
+        else:
+            entries.append(line)
+    return entries
+
+
+def _key(line: str) -> str | None:
+    """The member of a state that a line is about."""
+    if not line.startswith(' "'):
+        return None
+    try:
+        key, end = json.JSONDecoder().raw_decode(line[1:])
+    except ValueError:
+        return None
+    return key if isinstance(key, str) and line[1 + end :].startswith(":") else None
 
 
 def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSearch) -> JSONObject:
     schema = entry["schema"]
     if run is None or not isinstance(schema, dict):
         return entry
-    lines = _lines(run, known, search)
+    lines = _lines(run, known, search, run.machine.offer.current.tools)
     instructions = "\n".join([f"{entry['instructions']} {_HOW}", *lines]) if lines else entry["instructions"]
     return {**entry, "instructions": instructions, "schema": _without_tools(schema)}
 
 
-def _lines(run: Run, known: list[Tool], search: ToolSearch) -> list[str]:
-    """The tools of a run, one line each; of many, those that fit its task."""
-    tools = run.machine.offer.current.tools
+def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
+    """Tools of a run, one line each; of many, those that fit its task."""
     shown = tools
     if len(tools) > _TOOLS:
         keys = {tool.key for tool in tools}
@@ -225,7 +335,9 @@ def _lines(run: Run, known: list[Tool], search: ToolSearch) -> list[str]:
     lines: list[str] = []
     room = _LINES
     for tool in shown:
-        line = f"{tool_line(tool, names)}: {first_line(tool.description)}".removesuffix(": ")
+        # Programs, whose names these are, read values in their own way.
+        head = f"{tool.name}{_READS}" if is_reader(tool) else tool_line(tool, names)
+        line = f"{head}: {first_line(tool.description)}".removesuffix(": ")
         room -= len(line)
         if room < 0:
             break

@@ -41,6 +41,7 @@ from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
 from ideabridge.server.asking.forms import publication_form
 from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.brief import NOTHING, Known
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import Finding
 from ideabridge.server.running import WAIT_S, Running
@@ -170,6 +171,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "mind": _choice(["auto", "turns", "sampling", "model"], "turns: you write the solutions."),
                 "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution first."),
                 "limits": _open("calls, requests, wall_seconds"),
+                "shown": _open("{value, request}: bytes of results you see whole."),
                 "wait_s": _WAIT,
             },
             [],
@@ -285,7 +287,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 _RARE: Final[dict[str, frozenset[str]]] = {
     "search_tools": frozenset({"module", "limit"}),
     "run_plan": frozenset({"instances", "output_schema", "wait_s"}),
-    "solve": frozenset({"idea", "mind", "planning", "limits", "wait_s"}),
+    "solve": frozenset({"idea", "mind", "planning", "limits", "shown", "wait_s"}),
     "check_run": frozenset(),
     "decide_approval": frozenset({"wait_s"}),
     "publish_idea": frozenset({"answer", "program", "parameters", "choices", "calls", "inputs", "to", "strict"}),
@@ -463,9 +465,11 @@ class OwnHandlers:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
         return await self._answered(run, arguments, request)
 
-    async def _answered(self, run: Run, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+    async def _answered(
+        self, run: Run, arguments: Arguments, request: ToolRequest, known: Known = NOTHING
+    ) -> ToolAnswer:
         await self._running.wait_started(run, request, arguments.get("wait_s", WAIT_S))
-        return self._running.answer_of(run, request)
+        return self._running.answer_of(run, request, known=known)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -490,9 +494,13 @@ class OwnHandlers:
             limits=arguments.get("limits"),
             mind=mind,
             planning=arguments.get("planning", "eager"),
+            shown=arguments.get("shown"),
             caller=request.caller,
         )
-        result = await self._answered(run, arguments, request)
+        sent: list[JSON] = [arguments["task"]]
+        if "input" in arguments:
+            sent.append({"type": "input", "input": arguments["input"]})
+        result = await self._answered(run, arguments, request, Known(sent=tuple(sent)))
         if result.get("isError"):
             await run.patiently(lambda: run.cancel("its first Request was too large to show"))
         return result
@@ -504,8 +512,9 @@ class OwnHandlers:
         # The host started the root run, so the answer is about it, also for the turn of a room.
         run = room.root
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
-        seen = (room.id, before) if before is not None and room.runner.request is not before else None
-        return self._running.answer_of(run, request, seen=seen, notes=notes)
+        is_next = before is not None and room.runner.request is not before
+        known = Known(room.id, before) if is_next else NOTHING
+        return self._running.answer_of(run, request, known=known, notes=notes)
 
     # -- runs --------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event, RunEnded
 from ideabridge.bridge.loop.progress import Progress
@@ -53,10 +52,11 @@ from ideabridge.server.asking.forms import Commands
 from ideabridge.server.asking.relaying import Relaying
 from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
 from ideabridge.server.asking.sampling import Sampler
-from ideabridge.server.brief import brief_requests, preview_approvals, shorten_answer
+from ideabridge.server.brief import NOTHING, Known, brief_requests, preview_approvals, shorten_answer
 from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.extensions.module_views import ModuleViews
 from ideabridge.server.search import ToolSearch
+from ideabridge.server.views.text import cost_of_request
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.worker import WorkerError
@@ -415,11 +415,11 @@ class Running:
     # -- answers -----------------------------------------------------------------------------------------------
 
     def answer_of(
-        self, run: Run, request: ToolRequest, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
+        self, run: Run, request: ToolRequest, *, known: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
         """The result of a tool call about a run, with more notes for the caller.
 
-        `seen`: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
+        `known`: what its reader knows already, which is not repeated.
         """
         result = run.answer()
         saved = self.saved(run)
@@ -428,6 +428,9 @@ class Running:
         if run.status == "running":
             calls = run.calls()
             result["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+            asked = result.get("usage", {}).get("request")
+            if asked is not None:
+                result["progress"] += f"; a request is being answered: {cost_of_request(asked['bytes'])}"
             if run.is_elsewhere and self._is_queued(run.id):
                 result["progress"] += "; it waits for a worker"
         if notes or request.notes:
@@ -440,12 +443,14 @@ class Running:
             result["decides"] = self.deciding.who_decides(run, request)
         requests = result.get("requests")
         if requests is not None:
-            result["requests"] = brief_requests(run, requests, self.bridge.offer.known, self.search, seen)
-        shorten_answer(run, result, is_next_turn=seen is not None)
+            result["requests"] = brief_requests(run, requests, self.bridge.offer.known, self.search, known)
+        shorten_answer(run, result, is_next_turn=known.before is not None)
         size = len(encode(result))
         if size > MAX_RESULT:
+            asking = [one.runner.request for one in run.open_requests() if one.runner.request is not None]
+            why = "".join(f" Of a request, {one.largest()}." for one in asking[:1])
             return refusal(
-                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit.",
+                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit.{why}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
         return answer(result, run_text(result))

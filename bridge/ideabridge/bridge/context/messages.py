@@ -21,6 +21,8 @@ from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.preview import shorten, shorten_literal
+from ideabridge.bridge.context.reader import NAMES, READ
+from ideabridge.bridge.context.shown import TO_MINDS, Measures, Place, Showing, Shown, named
 from ideabridge.bridge.context.state import merge
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ArgumentError
@@ -203,6 +205,11 @@ class Draft:
         texts: the messages that the mind reads, in order: `{"role", "content"}`.
         properties: properties before `calls` in the schema, such as `thought_process`.
         model: settings of the model, by the names of its provider.
+        showing: which results are shown whole, and how the others appear.
+        reader: the name of the tool that reads what is shortened; None: none is offered.
+        has_shortened: set by a handler that has shortened a value to which its text refers.
+        place: the number of the message that is handled.
+        called: the number of the first message after the calls that have been handled.
         tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add some; a tool without
             code is latent.
         output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no mind, these two have no
@@ -215,6 +222,22 @@ class Draft:
     model: JSONObject = field(default_factory=dict[str, JSON])
     tools: list[Tool] = field(default_factory=list[Tool])
     output_schema: JSONObject | None = None
+    showing: Showing = field(default_factory=lambda: Showing((), {}, TO_MINDS))
+    reader: str | None = None
+    has_shortened: bool = False
+    place: int = 0
+    called: int = 0
+
+    @property
+    def is_shortened(self) -> bool:
+        """True if the mind is not shown all of a value."""
+        return self.showing.is_shortened or self.has_shortened
+
+    @property
+    def how_to_read(self) -> str:
+        """What to do about shortened values, as the end of a sentence."""
+        reads = "" if self.reader is None else f"call {self.reader} to see more of one; "
+        return f"{reads}a reference passes the whole value on"
 
     def say(self, role: str, text: str) -> None:
         """Add a text."""
@@ -249,12 +272,24 @@ def handle_text(message: Message, draft: Draft) -> None:
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Data, input or state: the value, with its large parts as references."""
-    path = ("data", message.kind) if message.type == "data" else (message.type,)
+    """Data, input or state: the value; results of calls in it may be shortened."""
     reference = f"†data.{message.kind}" if message.type == "data" else f"†{message.type}.KEY"
     schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.type == "state" and message.schema else ""
     title = _title(f"{message.type.capitalize()}, read as {reference}", message)
-    draft.say(message.role, f"{title}\n{_json(shorten(message.value, path))}{schema}")
+    shown = draft.showing.document(_place(message), message.value)
+    notes = ""
+    if shown.shortened:
+        count = len(shown.shortened)
+        what = "1 value is" if count == 1 else f"{count:,} values are"
+        notes += f"\n{what} shortened here to a preview: {named(shown.shortened)}; {draft.how_to_read}."
+    if shown.left_out:
+        notes += f"\n{len(shown.left_out):,} more are left out here: {named(shown.left_out)}."
+    draft.say(message.role, f"{title}\n{_json(shown.value)}{notes}{schema}")
+
+
+def _place(message: Message) -> Place:
+    path = ("data", message.kind) if message.type == "data" else (message.type,)
+    return (message.instance, path)
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
@@ -296,7 +331,9 @@ def handle_error(message: Message, draft: Draft) -> None:
     call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
     if isinstance(message.value, dict) and place is not None:
         # With references, a mind can pass large parts on without writing them again.
-        call = shorten(message.value.get("call"), ("data", "error", str(place), "call"))
+        written = message.value.get("call")
+        call = shorten(written, ("data", "error", str(place), "call"))
+        draft.has_shortened = draft.has_shortened or call is not written
     said = error.get("message") if isinstance(error, dict) else None
     if (
         entry.keys() - {"call", "place", "in_solution", "error"}
@@ -318,25 +355,59 @@ def handle_correction(message: Message, draft: Draft) -> None:
     draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
 
 
-_CALLS = "Calls made lately; values are read at the references:"
+CALLS: Final = "Calls made so far; values are read at the references"
+"""The beginning of the text about the calls of a run. Each call is a line of it, or several of which the first begins
+with its place.
+"""
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """A call: place, tool, status, and the reference of its value. Successive calls become lines of one text."""
-    entry = message.value if isinstance(message.value, dict) else {}
+    """A call, with all that follow it: each is a line of one text, with place, tool, status, the reference of its
+    value, and the value, if it is in no state. Earlier ones whose value is not shown are only counted.
+    """
+    if draft.place < draft.called:
+        return
+    lines: list[str] = []
+    draft.called = draft.place
+    for one in draft.messages[draft.place :]:
+        if one.type != "call":
+            break
+        draft.called += 1
+        if isinstance(one.value, dict) and draft.showing.is_listed(one.value):
+            lines.append(_call_line(one.value, draft.showing))
+    notes = ""
+    earlier = draft.showing.unlisted
+    if earlier:
+        values = [str(one["value"]) for one in earlier if "value" in one]
+        where = f", and made {named(values)}" if values else ""
+        notes = f" ({len(earlier):,} earlier ones are not listed{where})"
+    if draft.showing.is_shortened:
+        notes += f". Of one marked as shortened only the beginning is shown; {draft.how_to_read}"
+    draft.say(message.role, "\n".join([f"{CALLS}{notes}:", *lines]))
+
+
+def _call_line(entry: JSONObject, showing: Showing) -> str:
+    call = showing.call(entry)
+    preview = None if call.result is None else showing.preview(call.result)
+    if preview is None and call.line is not None:
+        return call.line
     where = f" of {entry['instance']}" if "instance" in entry else ""
-    value = f", {entry['value']}" if "value" in entry else ""
+    also = entry.get("also")
+    places = [str(one) for one in (entry.get("value"), *(also if isinstance(also, list) else [])) if one is not None]
+    value = f", {' and '.join(places)}" if places else ""
+    what = f" {entry['reads']}" if "reads" in entry else ""
     why = f" ({entry['why']})" if "why" in entry else ""
-    preview = f" = {encode_text(entry['preview'])}" if "preview" in entry else ""
-    line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{why}{value}{preview}"
+    line = f"{entry.get('place')} {entry.get('tool')}{what}{where}: {entry.get('status')}{why}{value}"
+    if preview is not None:
+        line += f", shortened: {encode_text(preview)}"
+    elif call.result is not None:
+        line += f" = {encode_text(call.result.value)}"
     for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
         texts = entry.get(name)
         line += "".join(f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else []))
-    last = draft.texts[-1]["content"] if draft.texts else None
-    if isinstance(last, str) and last.startswith(_CALLS):
-        draft.texts[-1]["content"] = f"{last}\n{line}"
-    else:
-        draft.say(message.role, f"{_CALLS}\n{line}")
+    if preview is None:
+        call.line = line
+    return line
 
 
 BUILT_IN: dict[str, Handler] = {
@@ -368,14 +439,48 @@ class Handlers:
         self._by_kind[kind] = handler
 
     def assemble(
-        self, messages: Iterable[Message], tools: Iterable[Tool] = (), output_schema: JSONObject | None = None
+        self,
+        messages: Iterable[Message],
+        tools: Iterable[Tool] = (),
+        output_schema: JSONObject | None = None,
+        *,
+        shown: Shown = TO_MINDS,
+        reader: str | None = READ.name,
+        measures: Measures | None = None,
     ) -> Draft:
-        """Merge data of the same kind and instance, then run every message through its handler."""
-        draft = Draft(merge_messages(messages), tools=list(tools), output_schema=output_schema)
-        for message in draft.messages:
+        """Merge data of the same kind and instance, then run every message through its handler.
+
+        Args:
+            messages: the context.
+            tools: the offered tools.
+            output_schema: JSON Schema of the output; None: text.
+            shown: how many bytes of results are shown.
+            reader: the name of the tool that reads what is shortened; None: none is offered.
+            measures: what is known from the last Request.
+        """
+        merged = merge_messages(messages)
+        calls = [one.value for one in merged if one.type == "call" and isinstance(one.value, dict)]
+        documents = {_place(one): one.value for one in merged if one.type in ("state", "data")}
+        showing = Showing(calls, documents, shown, measures)
+        draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
+        for draft.place, message in enumerate(merged):
             handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
             handler(message, draft)
         return draft
+
+    def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
+        """Make the texts of a Request again from what its idea stores.
+
+        Handlers of users must not depend on the offered tools, which the texts are made without.
+
+        Args:
+            context: the messages, as the idea stores them.
+            schema: the schema of the Solution.
+            shown: how many bytes of results were shown.
+        """
+        written = encode_text(schema)
+        reader = next((one for one in reversed(NAMES) if f'"const":"{one}"' in written), None)
+        return self.assemble(read_context(context), shown=shown, reader=reader).texts
 
 
 def _check(kind: object, handler: object) -> None:

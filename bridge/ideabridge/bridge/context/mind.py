@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
@@ -11,6 +11,9 @@ from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 _LONGEST_NAME: Final = 200
+
+TURNS: Final = "turns"
+"""The name that stands for the caller of a run, who hands Solutions in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,16 @@ class Titled(Protocol):
     @property
     def title(self) -> str:
         """The title, without secrets: `openai:gpt-5-mini`, `openai:tiny at 127.0.0.1:8080`."""
+        ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A mind that says how much of results it is to be shown."""
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """`value` and `request` of `Shown`, in bytes, as far as it says; a run may ask for others."""
         ...
 
 

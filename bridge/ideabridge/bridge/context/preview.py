@@ -35,12 +35,13 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """The number of characters that may still be shown."""
+    """The number of characters that may still be shown, in all and of one text."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "text")
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, text: int = _TEXT) -> None:
         self.left = left
+        self.text = text
 
     def take(self, text: str, most: int) -> str:
         """The text, or its beginning."""
@@ -53,7 +54,7 @@ class _Room:
 def _begin(value: JSON, depth: int, room: _Room) -> JSON:
     """The beginning of a large value."""
     if isinstance(value, str):
-        return room.take(value, _TEXT)
+        return room.take(value, room.text)
     if isinstance(value, list | dict) and (not depth or room.left <= 0):
         return _type(value)
     if isinstance(value, list):
@@ -69,16 +70,25 @@ def _scalar(value: JSON) -> JSON:
     return f"an integer of {value.bit_length():,} bits" if large and isinstance(value, int) else value
 
 
-def reference_to(value: JSON, path: Path, instance: str | None = None) -> JSONObject:
+def reference_to(
+    value: JSON, path: Path, instance: str | None = None, *, size: int | None = None, text: int = _TEXT
+) -> JSONObject:
     """`{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at most about 2 KB. Of a path
     that is too long, `reference` has only the beginning.
+
+    Args:
+        value: the value.
+        path: its place.
+        instance: the instance in the reference.
+        size: its bytes of JSON, if they are known.
+        text: the most characters of one text in the preview.
     """
     reference = format_reference(path, instance)
     return {
         "reference": reference if len(reference) <= _REFERENCE else f"{reference[:_TEXT]}... (a key is too long)",
         "type": _type(value),
-        "bytes": len(encode(value)),
-        "preview": _begin(value, 2, _Room(_PREVIEW)),
+        "bytes": len(encode(value)) if size is None else size,
+        "preview": _begin(value, 2, _Room(_PREVIEW, text)),
     }
 
 

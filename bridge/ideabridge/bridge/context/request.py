@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
+
+_USUAL: Final = 4
+"""Bytes of a token of English or of JSON, about."""
+
+_MOST: Final = 8
+"""Bytes of a token that hardly any text exceeds on average."""
+
+_TITLE: Final = 60
+
+
+def tokens_of(size: int) -> int:
+    """An estimate of the tokens of a text with so many bytes."""
+    return size // _USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +34,7 @@ class Request:
             changes.
         shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of one, and of all. None
             if no limit was recorded.
+        schema_size: the bytes of JSON of the schema, if they are known.
     """
 
     context: list[JSON]
@@ -28,7 +43,9 @@ class Request:
     model: JSONObject
     offered: JSONObject | None = None
     shown: JSONObject | None = None
+    schema_size: int | None = field(default=None, repr=False, compare=False)
     _ids: list[str] = field(default_factory=list[str], init=False, repr=False, compare=False)
+    _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -40,3 +57,60 @@ class Request:
             # The schema has the definitions of all tools, which may be megabytes.
             self._ids.append(content_hash(content))
         return self._ids[0]
+
+    @property
+    def size(self) -> int:
+        """The bytes that its mind reads: of the texts, and of the schema."""
+        if not self._sizes:
+            texts = sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts)
+            schema = len(encode(self.schema)) if self.schema_size is None else self.schema_size
+            self._sizes.append(texts + schema)
+        return self._sizes[0]
+
+    @property
+    def about_tokens(self) -> int:
+        """The tokens of the Request, estimated from its size."""
+        return tokens_of(self.size)
+
+    @property
+    def least_tokens(self) -> int:
+        """The tokens that the Request has at least, estimated from its size."""
+        return self.size // _MOST
+
+    def largest(self) -> str:
+        """The largest of the messages that the mind reads, as a sentence: which, its beginning, and its size."""
+        sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
+        if not sizes:
+            return f"its schema has {self.size:,} bytes"
+        number = max(range(len(sizes)), key=sizes.__getitem__)
+        title = str(self.texts[number]["content"]).partition("\n")[0]
+        shown = title if len(title) <= _TITLE else f"{title[:_TITLE]}..."
+        part = self._largest_part(title)
+        return (
+            f"its largest message is number {number + 1} of {len(sizes)}, with {sizes[number]:,} of {self.size:,}"
+            f" bytes: {shown}{part}"
+        )
+
+    def _largest_part(self, title: str) -> str:
+        """The largest member of an input, a state or data, whose text has this title."""
+        kind = title.partition(",")[0].lower()
+        members = [
+            (len(encode(value)), name)
+            for message in self.context
+            if isinstance(message, dict) and message.get("type") == kind
+            for name, value in _members(message, kind)
+        ]
+        if not members:
+            return ""
+        size, name = max(members)
+        return f" (most of it is {name}, {size:,} bytes)"
+
+
+def _members(message: JSONObject, kind: str) -> list[tuple[str, JSON]]:
+    value = message.get(kind)
+    where = f"{kind}.{message.get('kind')}" if kind == "data" else kind
+    instance = message.get("_instance")
+    start = f"{instance}.{where}" if isinstance(instance, str) else where
+    if isinstance(value, dict):
+        return [(f"†{start}.{key[:_TITLE]}", item) for key, item in value.items()]
+    return [(f"†{start}", value)]

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.reader import NAMES, is_reader, meant_reference
 from ideabridge.bridge.context.references import (
     MAX_LENGTH,
     Compiled,
@@ -298,6 +299,15 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 
 
+def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
+    """The parameters of a call of the reading tool, in which `state.log` is as good as `†state.log`."""
+    meant = meant_reference(parameters.get("reference"))
+    if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
+        shown = show(parameters["reference"])
+        call.problems.append(f"reference: found {shown}, expected a reference such as †state.log")
+    return {**parameters, "reference": meant} if "reference" in parameters else parameters
+
+
 def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, *, briefly: bool) -> None:
     if call.tool is None or call.problems:
         return
@@ -358,6 +368,8 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefl
     call.has_each = "_each" in raw
     call.has_latent = "_output" in raw
     parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
+    if call.name in NAMES and is_reader(catalogue.look_up(raw)):
+        parameters = _reader_parameters(call, parameters)
     call.parameters = _scan(call, parameters, "")
     call.constant = not call.reads
     if call.has_each:

@@ -188,11 +188,7 @@ class Catalogue:
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
         """(tools, latent keys) as a journal stores them."""
         tools: list[JSON] = []
-        for tool in self.tools:
-            definition = tool.to_json()
-            if tool.reaches is not None:
-                definition["reaches"] = list[JSON](tool.reaches)
-            tools.append(definition)
+        tools.extend(_stored(tool) for tool in self.tools)
         latent: list[JSON] = [[module, name] for module, name in sorted(self.latent, key=str)]
         return tools, latent
 
@@ -210,6 +206,14 @@ class Catalogue:
         """The properties of the tool's parameters, by name."""
         properties = tool.parameters.get("properties")
         return properties if isinstance(properties, dict) else {}
+
+
+def _stored(tool: Tool) -> JSONObject:
+    """The definition of a tool as a journal stores it."""
+    definition = tool.to_json()
+    if tool.reaches is not None:
+        definition["reaches"] = list[JSON](tool.reaches)
+    return definition
 
 
 def has_wildcard(pattern: str) -> bool:
@@ -294,7 +298,7 @@ def change_of(
         raise ToolDefinitionError(f"tools of a handler: {twice!r} is there twice; replace a tool in its place")
     places = {id(one): place for place, one in enumerate(known)}
     own = {one.key for one in known}
-    changed["tools"] = [places[id(one)] if id(one) in places else one.to_json() for one in left]
+    changed["tools"] = [places[id(one)] if id(one) in places else _stored(one) for one in left]
     found = [*(key for key in base.latent if key in keys), *latent(one for one in left if one.key not in own)]
     if found:
         changed["latent"] = [[module, name] for module, name in sorted(found, key=str)]

@@ -258,13 +258,14 @@ class ConfigurationChanged(Journaled):
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
     """A Request was made. `request` is its id. `offered` are the tools and the output schema of this Request, if
-    handlers of messages changed them; see `change_of`.
+    handlers of messages changed them; see `change_of`. `bytes` is what its mind reads, see `Request.size`.
     """
 
     name: ClassVar[str] = "request_made"
     step: int
     request: str
     offered: JSONObject | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

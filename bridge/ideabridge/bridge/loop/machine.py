@@ -60,6 +60,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
 from ideabridge.bridge.context.messages import Message, merge_messages, read_context, read_message
+from ideabridge.bridge.context.mind import TURNS
+from ideabridge.bridge.context.shown import TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
@@ -151,6 +153,7 @@ class Machine:
         self.status: str | None = None
         self.reason: str | None = None
         self._compiled = catalogue
+        self._by_turns = True
         self._output_schema = OutputSchema(None, mode="plan", by_instance=False)
         self._initial = InitialDocuments()
         self._memory = Memory({})
@@ -323,6 +326,11 @@ class Machine:
         return self._memory.documents
 
     @property
+    def shown(self) -> Shown:
+        """How many bytes of results the Requests show."""
+        return (TO_HOSTS if self._by_turns else TO_MINDS).with_changes(self.settings.shown)
+
+    @property
     def instances(self) -> list[str]:
         """The instances, in the order of the context; empty if the context names none."""
         return self._initial.instances
@@ -452,6 +460,7 @@ class Machine:
         self._expect("new")
         self.mode = event.mode
         self.traceparent = event.traceparent
+        self._by_turns = event.mind in (None, TURNS)
         self.settings = Settings.from_json(event.settings)
         self.offer = ToolOffer(self._compiled or Catalogue.from_json(event.tools, event.latent), event.output_schema)
         self.messages = read_context(event.context)

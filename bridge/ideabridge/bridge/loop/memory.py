@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from ideabridge.bridge.context import state as document
-from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Message
-from ideabridge.bridge.context.references import KINDS, Path, PathIndex, is_instance_name, quoted
+from ideabridge.bridge.context.references import KINDS, Path, PathIndex, is_instance_name, parse_reference, quoted
 from ideabridge.bridge.context.state import Method, Missing, StateSchema, merge
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -203,6 +203,8 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
     own: dict[str, dict[str, JSONObject]] = {"": {"input": {}, "state": {}, "data": {}}}
     schemas: dict[str, JSONObject] = {}
     for message in messages:
+        if message.type == "call":
+            _add_earlier_result(own[""]["data"], message.value)
         if message.type not in ("input", "state", "data"):
             continue
         name = message.instance
@@ -226,3 +228,18 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
         shared = {kind: merge(common[kind], parts[kind]) if name else parts[kind] for kind in ("input", "data")}
         opening.documents[name] = {"state": parts["state"], "results": {}, **shared}
     return opening
+
+
+def _add_earlier_result(data: JSONObject, call: JSON) -> None:
+    """Add to the data what a call of another run has made, as the context of a room has it: `†data.results.PLACE`."""
+    if not isinstance(call, dict) or "result" not in call:
+        return
+    try:
+        path = next(parse_reference(str(call.get("value"))).operands()).full
+    except ReferenceSyntaxError:
+        return
+    if path[0] == "data" and len(path) > 1:
+        value: JSON = call["result"]
+        for key in reversed(path[2:]):
+            value = {key: value}
+        data[path[1]] = merge(data[path[1]], value) if path[1] in data else value

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.tool import Annotations, Tool
@@ -182,8 +183,9 @@ def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """The policy of an approval setting, for calls of runs."""
-    return _policy_of(setting, default_policy, "read_only")
+    """The policy of an approval setting, for calls of runs. Nobody is asked about what a Request could show as well."""
+    policy = _policy_of(setting, default_policy, "read_only")
+    return lambda tool, call: ALLOW if is_reader(tool) else policy(tool, call)
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:

@@ -9,10 +9,11 @@ from typing import Final
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.bridge.context.messages import Handlers, Message
-from ideabridge.bridge.context.preview import shorten, shorten_literal
-from ideabridge.bridge.context.references import Path, format_reference, parse_target
+from ideabridge.bridge.context.messages import Draft, Handlers, Message
+from ideabridge.bridge.context.reader import READERS, is_reader, meant_reference
+from ideabridge.bridge.context.references import Path, clipped, format_reference, parse_target
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.context.shown import Measures
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.loop.catalogue import Catalogue, Latent, change_of, offered_by
 from ideabridge.bridge.loop.event import RequestMade
@@ -107,7 +108,6 @@ def _written(call: JSONObject) -> str:
 
 # -- composing -------------------------------------------------------------------------------------------------------
 
-_SHOWN_CALLS = 50
 _SHOWN_ERRORS = 32 * 1024
 """Characters of the errors of calls in one Request. Errors that belong to no call are few, and always shown."""
 
@@ -117,6 +117,7 @@ _DOUBT_BYTES = 600
 _PROGRAM = 10_000
 _PRINTED = 4_000
 _OWN_SCHEMAS = 64
+_REFERENCE = 200
 
 THOUGHTS: Final[JSONObject] = {
     "type": "string",
@@ -167,7 +168,10 @@ class Composer:
         self._handlers = handlers
         self._cache = cache
         self._own: dict[str, JSONObject] = {}
-        self._calls_shown: dict[int, Message] = {}
+        self._calls_made: list[Message] = []
+        self._calls_stored: dict[int, JSONObject] = {}
+        self._measures = Measures()
+        self._schemas_measured = Measures()
 
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
         """Compose the next Request of a run.
@@ -182,7 +186,7 @@ class Composer:
         """
         messages = context_of(machine, self._calls(machine))
         base, asked = machine.offer.initial, machine.offer.initial_schema
-        draft = self._handlers.assemble(messages, base.tools, asked)
+        draft = self._draft(machine, messages, made)
         properties, offered = draft.properties, None
         if machine.mode == "solve":
             if machine.settings.thought_process:
@@ -191,24 +195,60 @@ class Composer:
                 offered = made.offered
             else:
                 offered = change_of(base, asked, draft.tools, draft.output_schema, self._latent)
+        schema = self._schema(machine, properties, offered)
         return Request(
-            context=[message.to_json() for message in messages],
-            schema=self._schema(machine, properties, offered),
+            context=[self._stored(message) for message in messages],
+            schema=schema,
             texts=draft.texts,
             model=draft.model,
             offered=offered,
+            # A plan's author is asked nothing.
+            shown=machine.shown.to_json() if machine.mode == "solve" else None,
+            schema_size=self._schemas_measured.size(schema),
         )
 
+    def _stored(self, message: Message) -> JSONObject:
+        """A message as ideas store it. That of a call never changes, so it is made once."""
+        if message.type != "call":
+            return message.to_json()
+        stored = self._calls_stored.get(id(message))
+        if stored is None:
+            stored = self._calls_stored[id(message)] = message.to_json()
+        return stored
+
+    def _draft(self, machine: Machine, messages: list[Message], made: RequestMade | None) -> Draft:
+        """The draft of a Request. If it shortens something, it offers the tool that reads values."""
+        base, asked = machine.offer.initial, machine.offer.initial_schema
+
+        def assembled(reader: Tool | None) -> Draft:
+            name = None if reader is None else reader.name
+            tools = base.tools
+            return self._handlers.assemble(
+                messages, tools, asked, shown=machine.shown, reader=name, measures=self._measures
+            )
+
+        if machine.mode != "solve":
+            return assembled(None)
+        if made is not None:
+            was_offered = offered_by(base, made.offered).tools
+            return assembled(next((one for one in was_offered if is_reader(one)), None))
+        for reader in READERS:
+            draft = assembled(reader)
+            if not draft.is_shortened:
+                return draft
+            if all(tool.name != reader.name for tool in draft.tools):
+                draft.tools.append(reader)
+                return draft
+        return assembled(None)
+
     def _calls(self, machine: Machine) -> list[Message]:
-        """A message for each of the last calls."""
-        history = machine.history
-        shown = range(max(0, len(history) - _SHOWN_CALLS), len(history))
+        """A message for each call."""
+        if machine.step == 0:
+            return []
         # Between Requests every call has settled, so its message never changes.
-        self._calls_shown = {
-            index: self._calls_shown.get(index) or Message("user", "call", _call_summary(history[index]), "call")
-            for index in shown
-        }
-        return list(self._calls_shown.values())
+        new = machine.history[len(self._calls_made) :]
+        self._calls_made.extend(Message("user", "call", _call_entry(progress), "call") for progress in new)
+        return self._calls_made
 
     def _schema(self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None) -> JSONObject:
         # Within a run, schemas differ only by what handlers change.
@@ -282,9 +322,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     messages.extend(Message("user", "text", text, "text") for text in _program_texts(machine.solution))
     messages.extend(machine.added_data)
     messages.extend(machine.feedback.messages)
-    messages.extend(
-        Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections
-    )
+    messages.extend(Message("user", "correction", dict(one), "correction") for one in machine.feedback.corrections)
     messages.extend(_errors(machine.errors))
     return messages
 
@@ -326,26 +364,34 @@ def _cut(text: str, most: int) -> str:
 
 
 def _state(machine: Machine, message: Message) -> Message:
-    # Large values are references, so that the ideas of a long run grow only with what is new.
-    value = shorten(machine.state_of(message.instance), ("state",))
+    value = machine.state_of(message.instance)
     return Message(message.role, "state", value, "state", message.instance, message.schema, message.description)
 
 
-def _call_summary(progress: Progress) -> JSONObject:
+def _call_entry(progress: Progress) -> JSONObject:
+    """The value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?, "status", "value"?,
+    "also"?, "result"?, "assumed"?, "unseen"?}`.
+
+    `value` is the reference to the value, `also` has further ones, and `result` is the value if it is in no state.
+    """
     call = progress.call
     summary: JSONObject = {"place": call.place, "tool": call.name}
     if progress.replaced is not None:
         summary.update(tool=progress.replaced.name, proposed=call.name)
     if call.instance:
         summary["instance"] = call.instance
+    if is_reader(progress.tool):
+        summary["reads"] = clipped(str(meant_reference(call.raw.get("reference"))), _REFERENCE)
     summary["status"] = progress.status.value
     if progress.status is CallStatus.SKIPPED and progress.error is not None:
         summary["why"] = progress.error.get("message")
     if progress.wrote:
-        path = progress.wrote[0]
-        summary["value"] = format_reference(path, call.instance or None)
-        if progress.status is CallStatus.DONE and path[0] == "results":
-            summary["preview"] = shorten(progress.value, path, instance=call.instance or None, small=400)
+        first, *others = (format_reference(path, call.instance or None) for path in progress.wrote)
+        summary["value"] = first
+        if others:
+            summary["also"] = list[JSON](others)
+        if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
+            summary["result"] = progress.value
     # A mind must not take for certain what an idea that it called has assumed.
     doubts = progress.doubts
     for name, told in (

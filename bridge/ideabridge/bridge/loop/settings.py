@@ -39,6 +39,7 @@ class Settings:
         programs: whether Solutions and plans may be programs. False in journals that do not say it: no mind of them was
             offered programs.
         approval: see `ApprovalSetting`.
+        shown: `value` and `request` of `Shown`, in bytes; those that are missing depend on the mind.
     """
 
     order: Order = "effects"
@@ -56,6 +57,7 @@ class Settings:
     modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
     thought_process: bool = False
     programs: bool = False
+    shown: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def lazy(self) -> bool:
@@ -68,9 +70,10 @@ class Settings:
             name: {"ordered": one.ordered, "reads": list[JSON](one.reads)} for name, one in self.modules.items()
         }
         others: JSONObject = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("order", "modules")
+            one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("order", "modules", "shown")
         }
-        return {"ordering": self.order, "modules": modules, **others}
+        shown: JSONObject = {"shown": dict[str, JSON](self.shown)} if self.shown else {}
+        return {"ordering": self.order, "modules": modules, **others, **shown}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:

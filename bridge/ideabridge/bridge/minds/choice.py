@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from ideabridge.bridge.context.mind import Mind, Titled
+from ideabridge.bridge.context.mind import TURNS, Limited, Mind, Titled
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
 """The requested mind. `auto` includes a mind that the program passes to the bridge."""
 
 AUTO: Final = "auto"
-TURNS: Final = "turns"
 SAMPLING: Final = "sampling"
 
 
@@ -23,10 +23,12 @@ class Choice:
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
         why: the reason, for people.
+        shown: what the mind says about how much of results it is shown; see `Limited`.
     """
 
     name: str
     why: str
+    shown: Mapping[str, int] = field(default_factory=dict[str, int], compare=False)
 
 
 def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
@@ -40,15 +42,18 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
     Raises:
         MindUnavailableError: the requested mind is not available; the message contains those that are.
     """
+    shown: Mapping[str, int] = mind.shown if isinstance(mind, Limited) else {}
     if wanted == AUTO:
         if mind is not None:
-            return Choice(mind.name, f"{_title(mind) or 'it'} is configured here")
+            return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)
         if samples:
             return Choice(SAMPLING, "no model is configured here, and the client lets its own be asked")
         return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
-    if wanted == TURNS or (wanted == SAMPLING and samples) or (mind is not None and wanted == mind.name):
-        title = "" if mind is None or wanted != mind.name else _title(mind)
-        return Choice(wanted, f"it was asked for{f': {title}' if title else ''}")
+    if mind is not None and wanted == mind.name:
+        title = _title(mind)
+        return Choice(wanted, f"it was asked for{f': {title}' if title else ''}", shown)
+    if wanted == TURNS or (wanted == SAMPLING and samples):
+        return Choice(wanted, "it was asked for")
     there = ["'turns': solutions are handed in"]
     if mind is not None:
         title = _title(mind)

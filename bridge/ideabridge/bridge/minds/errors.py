@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from ideabridge.bridge.context.mind import MindError
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -12,6 +15,28 @@ class ModelSetupError(MindError):
 
 class ModelRefusalError(MindError):
     """The endpoint refuses the Request, and would refuse it again."""
+
+
+class ContextTooLargeError(ModelRefusalError):
+    """The Request does not fit into the context of the model."""
+
+
+_TOO_LARGE: Final = re.compile(
+    # OpenAI and what speaks its protocol, vLLM, Groq, Mistral, DeepSeek
+    r"context_length_exceeded|maximum context length|max(imum)? (model|sequence|seq)[ _]len"
+    # Anthropic, Bedrock, Google
+    r"|prompt is too long|request_too_large|input is too long|input token count|exceed\w* context limit"
+    # llama.cpp, Ollama, LM Studio, and others
+    r"|(exceed\w*|(larger|greater|longer) than) the (available |model'?s? )?(maximum )?context|exceed_context_size"
+    r"|exceed\w* (the )?(maximum )?context (length|size|window)|context (length|window|size) (was )?exceeded"
+    r"|too many tokens",
+    re.IGNORECASE,
+)
+
+
+def says_too_large(message: str) -> bool:
+    """True if the message of an endpoint or a client says that the Request does not fit into the model's context."""
+    return _TOO_LARGE.search(message) is not None
 
 
 class SchemaRefusalError(IdeabridgeError):

@@ -11,7 +11,7 @@ import math
 import os
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from ideabridge.bridge.context.mind import Usage, total
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.adapt import adapt
 from ideabridge.bridge.minds.errors import (
+    ContextTooLargeError,
     MalformedAnswerError,
     ModelRefusalError,
     ModelSetupError,
@@ -214,10 +215,12 @@ class ModelAnswer:
             async with aclosing(self._solution(endpoint, request.texts, adapt(request.schema), settings)) as pieces:
                 async for piece in pieces:
                     yield piece
-        except Exception:
+        except Exception as error:
             # Tokens of a failed answer cost money, too.
             if self._spent is not None:
                 yield self._spent
+            if isinstance(error, ContextTooLargeError):
+                raise ContextTooLargeError(f"{error}; {request.largest()}") from error
             raise
         if self._spent is not None:
             yield self._spent
@@ -408,6 +411,11 @@ class ModelMind:
             url = os.environ.get(OPENAI_URL)
         place = place_of(url)
         return self._secrets.mask(f"{self.configuration.name}{f' at {place}' if place else ''}")
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """How much of results it is shown, as configured; see `Limited`."""
+        return self.configuration.shown.stated
 
     async def __aenter__(self) -> ModelMind:
         return self

@@ -6,21 +6,26 @@ the task, the tools and all results of calls are the same; otherwise its error s
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.context.mind import MindError
+from ideabridge.bridge.context.preview import shorten, shorten_literal
+from ideabridge.bridge.context.references import Path as KeyPath
+from ideabridge.bridge.context.references import format_reference, parse_reference
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.context.shown import MOST, TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError
 from ideabridge.bridge.store.idea import StoredIdea
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, decode, encode
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, decode, encode
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _LOOKED_AT: Final = 500
@@ -49,16 +54,30 @@ class Recorded:
         self.title = title
         self._store = store
 
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """How much of results the recorded mind was shown: what that mind was not shown, it could only read."""
+        newest = next(self._ideas(), None)
+        if newest is None:
+            return {}
+        if newest.idea.shown is None:
+            # It was recorded when minds could not read values, so it is offered no tool that does.
+            return {"value": MOST, "request": MOST}
+        limits = Shown.from_json(newest.idea.shown)
+        return {"value": limits.value, "request": limits.request}
+
     async def answer(self, request: Request) -> AsyncIterator[bytes]:
         """The stored Solution of a Request.
 
         Raises:
             RecordingMissError: no idea answers it; the run ends as failed.
         """
-        found = self._store.ideas.of_request(request.id)
-        if not found:
-            raise RecordingMissError(self._miss(request))
-        yield encode(found[0].idea.solution)
+        for id_ in _ids(request):
+            found = self._store.ideas.of_request(id_)
+            if found:
+                yield encode(found[0].idea.solution)
+                return
+        raise RecordingMissError(self._miss(request))
 
     def _miss(self, request: Request) -> str:
         nearest = max(self._ideas(), key=lambda one: _nearness(one, request), default=None)
@@ -84,6 +103,69 @@ class Recorded:
                 yield self._store.ideas.get(record.id, caller=SEES_ALL)
             if (after := page.next) is None:
                 return
+
+
+def _ids(request: Request) -> Iterator[str]:
+    """The ids under which a Request may be recorded: its own, and those that it had before ideas stored `shown`."""
+    yield request.id
+    yield content_hash({"context": request.context, "schema": request.schema})
+    yield content_hash({"context": earlier_form(request.context), "schema": request.schema})
+    # A part of a recording may have been made with the limits of another kind of mind.
+    for limits in (TO_MINDS, TO_HOSTS):
+        yield dataclasses.replace(request, shown=limits.to_json()).id
+
+
+_EARLIER_STATE: Final = 2048
+_EARLIER_RESULT: Final = 400
+_EARLIER_CALLS: Final = 50
+
+
+def earlier_form(context: Sequence[JSON]) -> list[JSON]:
+    """The context of a later step as ideas stored it before they stored values: large parts of states as references,
+    the last calls alone, each with a preview of its result, and shortened corrections.
+    """
+    calls = [one for one in context if isinstance(one, dict) and one.get("type") == "call"]
+    unlisted = {id(one) for one in calls[: len(calls) - _EARLIER_CALLS]}
+    found: list[JSON] = []
+    for raw in context:
+        if id(raw) in unlisted or not isinstance(raw, dict):
+            if not isinstance(raw, dict):
+                found.append(raw)
+            continue
+        match raw.get("type"):
+            case "state":
+                found.append({**raw, "state": shorten(raw["state"], ("state",), small=_EARLIER_STATE)})
+            case "correction":
+                found.append({**raw, "correction": shorten_literal(raw["correction"])})
+            case "call":
+                call = raw.get("call")
+                found.append({**raw, "call": _earlier_call(call)} if isinstance(call, dict) else raw)
+            case _:
+                found.append(raw)
+    return found
+
+
+def _earlier_call(call: JSONObject) -> JSONObject:
+    earlier: JSONObject = {}
+    instance = call.get("instance")
+    for name, value in call.items():
+        if name in ("also", "reads"):
+            continue
+        if name == "value" and isinstance(value, str):
+            earlier[name] = format_reference(_earlier_path(value), instance if isinstance(instance, str) else None)
+        elif name == "result":
+            place = instance if isinstance(instance, str) else None
+            path = _earlier_path(str(call.get("value")))
+            earlier["preview"] = shorten(value, path, instance=place, small=_EARLIER_RESULT)
+        else:
+            earlier[name] = value
+    return earlier
+
+
+def _earlier_path(text: str) -> KeyPath:
+    """The path of a reference; in a room, the results of the run above it were called results."""
+    path = next(parse_reference(text).operands()).full
+    return path[1:] if path[:2] == ("data", "results") else path
 
 
 def _nearness(stored: StoredIdea, request: Request) -> float:

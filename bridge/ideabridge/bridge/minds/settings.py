@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ideabridge.bridge.context.shown import LEAST, MOST
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.secrets import Keyring, KeyringError, NoKeyringError, Secrets
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -53,6 +54,28 @@ def setting_problem(name: str) -> str | None:
     )
 
 
+class ShownSettings(BaseModel):
+    """How much of the results of calls a mind is shown whole; the rest is shortened, and can be read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    value: int | None = Field(
+        default=None, ge=LEAST, le=MOST, description="Bytes of one result. null: 16 KB, and 4 KB by turns."
+    )
+    request: int | None = Field(
+        default=None,
+        ge=LEAST,
+        le=MOST,
+        description="Bytes of all results in one Request. null: 128 KB, and 32 KB by turns.",
+    )
+
+    @property
+    def stated(self) -> dict[str, int]:
+        """The limits that are not null."""
+        found = {"value": self.value, "request": self.request}
+        return {name: number for name, number in found.items() if number is not None}
+
+
 class ModelConfiguration(BaseModel):
     """A model endpoint, without its key, which comes from the environment or the keyring."""
 
@@ -77,6 +100,10 @@ class ModelConfiguration(BaseModel):
     idle_timeout: float = Field(default=120, gt=0, le=86_400, description="Seconds without anything of an answer.")
     retries: int = Field(default=3, ge=0, le=20, description="Requests sent again after 429, 5xx or a lost connection.")
     repairs: int = Field(default=2, ge=0, le=10, description="Answers that are no JSON, sent back with the error.")
+
+    shown: ShownSettings = Field(
+        default_factory=ShownSettings, description="How much of results this model is shown; replaces `shown`."
+    )
 
     @field_validator("name")
     @classmethod

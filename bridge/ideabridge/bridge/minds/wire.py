@@ -32,10 +32,12 @@ from pydantic_ai.exceptions import ModelUnavailableError as Overloaded
 from pydantic_ai.providers import Provider
 
 from ideabridge.bridge.minds.errors import (
+    ContextTooLargeError,
     ModelRefusalError,
     ModelSetupError,
     ModelUnavailableError,
     SchemaRefusalError,
+    says_too_large,
 )
 from ideabridge.tools.encoding import MAX_BYTES
 from ideabridge.tools.errors import IdeabridgeError
@@ -200,8 +202,9 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         return ModelRefusalError(f"{where}: {said} (is the key right, and may it use this model?)")
     if isinstance(error, ModelNotFoundError):
         return ModelRefusalError(f"{where}: {said} (is the model's name right, and base_url?)")
-    if isinstance(error, ModelContextWindowExceededError):
-        return ModelRefusalError(f"{where}: the Request is too long for this model: {said}")
+    is_refused = status is None or status in (400, 413, 422) or status >= 500
+    if isinstance(error, ModelContextWindowExceededError) or (is_refused and says_too_large(said)):
+        return ContextTooLargeError(f"{where}: the Request is too long for this model: {said}")
     if isinstance(error, ModelConnectionError):
         at = f" at {place}" if place else ""
         return ModelUnavailableError(f"the model endpoint cannot be reached{at}: {said}", retry_after=error.retry_after)

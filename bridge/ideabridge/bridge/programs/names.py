@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Self
 
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs.handles import CLASS, READ
 from ideabridge.bridge.programs.stubs import required_of, signature, stub
@@ -124,7 +125,8 @@ class ProgramNames:
     def __init__(self, tools: Iterable[Tool]) -> None:
         own: dict[str, list[Tool]] = {}
         for tool in tools:
-            if tool.module != ANONYMOUS:
+            # A program reads parts of values with its own `tools.read`.
+            if tool.module != ANONYMOUS and not is_reader(tool):
                 own.setdefault(_module_of(tool), []).append(tool)
         real = [name for name in own if name not in (f"{TOOLS}:", f"{IDEAS}:")]
         self.tools: dict[str, dict[str, Tool]] = {}

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ideabridge.bridge.arguments import read_object
+from ideabridge.bridge.context.mind import TURNS
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.errors import ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.function import Function
-from ideabridge.bridge.minds.choice import TURNS, Choice, MindName
+from ideabridge.bridge.minds.choice import Choice, MindName
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.publishing.programs import RecordedCall, RecordedResults
 from ideabridge.bridge.runs.run import Run

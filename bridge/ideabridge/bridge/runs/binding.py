@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.programs.names import ProgramNames
@@ -113,7 +114,7 @@ class Binding:
             difference = self._executor.difference(tool)
             if difference is not None:
                 return f"its tool {tool.name!r} has changed since it was started: {difference}"
-        if tool == builtin_toolbox().tools.get(tool.name) or self._is_bound(OWN_TOOLS):
+        if is_reader(tool) or tool == builtin_toolbox().tools.get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
         return f"its tool {tool.name!r} belongs to another project, or to another program, than this one"
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, cast
 
 from ideabridge.bridge.context.inquiry import Asker
+from ideabridge.bridge.context.reader import is_reader, meant_reference, read_part
 from ideabridge.bridge.context.references import format_reference
 from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.effect import Execute
@@ -27,6 +28,7 @@ from ideabridge.tools.errors import (
 )
 from ideabridge.tools.message import DataMessage
 from ideabridge.tools.schema import Validator
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Activity, Annotations, Tool, differences
 from ideabridge.tools.toolbox import Toolbox
 
@@ -120,6 +122,7 @@ class CallContext:
         caller: the owner of the run.
         asker: takes the questions of the call's module.
         kept: bounds the results of the run.
+        most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
         chosen: the path of `p || q` that the activity has chosen.
         returned: the message that the activity has returned, whose data is the result of the call.
     """
@@ -133,7 +136,9 @@ class CallContext:
         caller: str,
         asker: Asker | None,
         kept: Kept,
+        most_shown: int,
     ) -> None:
+        self.most_shown = most_shown
         self.run = run
         self.caller = caller
         self.asker = asker
@@ -252,6 +257,8 @@ class Executor:
 
     def has(self, tool: Tool) -> bool:
         """True if this process has a tool of the toolbox."""
+        if is_reader(tool):
+            return True
         try:
             return self._toolbox.activity_for(tool) is not None
         except UnknownToolError:
@@ -260,7 +267,7 @@ class Executor:
     def difference(self, tool: Tool) -> str | None:
         """Return how a tool of the toolbox has changed; None if it has not changed or is built in."""
         now = self._toolbox.tools.get(tool.name)
-        if now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
+        if is_reader(tool) or now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
             return None
         return "; ".join(differences(tool.essence, now.essence))
 
@@ -298,6 +305,8 @@ class Executor:
                 value = value["result"]
             if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
                 await Validator(tool.output, what=f"the result of {tool.name}").check_apart(value)
+        elif is_reader(tool):
+            value = await _read(effect, context.most_shown)
         else:
             activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:
@@ -347,6 +356,13 @@ class Executor:
         if kind == "ran":
             masked = f"it ran, and its result cannot be used: {masked}"
         return {"kind": kind, "message": masked.encode("utf-8", "replace").decode()}
+
+
+async def _read(effect: Execute, most: int) -> JSONObject:
+    """Run a call of the reading tool. Its value is masked already, like all that calls have made."""
+    arguments = effect.parameters
+    value, written = arguments.get("reference"), str(meant_reference(effect.call.raw.get("reference")))
+    return await compute_in_thread(read_part, value, written, arguments, most)
 
 
 def _memory_of(data: bytes | None, size: int) -> int:

@@ -17,6 +17,7 @@ from typing import Final
 from ideabridge.bridge.configuration import Configuration, module_fingerprint
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import Message, read_context
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard
@@ -193,7 +194,8 @@ class Offer:
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
         """The tools of this process that have no activity, so that a mind writes their result."""
-        return [tool.key for tool in tools if tool.module is None and self._toolbox.activity_for(tool) is None]
+        own = [tool for tool in tools if tool.module is None and not is_reader(tool)]
+        return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     async def settled(self) -> Catalogue:
         """The catalogue once every module is up or has failed, at most `SETTLE_SECONDS` later."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeAlias
 
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.programs.steps import called_in
@@ -125,7 +126,7 @@ _built_in = cache(builtin_toolbox)
 
 def _is_built_in(tool: Tool) -> bool:
     """True for a tool of ideabridge itself, in its present definition."""
-    return tool.module is None and _built_in().tools.get(tool.name) == tool
+    return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
 
 
 def pinned_tools(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:

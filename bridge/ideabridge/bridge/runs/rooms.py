@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 
 from ideabridge.bridge.context.messages import read_message
-from ideabridge.bridge.context.references import Path, format_reference
+from ideabridge.bridge.context.mind import TURNS
+from ideabridge.bridge.context.references import Path, format_reference, parse_reference
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
@@ -38,7 +39,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
+from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, choose
 from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve, start_step
@@ -348,11 +349,37 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     for raw in context:
         message = read_message(raw)
         # Tools, plans and errors are for the authors of calls.
-        if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
-            # Later Requests contain large values as references, which cannot be read in the room.
-            value = machine.state_of(message.instance) if message.type == "state" else message.value
-            messages.append(dataclasses.replace(message, value=value, instance="").to_json())
+        if message.instance not in ("", instance) or message.type in ("tool", "plan", "error"):
+            continue
+        value = message.value
+        if message.type == "state":
+            # Calls of the same Solution may have written since.
+            value = machine.state_of(message.instance)
+        elif message.type == "call" and isinstance(value, dict):
+            value = _call_in_room(value, instance)
+        messages.append(dataclasses.replace(message, value=value, instance="").to_json())
     return messages
+
+
+def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
+    """An earlier call with references that can be read in the room, where its result is data and not a result."""
+    changed = dict(call)
+    for name in ("value", "also"):
+        texts = call.get(name)
+        if isinstance(texts, str):
+            changed[name] = _reference_in_room(texts, instance)
+        elif isinstance(texts, list):
+            changed[name] = [_reference_in_room(one, instance) for one in texts if isinstance(one, str)]
+    return changed
+
+
+def _reference_in_room(text: str, instance: str) -> str:
+    reference = next(parse_reference(text).operands())
+    if reference.kind == "results":
+        return format_reference(("data", *reference.full))
+    if (reference.instance or "") == instance:
+        return format_reference(reference.full)
+    return text
 
 
 def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:

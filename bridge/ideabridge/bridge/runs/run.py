@@ -718,7 +718,10 @@ class Run:
         # By turns the host's model answers, and its tokens are not counted.
         spent = self.spent()
         in_rooms = machine.usage.requests + sum(room.spent().requests for room in self.rooms.values())
+        asked = next((one for one in self.with_rooms() if one.machine.awaits_mind), None)
+        request = None if asked is None else asked.runner.request
         result["usage"] = {
+            **({} if request is None else {"request": _cost_of(request)}),
             "requests": self.requests + in_rooms,
             "tokens": spent.tokens,
             **({"cost": spent.cost} if spent.cost else {}),
@@ -901,6 +904,19 @@ class Run:
             return f"{settings.calls:,} calls were listed, the most a run and its rooms may list"
         return spent.over(settings)
 
+    def too_dear(self, request: Request) -> str | None:
+        """Return why a Request must not be sent: what it costs at least is more than the run may still use."""
+        most = self.machine.settings.tokens
+        if most is None:
+            return None
+        left = most - self.root.spent().tokens
+        if request.least_tokens <= left:
+            return None
+        return (
+            f"the next request has at least {request.least_tokens:,} tokens (an estimate from its {request.size:,}"
+            f" bytes), and {max(left, 0):,} of {most:,} are left; {request.largest()}"
+        )
+
     def as_call(self) -> CallFinished:
         """The event with which an ended room answers its call."""
         machine = self.machine
@@ -958,3 +974,8 @@ class Run:
             self.idea = host.store.ideas.save(idea, meta)
 
         return save
+
+
+def _cost_of(request: Request) -> JSONObject:
+    """What a Request under way costs: its bytes, and an estimate of its tokens."""
+    return {"bytes": request.size, "about_tokens": request.about_tokens}

@@ -119,6 +119,7 @@ class _Run(DrivenRun, Protocol):
     @property
     def parent(self) -> ObservedRun | None: ...
     def save_step(self, request: Request, outcome: str) -> SaveIdea: ...
+    def too_dear(self, request: Request) -> str | None: ...
     def rest(self) -> None: ...
     async def open_room(self, effect: Execute) -> None: ...
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None: ...
@@ -457,7 +458,7 @@ class Runner:
             case AskMind():
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
-                return RequestMade(effect.step, self.request.id, self.request.offered)
+                return RequestMade(effect.step, self.request.id, self.request.offered, self.request.size)
             case Finish():
                 self._finish_step(effect.status)
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
@@ -479,6 +480,10 @@ class Runner:
     async def _ask(self, mind: Mind, request: Request) -> None:
         if not self.wanted:
             # The run ended before this task began, for example by its budget.
+            return
+        reason = self._run.too_dear(request)
+        if reason is not None:
+            self.end_at_limit(reason)
             return
         self._answers = True
         try:
@@ -808,8 +813,9 @@ class RunningCalls:
             self._run.post(added)
 
         module = effect.tool.module
+        most = self._run.machine.shown.largest
         asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
-        context = CallContext(effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept)
+        context = CallContext(effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept, most)
         try:
             binding = self._run.binding
             fault = None if binding is None or effect.is_latent else binding.fault_of(effect.tool)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.bridge.configuration import Configuration
@@ -199,6 +200,7 @@ def start_solve(
         SchemaError: the output schema is invalid.
     """
     machine = Machine(catalogue)
+    settings = replace(settings, shown={**choice.shown, **settings.shown})
     start = RunStarted(
         "solve", context, *catalogue.to_json(), settings.to_json(), output_schema, choice.name, choice.why, idea
     )
@@ -256,6 +258,7 @@ def settings_under(
     output_by_instance: bool = False,
     planning: Planning = "eager",
     thought_process: bool | None = None,
+    shown: Mapping[str, int] | None = None,
 ) -> Settings:
     """Make the settings of a run.
 
@@ -265,6 +268,7 @@ def settings_under(
         output_by_instance: whether the output is a map by instance.
         planning: `eager` or `lazy`.
         thought_process: True if minds write their reasoning before the calls; None: as configured.
+        shown: how many bytes of results the mind is shown, as far as the run or its mind says; see `read_shown`.
 
     Raises:
         PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for counts: a whole
@@ -310,6 +314,7 @@ def settings_under(
         planning=planning,
         thought_process=configuration.thought_process if thought_process is None else thought_process,
         programs=configuration.programs,
+        shown={**configuration.shown.stated, **(shown or {})},
         # None means without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),

@@ -28,6 +28,7 @@ from ideabridge.bridge.errors import RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.loop.event import Event, SolutionRejected
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import SAMPLING
+from ideabridge.bridge.minds.errors import says_too_large
 from ideabridge.bridge.minds.instructions import rules
 from ideabridge.bridge.minds.settings import SamplingSettings
 from ideabridge.bridge.runs.run import Run
@@ -94,8 +95,8 @@ def _question(
     size = len(encode(params))
     if size > MAX_PARAMS:
         raise SampleError(
-            f"the request has {size:,} bytes, and at most {MAX_PARAMS:,} can be sent to a client; start the task again"
-            " with `tools`: names or patterns of those it needs"
+            f"the request has {size:,} bytes, and at most {MAX_PARAMS:,} can be sent to a client; {request.largest()};"
+            " start the task again with less, or with `tools`: names or patterns of those it needs"
         )
     return params
 
@@ -435,6 +436,8 @@ class Sampler:
             why = f"the person at the client refused to let its model answer: {text}"
             await run.patiently(lambda: run.root.cancel(why))
             return
+        if run.runner.request is not None and says_too_large(text):
+            text = f"{text}; the Request is too long for this model: {run.runner.request.largest()}"
         self._halt(
             request,
             f"the client could not ask its model ({error.error.code}: {text}): call check_run to have it asked again,"

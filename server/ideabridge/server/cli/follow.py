@@ -37,7 +37,7 @@ from ideabridge.server.cli.inputs import as_object, ask_all, decline_all, value_
 from ideabridge.server.cli.modules import signature
 from ideabridge.server.cli.options import Options
 from ideabridge.server.views.history import doubt_lines
-from ideabridge.server.views.text import error_line, message_of, skipped_line
+from ideabridge.server.views.text import cost_of_request, error_line, message_of, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import readable_json
@@ -77,6 +77,7 @@ class Followed:
         run: the run.
         started, finished: the times of each call, by its index, in seconds of the monotonic clock.
         notes: the last progress message of each running call.
+        asked: the last Request that was made, and its size.
         stopped: True if the person stopped the command.
         pending: True if the run waits for an approval that nobody here can give.
     """
@@ -85,13 +86,16 @@ class Followed:
     started: dict[int, float] = field(default_factory=dict[int, float])
     finished: dict[int, float] = field(default_factory=dict[int, float])
     notes: dict[int, str] = field(default_factory=dict[int, str])
+    asked: str = ""
     stopped: bool = False
     pending: bool = False
 
     def take(self, event: Event) -> None:
         """Record the time of an event of the run."""
         now = time.monotonic()
-        if isinstance(event, events.CallStarted):
+        if isinstance(event, events.RequestMade) and event.bytes is not None:
+            self.asked = f"; request {event.step}: {cost_of_request(event.bytes)}"
+        elif isinstance(event, events.CallStarted):
             self.started.setdefault(event.call, now)
         elif isinstance(event, events.CallFinished):
             self.started.setdefault(event.call, now)
@@ -154,6 +158,8 @@ class PlainDisplay:
 
     def changed(self, event: Event | None = None) -> None:
         """Print what is new since the last call."""
+        if isinstance(event, events.RequestMade) and event.bytes is not None:
+            say(f"request {event.step}: {cost_of_request(event.bytes)}", "dim")
         for progress in self._followed.run.calls():
             index, name = progress.call.index, f"{call_name(progress)} {tool_name(progress)}"
             if progress.status.value == "running" and index not in self._started:
@@ -225,7 +231,8 @@ class LiveDisplay(PlainDisplay):
         rows = [_TITLES, *map(self._cells, shown)]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]
         styles = ["bold", *(_MARKS[progress.status.value][1] for progress in shown)]
-        lines = [Text(f"{settled} of {len(calls)} calls, {time.monotonic() - self._began:.1f} s", "italic")]
+        seconds = time.monotonic() - self._began
+        lines = [Text(f"{settled} of {len(calls)} calls, {seconds:.1f} s{self._followed.asked}", "italic")]
         for cells, style in zip(rows, styles, strict=True):
             lines += [Text(line, style) for line in row_lines(cells, widths, console.width, cut=True)]
         if len(calls) > most:

@@ -256,6 +256,14 @@ async def solve(
             help="Whether the mind writes its reasoning before the calls. Default: as configured.",
         ),
     ] = None,
+    shown: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shown",
+            metavar="NAME=BYTES",
+            help="How much of results the mind is shown: value=8192 of one, request=65536 of all; may be repeated.",
+        ),
+    ] = None,
 ) -> int:
     """Solve a task: a mind is asked for calls and sees their results, until it gives the output.
 
@@ -263,6 +271,7 @@ async def solve(
     output, everything else to standard error.
     """
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.context.shown import read_shown
     from ideabridge.bridge.minds.choice import choose
     from ideabridge.bridge.minds.recorded import recording, recording_of
     from ideabridge.server.cli.connecting import show_connecting
@@ -276,6 +285,7 @@ async def solve(
     arguments = read_input(input)
     schema = read_input(output_schema, "--output-schema")
     limits = read_input(limit, "--limit")
+    limits_shown = None if shown is None else read_shown(read_input(shown, "--shown"))
     changes = {} if model is None else {"model": read_option(model)}
     async with AsyncExitStack() as stack:
         recorded = None if replay is None else stack.enter_context(recording(replay.expanduser()))
@@ -290,6 +300,7 @@ async def solve(
                 limits=limits,
                 mind=choose(mind, bridge.mind),
                 thought_process=thought_process,
+                shown=limits_shown,
             )
         if not options.json:
             say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")

@@ -15,7 +15,7 @@ from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.bridge.loop.grant import decision_text
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.server.views.text import counted, shortened
+from ideabridge.server.views.text import cost_of_request, counted, shortened
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -86,7 +86,8 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.ConfigurationChanged():
             return "the run continues under another configuration, whose rules hold as well from now on", "bold"
         case events.RequestMade():
-            return f"request {event.step} is sent ({event.request[:12]})", "bold"
+            size = "" if event.bytes is None else f", {cost_of_request(event.bytes)}"
+            return f"request {event.step} is sent ({event.request[:12]}{size})", "bold"
         case events.SolutionProposed():
             output = "" if event.output is None else f", output {shortened(event.output)}"
             return f"a solution of {counted(len(event.calls), 'call')}{output}", "cyan"

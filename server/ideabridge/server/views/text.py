@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ideabridge.bridge.context.request import tokens_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
@@ -101,3 +102,8 @@ def error_line(entry: JSONObject) -> str:
     call = entry.get("call")
     name = f"{call.get('_id') or call.get('_tool')}: " if isinstance(call, dict) else ""
     return name + message_of(entry.get("error"))
+
+
+def cost_of_request(size: int) -> str:
+    """What a Request of so many bytes costs, as text; the tokens are an estimate."""
+    return f"{size:,} bytes, about {tokens_of(size):,} tokens"

@@ -1,0 +1,187 @@
+"""Reader: `read`, the tool of the loop with which a mind reads what a Request shows shortened.
+
+It is offered by a Request that shortens something, under the first of `READERS` whose name no other tool has. A call
+gives a part of a value, which a Request then shows whole:
+
+    {"_tool": "read", "reference": "†state.letter", "from": 4000}
+    {"_tool": "read", "reference": "†results.3", "find": "invoice"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.references import DAGGER, parse_reference
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.tool import Annotations, Tool
+
+READ: Final = Tool(
+    "read",
+    "Read a value that is shown shortened, or a part of it.\n\n"
+    "Gives `value` (all of it); a part as `text`, `items` or `json` (of the JSON of an object) with `from`, `length`,"
+    " `of` and their unit; with find the `matches`. To pass a value on to another call, write its reference there.",
+    {
+        "type": "object",
+        "properties": {
+            "reference": {"description": "The reference of the value, such as †state.log or †results.3.body."},
+            "from": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "The first character of a text, or item of a list, from 0.",
+            },
+            "length": {"type": "integer", "minimum": 1, "description": "The number of them; else as many as fit."},
+            "find": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 1000,
+                "description": "Literal text: gives the places where it stands, with what surrounds them.",
+            },
+        },
+        "required": ["reference"],
+        "additionalProperties": False,
+    },
+    annotations=Annotations(read_only=True, idempotent=True, open_world=False),
+    # Only the flow of data orders it among other calls.
+    reaches=(),
+)
+"""The tool. Its parameter `reference` gets the value, as every parameter that is a reference does."""
+
+READERS: Final = (READ, replace(READ, name="read_shortened"))
+"""The tool under its names. Where a tool of the user is called `read`, it has the second one."""
+
+NAMES: Final = tuple(one.name for one in READERS)
+
+_AROUND: Final = 100
+"""Characters shown on each side of a place that was found."""
+
+_ENVELOPE: Final = 200
+"""Bytes of JSON of a result without the part and the reference."""
+
+
+def is_reader(tool: Tool | None) -> bool:
+    """True for the tool that this module defines, whatever other tools are called."""
+    return tool is not None and tool.module is None and tool in READERS
+
+
+def meant_reference(value: JSON) -> JSON:
+    """The parameter `reference` of a call: `state.log` and `output` without the dagger are read as references."""
+    if not isinstance(value, str) or value.startswith(DAGGER):
+        return value
+    text = DAGGER + value.strip()
+    try:
+        parse_reference(text)
+    except ReferenceSyntaxError:
+        return value
+    return text
+
+
+def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JSONObject:
+    """A part of a value.
+
+    Args:
+        value: the value.
+        written: the reference to it, as the call has it.
+        arguments: `from`, `length` and `find` of the call.
+        most: the most bytes of JSON of the result.
+
+    Returns:
+        `{"reference", "value"}`, `{"reference", UNIT: part, "from", "length", "of", "unit"}`, or `{"reference", "find",
+        "matches", "count", "unit"}`.
+
+    Raises:
+        ActivityError: `from` is behind the end of the value.
+    """
+    start, length, wanted = arguments.get("from"), arguments.get("length"), arguments.get("find")
+    first = start if isinstance(start, int) else 0
+    room = max(most - _ENVELOPE - len(encode(written)), 16)
+    head: JSONObject = {"reference": written}
+    if isinstance(wanted, str):
+        return head | _found(value, wanted, first, room - len(encode(wanted)))
+    if first == 0 and not isinstance(length, int) and len(encode(value)) <= room:
+        return head | {"value": value}
+    if isinstance(value, list):
+        _expect_within(first, len(value), "items")
+        return head | _items(value, written, first, length, room)
+    text = value if isinstance(value, str) else encode_text(value)
+    unit = "characters" if isinstance(value, str) else "characters of its JSON"
+    _expect_within(first, len(text), unit)
+    part = _fitting(text[first : first + length if isinstance(length, int) else None], room)
+    member = "text" if isinstance(value, str) else "json"
+    return head | {member: part, "from": first, "length": len(part), "of": len(text), "unit": unit}
+
+
+def _expect_within(first: int, size: int, unit: str) -> None:
+    if first and first >= size:
+        raise ActivityError(f"from: {first:,} is behind the end; the value has {size:,} {unit}")
+
+
+def _fitting(text: str, room: int) -> str:
+    """The beginning of a text that takes at most `room` bytes of JSON, and at least one character."""
+    part = text[:room]
+    size = len(encode(part))
+    while size > room and len(part) > 1:
+        part = part[: max(1, min(len(part) - 1, len(part) * room // size))]
+        size = len(encode(part))
+    return part
+
+
+def _items(value: list[JSON], written: str, first: int, length: JSON, room: int) -> JSONObject:
+    end = first + length if isinstance(length, int) else len(value)
+    items: list[JSON] = []
+    for item in value[first:end]:
+        room -= len(encode(item)) + 1
+        if room < 0:
+            break
+        items.append(item)
+    result: JSONObject = {"items": items, "from": first, "length": len(items), "of": len(value), "unit": "items"}
+    if not items and first < len(value):
+        result["note"] = f"item {first} alone is too large; read it as {written}.{first}"
+    return result
+
+
+def _found(value: JSON, wanted: str, first: int, room: int) -> JSONObject:
+    """The places where a text stands: in a text, in the items of a list, or in the JSON of another value."""
+    if isinstance(value, list):
+        return _matches(_in_items(value, wanted, first), wanted, "items", room)
+    text = value if isinstance(value, str) else encode_text(value)
+    unit = "characters" if isinstance(value, str) else "characters of its JSON"
+    return _matches(((place, text, place) for place in _places(text, wanted, first)), wanted, unit, room)
+
+
+def _in_items(items: Sequence[JSON], wanted: str, first: int) -> Iterator[tuple[int, str, int]]:
+    for number in range(first, len(items)):
+        item = items[number]
+        text = item if isinstance(item, str) else encode_text(item)
+        for place in _places(text, wanted, 0):
+            yield number, text, place
+
+
+def _places(text: str, wanted: str, first: int) -> Iterator[int]:
+    place = text.find(wanted, first)
+    while place >= 0:
+        yield place
+        place = text.find(wanted, place + len(wanted))
+
+
+def _matches(found: Iterator[tuple[int, str, int]], wanted: str, unit: str, room: int) -> JSONObject:
+    """The matches as a result has them, as many as fit, and the number of all."""
+    matches: list[JSON] = []
+    count = 0
+    for at, text, place in found:
+        count += 1
+        if room <= 0:
+            continue
+        begin = max(0, place - _AROUND)
+        around = text[begin : place + len(wanted) + _AROUND]
+        match: JSONObject = {"at": at, "text": around}
+        room -= len(encode(match)) + 1
+        if room > 0:
+            matches.append(match)
+    result: JSONObject = {"find": wanted, "matches": matches, "count": count, "unit": unit}
+    if len(matches) < count:
+        result["note"] = f"{count - len(matches):,} more are not listed; find from a later place, or more exactly"
+    return result

@@ -1,0 +1,425 @@
+"""Shown: how much of what calls have made a Request shows to its mind.
+
+What the author of a context wrote is always shown whole. A *result* is a value that a call has made: the `result` of a
+`call` message, or the part of a state (or of data) to which the `value` of a `call` message points. `Showing` decides
+which results are shown whole: those of the tool that reads parts of values first, the last one first, then the newest,
+as long as they fit into `Shown`. Each of the others appears as `{"shortened": reference, "type", "bytes", "preview"}`,
+and the text around it says so.
+
+All of this is computed from the messages alone, so that a Request can be made again from its stored context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias, cast
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.preview import reference_to
+from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
+from ideabridge.bridge.context.state import Missing, read
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.errors import ArgumentError
+
+LEAST: Final = 256
+"""The least bytes that a limit may be."""
+
+MOST: Final = 64 * 1024 * 1024
+"""The most bytes that a limit may be."""
+
+_LISTED: Final = 50
+"""The last calls, which are listed whatever they made."""
+
+_PREVIEWS: Final = 8
+"""The previews in states may take this part of `Shown.request`, or 2 KB."""
+
+_NAMED: Final = 5
+"""The most references of shortened values that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How many bytes of results a Request shows.
+
+    Attributes:
+        value: the most bytes of JSON of one result that is shown whole.
+        request: the most bytes of JSON of all results that are shown whole.
+    """
+
+    value: int
+    request: int
+
+    def with_changes(self, changes: Mapping[str, int]) -> Shown:
+        """These limits, with some of them replaced."""
+        return replace(self, **changes)
+
+    @property
+    def largest(self) -> int:
+        """The most bytes of a result that can be shown whole."""
+        return min(self.value, self.request)
+
+    def to_json(self) -> JSONObject:
+        """`{"value": bytes, "request": bytes}`, as Requests and ideas store it."""
+        return {"value": self.value, "request": self.request}
+
+    @classmethod
+    def from_json(cls, stored: JSONObject) -> Shown:
+        """Read what `to_json` wrote."""
+        value, request = stored.get("value"), stored.get("request")
+        if not isinstance(value, int) or not isinstance(request, int):
+            raise ValueError(f"shown: expected value and request in bytes, found {list(stored)[:5]}")
+        return cls(value, request)
+
+
+def read_shown(raw: object) -> dict[str, int]:
+    """Read the setting `shown`, `{"value"?: bytes, "request"?: bytes}`.
+
+    Raises:
+        ArgumentError: it is no object of these members, or a number is not from `LEAST` to `MOST`.
+    """
+    if not isinstance(raw, Mapping):
+        raise ArgumentError.of("shown", 'an object such as {"value": 8192}', raw)
+    found: dict[str, int] = {}
+    for name, value in cast("Mapping[object, object]", raw).items():
+        if name not in ("value", "request"):
+            raise ArgumentError(f"shown: expected value and request, in bytes; found {str(name)[:60]!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not LEAST <= value <= MOST:
+            raise ArgumentError.of(f"shown.{name}", f"a whole number of bytes from {LEAST} to {MOST:,}", value)
+        found[name] = value
+    return found
+
+
+TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
+"""What models, clients that are sampled, and minds in Python are shown, unless a setting says otherwise."""
+
+TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
+"""What a host is shown by turns: it pays for each byte, and reads values with `check_run`, too."""
+
+
+class Measures:
+    """What is known of values and calls from the last Request, so that a long run measures only what is new."""
+
+    def __init__(self) -> None:
+        # The value is in the entry, so that its id is not used again.
+        self._last: dict[int, tuple[JSON, int]] = {}
+        self._now: dict[int, tuple[JSON, int]] = {}
+        self._calls: dict[int, MadeCall] = {}
+
+    def begin(self) -> None:
+        """Begin a Request; sizes that it does not ask for are forgotten with the next one."""
+        self._last, self._now = self._now, {}
+
+    def size(self, value: JSON) -> int:
+        """The bytes of JSON of a value."""
+        key = id(value)
+        entry = self._now.get(key) or self._last.get(key)
+        if entry is None or entry[0] is not value:
+            entry = (value, len(encode(value)))
+        self._now[key] = entry
+        return entry[1]
+
+    def call(self, entry: JSONObject) -> MadeCall:
+        """What a `call` message says. The messages of a run never change."""
+        known = self._calls.get(id(entry))
+        if known is None or known.entry is not entry:
+            known = self._calls[id(entry)] = MadeCall.of(entry)
+        return known
+
+
+Place: TypeAlias = tuple[str, Path]
+"""(instance or "", path): where a message stands in the documents that references read: a state, or data of a kind."""
+
+
+@dataclass(slots=True)
+class _Result:
+    """A value that a call made.
+
+    Attributes:
+        call: the number of the call among the `call` messages; of several writers, of the last one.
+        is_read: whether a call of the reading tool made it.
+        reference: the reference to it.
+        value: the value.
+        size: its bytes of JSON.
+        place: the message that holds it; None: the call message.
+        path: its path in the value of that message.
+    """
+
+    call: int
+    is_read: bool
+    reference: Reference
+    value: JSON
+    size: int
+    place: Place | None = None
+    path: Path = ()
+
+    @property
+    def written(self) -> str:
+        """The reference, as a call in any instance writes it."""
+        return format_reference(self.reference.full, self.reference.instance)
+
+
+@dataclass(slots=True)
+class MadeCall:
+    """A call, as its message has it.
+
+    Attributes:
+        entry: the value of the message.
+        references: the places to which it wrote its value.
+        result: its result, if that is in no state.
+        line: the line in which the result is shown whole, once there is one.
+    """
+
+    entry: JSONObject
+    references: list[Reference]
+    result: _Result | None
+    line: str | None = None
+
+    @classmethod
+    def of(cls, entry: JSONObject) -> MadeCall:
+        """Read the value of a `call` message."""
+        references = list(_references(entry))
+        result = None
+        if "result" in entry and references:
+            value = entry["result"]
+            result = _Result(-1, "reads" in entry, references[0], value, len(encode(value)))
+        return cls(entry, references, result)
+
+
+@dataclass(slots=True)
+class _Writes:
+    """Where calls wrote within one message."""
+
+    paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
+
+    def outermost(self) -> Iterator[tuple[Path, int, bool]]:
+        """(path, last writer, whether that one read) of every path that is not within another."""
+        top: Path | None = None
+        last, was_read = -1, False
+        # Sorted, a path stands right before the paths that it contains.
+        for path in sorted(self.paths):
+            call, is_read = self.paths[path]
+            if top is not None and path[: len(top)] == top:
+                if call > last:
+                    last, was_read = call, is_read
+                continue
+            if top is not None:
+                yield top, last, was_read
+            top, last, was_read = path, call, is_read
+        if top is not None:
+            yield top, last, was_read
+
+
+@dataclass(slots=True)
+class ShownDocument:
+    """A state or data as a mind is shown it.
+
+    Attributes:
+        value: the value; its shortened parts are objects with the member `shortened`.
+        shortened: the references of these parts.
+        left_out: the references of parts that do not appear at all.
+    """
+
+    value: JSON
+    shortened: list[str] = field(default_factory=list[str])
+    left_out: list[str] = field(default_factory=list[str])
+
+
+def _priority(result: _Result) -> tuple[bool, int]:
+    """What was read comes first, and then what is newest."""
+    return result.is_read, result.call
+
+
+class Showing:
+    """Which results of a Request are shown whole, and how the others appear.
+
+    Args:
+        calls: the values of the `call` messages, in order.
+        documents: the values of state and data messages, by their place.
+        shown: the limits.
+        measures: what is known from the last Request.
+
+    Attributes:
+        unlisted: the calls that are not listed: earlier ones, whose results are not shown.
+        is_shortened: True if a result is not shown whole.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[JSONObject],
+        documents: Mapping[Place, JSON],
+        shown: Shown,
+        measures: Measures | None = None,
+    ) -> None:
+        self.unlisted: list[JSONObject] = []
+        self.is_shortened = False
+        self._documents = documents
+        self._measures = measures or Measures()
+        self._measures.begin()
+        self._cut: set[int] = set()
+        self._short: dict[Place, list[_Result]] = {}
+        self._preview_bytes = max(shown.request // _PREVIEWS, 2048)
+        made = [self._measures.call(call) for call in calls]
+        self._choose(made, shown)
+        for call in made[: max(0, len(made) - _LISTED)]:
+            if call.result is None or id(call.result) in self._cut:
+                self.unlisted.append(call.entry)
+        self._unlisted = {id(call) for call in self.unlisted}
+
+    def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
+        """Find the results that are not shown whole."""
+        # What a document has of results is at most all of it.
+        sizes = [call.result.size for call in calls if call.result is not None]
+        sizes += [self._measures.size(value) for value in self._documents.values()]
+        if sum(sizes) <= shown.request and max(sizes, default=0) <= shown.value:
+            return
+        left = shown.request
+        for result in sorted(self._results_of(calls), key=_priority, reverse=True):
+            if result.size <= shown.value and result.size <= left:
+                left -= result.size
+                continue
+            self.is_shortened = True
+            self._cut.add(id(result))
+            if result.place is not None:
+                self._short.setdefault(result.place, []).append(result)
+
+    def _results_of(self, calls: Sequence[MadeCall]) -> Iterator[_Result]:
+        """Every result. Those in one state that contain each other are one."""
+        writes: dict[Place, _Writes] = {}
+        for number, call in enumerate(calls):
+            if call.result is not None:
+                call.result.call = number
+                yield call.result
+                continue
+            for reference in call.references:
+                place, path = self._within(reference)
+                if place is not None:
+                    is_read = "reads" in call.entry
+                    writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
+        for place, written in writes.items():
+            instance, base = place
+            for path, number, is_read in written.outermost():
+                value = read(self._documents[place], path)
+                if isinstance(value, Missing):
+                    continue
+                full = (*base, *path)
+                reference = Reference(instance or None, full[0], full[1:], "")
+                yield _Result(number, is_read, reference, value, self._measures.size(value), place, path)
+
+    def _within(self, reference: Reference) -> tuple[Place | None, Path]:
+        """The message that holds the value of a reference, and the path within it."""
+        full = reference.full
+        depth = 2 if reference.kind == "data" else 1
+        place = (reference.instance or "", full[:depth])
+        return (place, full[depth:]) if place in self._documents else (None, ())
+
+    def is_listed(self, call: JSONObject) -> bool:
+        """Whether a call has a line."""
+        return id(call) not in self._unlisted
+
+    def call(self, call: JSONObject) -> MadeCall:
+        """What the message of a call says."""
+        return self._measures.call(call)
+
+    def preview(self, result: _Result) -> JSONObject | None:
+        """`{"type", "bytes", "preview"}` of the result of a call; None if it is shown whole."""
+        if id(result) not in self._cut:
+            return None
+        short = reference_to(result.value, result.reference.full, size=result.size, text=_TEXT_OF_CALL)
+        del short["reference"]
+        return short
+
+    def document(self, place: Place, value: JSON) -> ShownDocument:
+        """A state or data as it is shown.
+
+        Args:
+            place: where it stands.
+            value: the value of its message. If a handler has changed the message, it is shown as it is.
+        """
+        short = self._short.get(place, [])
+        if not short or self._documents.get(place) is not value:
+            return ShownDocument(value)
+        tree: _Tree = {}
+        found = ShownDocument(value)
+        for result in short:
+            written = result.written
+            entry: JSON = None
+            if self._preview_bytes > 0:
+                full, instance = result.reference.full, result.reference.instance
+                whole = reference_to(result.value, full, instance, size=result.size)
+                entry = {"shortened": whole.pop("reference"), **whole}
+                self._preview_bytes -= len(encode(entry))
+                found.shortened.append(written)
+            else:
+                found.left_out.append(written)
+            if not result.path:
+                found.value = entry
+                return found
+            _put(tree, result.path, entry)
+        found.value = _replaced(value, tree)
+        return found
+
+
+def _references(call: JSONObject) -> Iterator[Reference]:
+    """The places to which a call wrote its value."""
+    also = call.get("also")
+    for text in (call.get("value"), *(also if isinstance(also, list) else [])):
+        if not isinstance(text, str):
+            continue
+        try:
+            operands = [*parse_reference(text).operands()]
+        except ReferenceSyntaxError:
+            # A context that was written by hand may hold any text here.
+            continue
+        yield operands[0]
+
+
+_TEXT_OF_CALL: Final = 160
+"""The most characters of a text in the preview of a call's result, which stands in its line."""
+
+_Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    entry: JSON
+
+
+def _put(tree: _Tree, path: Path, entry: JSON) -> None:
+    for key in path[:-1]:
+        below = tree.setdefault(key, {})
+        if isinstance(below, _Leaf):
+            return
+        tree = below
+    tree[path[-1]] = _Leaf(entry)
+
+
+def _replaced(value: JSON, tree: _Tree) -> JSON:
+    """A copy of a value with other values at the paths of a tree; a null stands for none."""
+    if isinstance(value, dict):
+        members: JSONObject = {}
+        for key, item in value.items():
+            below = tree.get(key)
+            if isinstance(below, _Leaf):
+                if below.entry is not None:
+                    members[key] = below.entry
+            else:
+                members[key] = item if below is None else _replaced(item, below)
+        return members
+    if isinstance(value, list):
+        items: list[JSON] = []
+        for number, item in enumerate(value):
+            below = tree.get(str(number))
+            if isinstance(below, _Leaf):
+                items.append(below.entry if below.entry is not None else "(left out)")
+            else:
+                items.append(item if below is None else _replaced(item, below))
+        return items
+    return value
+
+
+def named(references: Sequence[str]) -> str:
+    """References for a sentence; of many, the first ones."""
+    more = len(references) - _NAMED
+    listed = ", ".join(references[:_NAMED])
+    return f"{listed} and {more:,} more" if more > 0 else listed
