@@ -385,3 +385,53 @@ async def test_a_latent_call_sees_the_results_before_it_and_can_read_them() -> N
 
 def test_the_tool_is_defined_once() -> None:
     assert READ.parameters["required"] == ["reference"]
+
+
+# -- publishing ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_published_plan_has_no_calls_that_only_showed_a_value() -> None:
+    @tool(read_only=True)
+    def measure(text: str) -> int:
+        """The length of a text."""
+        return len(text)
+
+    mind = Scripted(
+        calls(fetched(1, 50_000)),
+        calls({"_tool": "read", "reference": "†results.0", "find": "end1"}),
+        calls({"_tool": "measure", "text": "†results.0"}),
+        calls(output="†results.2"),
+    )
+    async with Bridge(toolbox=Toolbox(fetch, measure), mind=mind) as bridge:
+        run = await bridge.solve("How long?", output_schema={"type": "integer"})
+        assert await run.wait(20) == "done", run.answer()
+        published = await bridge.publish(run.id, "how_long")
+        assert published.plan is not None
+        names = [one["_tool"] for one in cast("list[JSONObject]", published.plan["calls"])]
+        assert names == ["fetch", "measure"]
+        assert published.plan["output"] == "†results.1"
+        replay = await bridge.call_idea("how_long", {})
+        assert replay.run is not None
+        assert await replay.run.result() == run.answer()["output"]
+
+
+async def test_what_was_passed_on_from_a_read_value_is_passed_on_from_its_place() -> None:
+    mind = Scripted(
+        calls(fetched(1, 20_000, _outputPath="page"), fetched(2, 200, _outputPath="small")),
+        calls(
+            {"_tool": "read", "reference": "†state.small"}, {"_tool": "read", "reference": "†state.page", "length": 6}
+        ),
+        calls({"_tool": "join", "items": ["†results.2.value", "†results.3.text"]}),
+        calls(output="†results.4"),
+    )
+    async with Bridge(toolbox=Toolbox(fetch), mind=mind) as bridge:
+        run = await bridge.solve("Go.", output_schema=TEXT)
+        assert await run.wait(20) == "done", run.answer()
+        published = await bridge.publish(run.id, "parts")
+        assert published.plan is not None
+        made = cast("list[JSONObject]", published.plan["calls"])
+        assert [one["_tool"] for one in made] == ["fetch", "fetch", "join"]
+        assert cast("list[JSON]", made[2]["items"])[0] == "†state.small"
+        replay = await bridge.call_idea("parts", {})
+        assert replay.run is not None
+        assert await replay.run.result() == run.answer()["output"]

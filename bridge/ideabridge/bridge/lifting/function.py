@@ -7,11 +7,19 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.messages import Message, read_context
-from ideabridge.bridge.context.references import Path, escaped, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.reader import is_reader, meant_reference
+from ideabridge.bridge.context.references import (
+    Path,
+    escaped,
+    format_path,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import PublicationError
@@ -32,6 +40,8 @@ from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import move_refs
 from ideabridge.tools.tool import META_PROPERTIES
+
+T = TypeVar("T")
 
 # -- function -------------------------------------------------------------------------------------------------------
 
@@ -121,7 +131,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
         output_schema=whole,
         part_schema=part,
         calls=run.calls(),
-        output=output,
+        output=without_reads(output, machine.history),
         instances=states,
         tools=_own_tools(run),
         faults=faults,
@@ -399,7 +409,9 @@ class LeftOut:
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied ones."""
+    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied ones. Calls that only
+    showed values to a mind are in neither.
+    """
     edits = {event.call: event for event in run.events if isinstance(event, CallDecided) and event.decision == "edit"}
     kept: list[Executed] = []
     failed: list[Progress] = []
@@ -412,7 +424,10 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
         again.update(other.call.index for other in first)
         chosen = min([step, *(run.steps[other.call.index] for other in first)])
         edit = edits.get(one.call.index)
-        raw = _with_errors(one.call.raw, run.machine.history)
+        if is_reader(one.tool):
+            # It showed a mind what a mind has to see; the values themselves are passed on by references.
+            continue
+        raw = without_reads(_with_errors(one.call.raw, run.machine.history), run.machine.history)
         if edit is not None and edit.edited is not None:
             raw = _as_edited(one, edit.edited, run.proposed.get(one.call.index, {}))
         kept.append(Executed(one, step, chosen, raw, None if edit is None else str(edit.by)))
@@ -481,6 +496,34 @@ def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
         return value if isinstance(found, Missing) else escaped(found)
 
     return {key: put_in(value) for key, value in raw.items()}
+
+
+def without_reads(value: T, history: Sequence[Progress]) -> T:
+    """Return what a mind wrote with the references to what was read instead of those to results of reading: a plan has
+    no such calls. A part of a value, such as some lines of a text, is put in as a literal.
+    """
+    readers = [one for one in history if is_reader(one.tool) and one.wrote]
+    return cast("T", _without_reads(cast("JSON", value), readers)) if readers else value
+
+
+def _without_reads(value: JSON, readers: Sequence[Progress]) -> JSON:
+    if isinstance(value, list):
+        return [_without_reads(item, readers) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_reads(item, readers) for key, item in value.items()}
+    if not isinstance(value, str) or not is_reference(value):
+        return value
+    operand, *others = parse_reference(value).operands()
+    full = operand.full
+    read = next((one for one in reversed(readers) if one.wrote[0] == full[: len(one.wrote[0])]), None)
+    if others or read is None:
+        return value
+    below = full[len(read.wrote[0]) :]
+    if below[:1] == ("value",):
+        original = str(meant_reference(read.call.raw.get("reference")))
+        return f"{original}{format_path(below[1:])}"
+    found = read_path(read.value, below)
+    return value if isinstance(found, Missing) else escaped(found)
 
 
 # -- the graph of a plan --------------------------------------------------------------------------------------------

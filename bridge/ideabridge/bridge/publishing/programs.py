@@ -22,6 +22,7 @@ from typing import Final
 import anyio
 
 from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.errors import ProgramError, PublicationError
 from ideabridge.bridge.lifting.aligned import contrast
@@ -125,7 +126,11 @@ class RecordedResults:
         calls: list[RecordedCall] = []
         for progress in run.machine.history:
             tool, index = progress.tool, progress.call.index
-            if tool is None or progress.status not in (CallStatus.DONE, CallStatus.FAILED, CallStatus.CAUGHT):
+            if (
+                tool is None
+                or is_reader(tool)
+                or progress.status not in (CallStatus.DONE, CallStatus.FAILED, CallStatus.CAUGHT)
+            ):
                 continue
             reads = reading.get(index, tool.annotations.read_only is True)
             calls += [

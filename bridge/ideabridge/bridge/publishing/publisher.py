@@ -32,6 +32,7 @@ from typing import Any, Final, Protocol, TypeVar
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.messages import read_message
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import (
     MeantToolError,
     ModulesAwayError,
@@ -41,7 +42,7 @@ from ideabridge.bridge.errors import (
     PublicationError,
 )
 from ideabridge.bridge.lifting.draft import Choices, read_choices
-from ideabridge.bridge.lifting.function import Function
+from ideabridge.bridge.lifting.function import Function, without_reads
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
@@ -837,7 +838,8 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
     if lifted is not None:
         calls, output = lifted.get("calls"), lifted.get("output")
     else:
-        listed: list[JSON] = [one.call.raw for one in machine.history]
+        made = [one for one in machine.history if not is_reader(one.tool)]
+        listed: list[JSON] = [without_reads(one.call.raw, machine.history) for one in made]
         calls, output = listed if function.run.places is None else function.calls, function.output
     cycle = own_cycle(store, name, calls) if isinstance(calls, list) else None
     if cycle is not None:
@@ -846,7 +848,7 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
     offered: list[JSON] = [
         list[JSON](tool.origin)
         for tool in without_cycles(store, name, version, machine.catalogue.tools)
-        if tool.module is not None or tool.name not in defined
+        if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
     ]
     asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
