@@ -7,9 +7,10 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import cast
 
+import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, Configuration, Run
+from ideabridge.bridge import Bridge, Configuration, RequestMade, Run
 from ideabridge.bridge.configuration import ApprovalRules
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.reader import READ
@@ -22,7 +23,7 @@ from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import ArgumentError
 
-from .fake import say
+from .fake import Fail, say
 from .test_model import asked
 
 pytestmark = pytest.mark.anyio
@@ -435,3 +436,76 @@ async def test_what_was_passed_on_from_a_read_value_is_passed_on_from_its_place(
         replay = await bridge.call_idea("parts", {})
         assert replay.run is not None
         assert await replay.run.result() == run.answer()["output"]
+
+
+# -- what a Request costs --------------------------------------------------------------------------------------------
+
+TOO_LARGE = [
+    (400, "This model's maximum context length is 8192 tokens. However, your messages resulted in 75012 tokens."),
+    (400, "Your input exceeds the context window of this model. Please adjust your input and try again."),
+    (400, "prompt is too long: 213462 tokens > 200000 maximum"),
+    (400, "the request exceeds the available context size (4096 tokens), try increasing it"),
+    (400, "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)."),
+    (500, "input exceeds context length"),
+    (413, "request_too_large: Request exceeds the maximum size"),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), TOO_LARGE)
+async def test_a_context_too_large_for_its_model_is_an_error_that_names_the_message(status: int, message: str) -> None:
+    async with asked(Fail(status, message), toolbox=Toolbox(fetch)) as (bridge, fake, _):
+        given: JSONObject = {"letter": "word " * 60_000, "title": "t"}
+        run = await bridge.solve("Summarise.", input=given, output_schema=TEXT)
+        assert await run.wait(20) == "failed"
+        reason = str(run.answer()["reason"])
+        assert message in reason
+        assert "the Request is too long for this model" in reason
+        assert "its largest message is number 2 of 2, with 300,0" in reason
+        assert "Input, read as †input.KEY:" in reason
+        assert "most of it is †input.letter, 300,002 bytes" in reason
+        assert len(fake.bodies) == 1, "it would be refused again"
+
+
+async def test_a_limit_on_tokens_holds_before_a_request_is_sent() -> None:
+    mind = Scripted(calls(output="x"))
+    async with Bridge(toolbox=Toolbox(fetch), mind=mind) as bridge:
+        given: JSONObject = {"letter": "word " * 60_000}
+        run = await bridge.solve("Go.", input=given, output_schema=TEXT, limits={"tokens": 10_000})
+        assert await run.wait(20) == "limit"
+        reason = str(run.answer()["reason"])
+        assert re.search(r"has at least 3\d,\d{3} tokens \(an estimate from its 3\d\d,\d{3} bytes\)", reason)
+        assert "10,000 of 10,000 are left" in reason
+        assert "†input.letter" in reason
+        assert mind.requests == []
+
+
+async def test_what_a_request_costs_is_shown_while_it_is_answered() -> None:
+    begun, ended = anyio.Event(), anyio.Event()
+
+    class Slow(Scripted):
+        async def answer(self, request: Request) -> AsyncIterator[str]:
+            begun.set()
+            await ended.wait()
+            async for piece in super().answer(request):
+                yield piece
+
+    mind = Slow(calls(output="x"))
+    async with Bridge(toolbox=Toolbox(fetch), mind=mind) as bridge:
+        run = await bridge.solve("Go.", input={"letter": "word " * 4000}, output_schema=TEXT)
+        with anyio.fail_after(20):
+            await begun.wait()
+        told = run.answer()["usage"]["request"]
+        assert 20_000 < told["bytes"] < 40_000
+        assert told["about_tokens"] == told["bytes"] // 4
+        made = [event async for event in aiter_until(run)]
+        assert made[-1].bytes == told["bytes"]
+        ended.set()
+        assert await run.wait(20) == "done"
+        assert "request" not in run.answer()["usage"]
+
+
+async def aiter_until(run: Run) -> AsyncIterator[RequestMade]:
+    async for event in run.events():
+        if isinstance(event, RequestMade):
+            yield event
+            return
