@@ -94,7 +94,7 @@ class Limited(Protocol):
     """A mind that says how much of results it is to be shown."""
 
     @property
-    def shown(self) -> Mapping[str, int]:
+    def shown_limits(self) -> Mapping[str, int]:
         """`value` and `request` of `Shown`, in bytes, as far as it says; a run may ask for others."""
         ...
 

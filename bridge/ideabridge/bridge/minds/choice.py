@@ -42,7 +42,7 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
     Raises:
         MindUnavailableError: the requested mind is not available; the message contains those that are.
     """
-    shown: Mapping[str, int] = mind.shown if isinstance(mind, Limited) else {}
+    shown: Mapping[str, int] = mind.shown_limits if isinstance(mind, Limited) else {}
     if wanted == AUTO:
         if mind is not None:
             return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)

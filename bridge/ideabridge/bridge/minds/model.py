@@ -413,7 +413,7 @@ class ModelMind:
         return self._secrets.mask(f"{self.configuration.name}{f' at {place}' if place else ''}")
 
     @property
-    def shown(self) -> Mapping[str, int]:
+    def shown_limits(self) -> Mapping[str, int]:
         """How much of results it is shown, as configured; see `Limited`."""
         return self.configuration.shown.stated
 
