@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import random
 import subprocess
 import sys
 import time
@@ -274,7 +275,7 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
 
 def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(store: Store) -> None:
     # The schema and this message have the first two rows, the messages of the long context the next.
-    stretches, _ = contents.cut(list(range(3, 203)))
+    stretches, _ = contents.stretches_of(list(range(3, 203)))
     hostile = Idea([list[JSON](stretches[0])], {}, 1)
     long = Idea([said(f"part {number}") for number in range(200)], {}, 2)
     for idea in (hostile, long, idea_of("newest")):
@@ -313,7 +314,8 @@ def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) ->
 
 def test_what_would_go_is_counted_and_the_file_gets_smaller(file_store: Store) -> None:
     for number in range(60):
-        text = "".join(chr(97 + (number * 7 + place * place) % 26) for place in range(20_000)) + str(number)
+        # Texts without pieces in common.
+        text = random.Random(number).randbytes(10_000).hex()
         old_run(file_store, f"run{number:02}", idea_of(text))
         age(file_store.path, f"run{number:02}", 1 + number // 3)
     newest(file_store)

@@ -46,7 +46,9 @@ def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
     new = tmp_path / "new.db"
     Store.open(new).close()
     with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(new)) as fresh:
-        connection.execute("DROP VIEW idea_list")
+        for view in ("idea_list", "idea_messages", "journal", "whole_contents"):
+            connection.execute(f"DROP VIEW {view}")
+        connection.execute("DROP INDEX contents_ropes")
         connection.execute("ALTER TABLE ideas DROP COLUMN shown")
         connection.execute("CREATE VIEW idea_list AS SELECT number FROM ideas")
         connection.commit()

@@ -1,6 +1,7 @@
 """The store is copied while it is written to, and written anew; others read it without our code."""
 
 import json
+import random
 import stat
 import subprocess
 import sys
@@ -73,7 +74,8 @@ print(saved, flush=True)
 def test_another_process_writes_all_the_while(file_store: Store, tmp_path: Path, work: str) -> None:
     # More than SQLite copies in one step, did it not do it at once: every write would begin the copy again.
     for number in range(40):
-        file_store.ideas.save(idea_of(f"{number} {'x' * 500_000}"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+        text = random.Random(number).randbytes(250_000).hex()
+        file_store.ideas.save(idea_of(text), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
     other = child(Path(file_store.path), f"import select\n{WRITER}")
     assert other.stdout is not None
     assert other.stdout.readline() == "writes\n"

@@ -9,6 +9,11 @@ stay inline, because the next step changes them.
 With an index of hashes each save would write one more page for each new row. So `content_keys` is written for many
 rows at a time, and until then each process remembers the latest rows.
 
+A text of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are contents as well. A
+state that grows with each step adds what is new, and a bounded list. The row has the hash of the whole text, and the
+view `whole_contents` its text. JSON never begins with `~`, and a piece is shorter than a text that is cut, so no row is
+mistaken for another kind.
+
 Events of journals refer to contents too. What many runs repeat (definitions of tools, settings, schemas) and what the
 ideas of a run also contain (messages, Solutions) is moved out of the event, and its column `parts` refers to it.
 """
@@ -24,6 +29,7 @@ from typing import Final, cast
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreFormatError
 from ideabridge.bridge.store.idea import Body, Encoded
+from ideabridge.bridge.store.ropes import LONG, cut
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 INLINE: Final = 64
@@ -55,6 +61,9 @@ PARTS: Final = {
 SOLUTION: Final = "solution"
 """The part of an event that is a whole Solution."""
 
+ROPE: Final = "~"
+"""The first character of a rope."""
+
 SHORT: Final = 128
 """A member or Solution of fewer bytes is not moved to `contents`, where a row takes some 60 bytes besides its text."""
 
@@ -74,7 +83,7 @@ def _ends(entry: int) -> bool:
     return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
 
 
-def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
+def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
     """The closed stretches of `entries`, and the open rest."""
     stretches: list[list[int]] = []
     start = 0
@@ -248,11 +257,23 @@ class Contents:
         for digest, text in bodies:
             number = known.get(digest) or waiting.get(digest)
             if number is None:
+                text = self._stored_form(text, new)
                 # The newest row is never deleted, so no number is used twice.
                 number = waiting[digest] = self._last = self._last + 1
                 new.append((number, digest, text))
             numbers.append(number)
         return numbers
+
+    def _stored_form(self, text: str, new: list[StoredContent]) -> str:
+        """The body of a row: the text, or its rope, whose pieces are stored."""
+        if len(text) <= LONG // 4:
+            # A character has at most 4 bytes.
+            return text
+        raw = text.encode()
+        if len(raw) <= LONG:
+            return text
+        pieces = [(hashlib.sha256(piece).digest(), piece.decode()) for piece in cut(raw)]
+        return ROPE + _text(self._fold(self._put(pieces, new), new))
 
     def _catch_up(self) -> None:
         """Write the keys of the latest rows. Call this inside a transaction."""
@@ -269,7 +290,7 @@ class Contents:
     def _fold(self, entries: list[int], new: list[StoredContent]) -> list[int]:
         if len(entries) <= INLINE:
             return entries
-        stretches, rest = cut(entries)
+        stretches, rest = stretches_of(entries)
         heads = [-number for number in self._put([_body(stretch) for stretch in stretches], new)]
         return [*self._fold(heads, new), *rest]
 
@@ -285,8 +306,8 @@ class Contents:
     def texts(self, numbers: list[int]) -> list[str]:
         """The JSON texts of messages, in order."""
         rows = self._database.execute(
-            "SELECT contents.body FROM json_each(?) AS part "
-            "JOIN contents ON contents.number = CAST(part.value AS BIGINT) "
+            "SELECT content.body FROM json_each(?) AS part "
+            "JOIN whole_contents AS content ON content.number = CAST(part.value AS BIGINT) "
             "ORDER BY part.key",
             (_text(numbers),),
         ).fetchall()

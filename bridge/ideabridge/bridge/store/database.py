@@ -40,7 +40,7 @@ Durability = Literal["normal", "full"]
 
 SOLUTION_OF: Final = (
     "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
-    "ELSE (SELECT body FROM contents AS solved WHERE solved.number = ideas.solved) END"
+    "ELSE (SELECT body FROM whole_contents AS solved WHERE solved.number = ideas.solved) END"
 )
 """SQL for the text of an idea's Solution: its own, or the content it shares with the journal of its run."""
 

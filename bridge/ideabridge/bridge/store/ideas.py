@@ -343,8 +343,8 @@ class Ideas:
     def read(self, number: int, caller: Viewer) -> StoredIdea:
         """The idea in a row, with the metadata that the caller may see. Call this inside a guard or transaction."""
         row = self._database.execute(
-            f"SELECT id, request, context, {SOLUTION_OF}, contents.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
-            "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
+            f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
+            "JOIN whole_contents AS content ON content.number = ideas.schema WHERE ideas.number = ?",
             (number,),
         ).fetchone()
         id_, request, context, solution, schema, shown, *meta = row

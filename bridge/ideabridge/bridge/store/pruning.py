@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, cast
 
-from ideabridge.bridge.store.contents import SWEPT, entries_of, key_of
+from ideabridge.bridge.store.contents import ROPE, SWEPT, entries_of, key_of
 from ideabridge.bridge.store.database import Database, time_text
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.search import Search
@@ -229,7 +229,22 @@ class Reach:
                 row = self._database.execute("SELECT body FROM contents WHERE number = ?", (number,)).fetchone()
                 # A missing list is damage; reading the idea reports it.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
-        return new
+        pieces = self._pieces(new)
+        return [*new, *self._add(pieces)] if pieces else new
+
+    def _pieces(self, numbers: list[int]) -> list[int]:
+        """The entries of those of these rows that are ropes."""
+        if not numbers:
+            return []
+        ropes = self._database.execute(
+            f"SELECT contents.body FROM json_each(?) AS part JOIN contents{self._database.using('contents_ropes')} "  # noqa: S608
+            "ON contents.number = CAST(part.value AS BIGINT) WHERE substr(contents.body, 1, 1) = '~'",
+            (f"[{','.join(map(str, numbers))}]",),
+        ).fetchall()
+        entries: list[int] = []
+        for (body,) in ropes:
+            entries += cast("list[int]", decode_trusted(body.removeprefix(ROPE)))
+        return entries
 
 
 class Sweep:

@@ -236,7 +236,7 @@ class CallIndex:
 
     def _modules_of(self, schema: int) -> dict[str, str]:
         """Tool -> module, by the schema in a row."""
-        row = self._database.execute("SELECT body FROM contents WHERE number = ?", (schema,)).fetchone()
+        row = self._database.execute("SELECT body FROM whole_contents WHERE number = ?", (schema,)).fetchone()
         return modules_of(decode_trusted(row[0])) if row is not None else {}
 
     def _join(self, run: str, steps: list[_Step]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ideabridge.bridge.store.contents import CACHED, Contents, StoredContent
 from ideabridge.bridge.store.idea import Body
 from ideabridge.bridge.store.postgres.database import PostgresDatabase
+from ideabridge.bridge.store.ropes import LONG
 
 
 class PostgresContents(Contents):
@@ -29,6 +30,7 @@ class PostgresContents(Contents):
         # In the order of the hashes, so that two processes that insert the same rows do not wait for each other.
         missing = sorted({body for body in bodies if body[0] not in known})
         if missing:
+            missing = self._stored_forms(missing)
             hashes = [digest for digest, _ in missing]
             rows = self._postgres.execute(
                 "INSERT INTO contents(hash, body) SELECT * FROM unnest(?1::bytea[], ?2::text[]) "
@@ -43,6 +45,15 @@ class PostgresContents(Contents):
                 )
                 known.update(found.fetchall())
         return [known[digest] for digest, _ in bodies]
+
+    def _stored_forms(self, missing: list[Body]) -> list[Body]:
+        """The rows of bodies, of which the long ones that are not stored yet become ropes."""
+        long = [digest for digest, text in missing if len(text) > LONG // 4]
+        if not long:
+            return missing
+        there = self._postgres.execute("SELECT hash FROM contents WHERE hash = ANY(?1::bytea[])", (long,))
+        stored = {digest for (digest,) in there.fetchall()}
+        return [(digest, text if digest in stored else self._stored_form(text, [])) for digest, text in missing]
 
     def _store(self, new: list[StoredContent]) -> None:
         """Nothing is left to store: `_put` has."""

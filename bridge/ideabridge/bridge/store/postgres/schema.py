@@ -82,8 +82,11 @@ _WORDS: Final = (
     "ALTER TEXT SEARCH CONFIGURATION stemmed ALTER MAPPING REPLACE simple WITH stems",
 )
 
+_ROPES: Final = "CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'"
+
 _TABLES: Final = (
     f"CREATE TABLE contents ({_NUMBER}, hash BYTEA NOT NULL UNIQUE, body TEXT NOT NULL)",
+    _ROPES,
     f"""
     CREATE TABLE ideas (
         {_NUMBER},
@@ -247,13 +250,11 @@ _IDEA_LIST: Final = f"""
                json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
                ideas.outcome, ideas.mind, json_extract(meta, '$.model') AS model, ideas.time,
                json_extract(meta, '$.tools') AS tools, contents.body AS schema, {SOLUTION_OF} AS solution,
-               (SELECT body FROM contents AS part WHERE part.number = ideas.shown) AS shown
-        FROM ideas JOIN contents ON contents.number = ideas.schema
+               (SELECT body FROM whole_contents AS part WHERE part.number = ideas.shown) AS shown
+        FROM ideas JOIN whole_contents AS contents ON contents.number = ideas.schema
     """  # noqa: S608
 
-_VIEWS: Final = (
-    _IDEA_LIST,
-    """
+_MESSAGES: Final = """
     CREATE FUNCTION messages_of(entries text) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
     DECLARE
         found bigint[] := '{}';
@@ -266,15 +267,32 @@ _VIEWS: Final = (
         END LOOP;
         RETURN found;
     END $$
+    """
+
+_WHOLE: Final = (
+    # Long texts are stored as `~` and the entries of their pieces.
+    """
+    CREATE OR REPLACE FUNCTION text_of_rope(rope text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+    BEGIN
+        RETURN (
+            SELECT string_agg(contents.body, '' ORDER BY piece.place)
+            FROM unnest(messages_of(substr(rope, 2))) WITH ORDINALITY AS piece(number, place)
+            JOIN contents ON contents.number = piece.number);
+    END $$
     """,
     """
-    CREATE VIEW idea_messages AS
+    CREATE OR REPLACE VIEW whole_contents AS
+        SELECT number, CASE WHEN substr(body, 1, 1) <> '~' THEN body ELSE text_of_rope(body) END AS body FROM contents
+    """,
+    _IDEA_LIST,
+    """
+    CREATE OR REPLACE VIEW idea_messages AS
         SELECT ideas.number AS idea_number, message.place, contents.body AS message
         FROM ideas CROSS JOIN LATERAL unnest(messages_of(ideas.context)) WITH ORDINALITY AS message(number, place)
-        JOIN contents ON contents.number = message.number
+        JOIN whole_contents AS contents ON contents.number = message.number
     """,
     """
-    CREATE FUNCTION whole_event(body text, parts text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+    CREATE OR REPLACE FUNCTION whole_event(body text, parts text) RETURNS text LANGUAGE plpgsql STABLE AS $$
     DECLARE
         written text := substr(body, 1, length(body) - 1);
         part record;
@@ -285,17 +303,22 @@ _VIEWS: Final = (
                 written := written || ',' || to_json(part.key)::text || ':[' || coalesce((
                     SELECT string_agg(contents.body, ',' ORDER BY message.place)
                     FROM unnest(messages_of(part.value::text)) WITH ORDINALITY AS message(number, place)
-                    JOIN contents ON contents.number = message.number), '') || ']';
+                    JOIN whole_contents AS contents ON contents.number = message.number), '') || ']';
             ELSE
                 written := written || (SELECT CASE part.key
                     WHEN 'solution' THEN ',' || substr(contents.body, 2, length(contents.body) - 2)
                     ELSE ',' || to_json(part.key)::text || ':' || contents.body END
-                    FROM contents WHERE contents.number = (part.value::text)::bigint);
+                    FROM whole_contents AS contents WHERE contents.number = (part.value::text)::bigint);
             END IF;
         END LOOP;
         RETURN written || '}';
     END $$
     """,
+)
+
+_VIEWS: Final = (
+    _MESSAGES,
+    *_WHOLE,
     """
     CREATE VIEW journal AS
         SELECT runs.id AS run, events.id & 4294967295 AS sequence, whole_event(events.body, events.parts) AS event,
@@ -336,7 +359,7 @@ MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {
         "ALTER TABLE shares ADD COLUMN since BIGINT NOT NULL DEFAULT 1",
         "ALTER TABLE shares ALTER COLUMN since DROP DEFAULT",
     ),
-    3: ("ALTER TABLE ideas ADD COLUMN shown BIGINT", _IDEA_LIST),
+    3: ("ALTER TABLE ideas ADD COLUMN shown BIGINT", _ROPES, *_WHOLE),
 }
 """By version of a store: the statements that bring it to the next version."""
 

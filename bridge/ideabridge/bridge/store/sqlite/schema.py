@@ -17,6 +17,8 @@ VERSION: Final = 26
 
 Migration = Callable[[sqlite3.Connection], None]
 
+_ROPES: Final = "CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'"
+
 _STATEMENTS: Final = (
     # The solution stands after what a list of ideas reads, so that lists do not touch its pages. Lists are filtered and
     # ordered by time, outcome and mind.
@@ -152,6 +154,7 @@ _STATEMENTS: Final = (
     """,
     # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.
     "CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, body TEXT NOT NULL) STRICT",
+    _ROPES,
     "CREATE TABLE content_keys (key INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
     # Further runs and steps an idea was made in.
     """
@@ -250,32 +253,46 @@ _STATEMENTS: Final = (
     "CREATE UNIQUE INDEX idx_tool_memory_kind_key ON tool_memory(kind, key)",
 )
 
+_LISTS: Final = """
+                   LEFT JOIN contents AS list_two ON one.value < 0 AND list_two.number = -one.value
+                   LEFT JOIN json_each(list_two.body) AS two ON one.value < 0
+                   LEFT JOIN contents AS list_three ON two.value < 0 AND list_three.number = -two.value
+                   LEFT JOIN json_each(list_three.body) AS three ON two.value < 0
+                   LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
+                   LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
+"""
+"""SQL that unfolds the entries `one` level by level, without recursion: a reader who asks for one row must not wait for
+all of them. A list has at most 128 entries, and four levels of lists hold millions."""
+
 _VIEWS: Final = {
+    # Long texts are stored as `~` and the entries of their pieces.
+    "whole_contents": f"""
+        SELECT number,
+               CASE WHEN substr(body, 1, 1) <> '~' THEN body
+               ELSE (SELECT group_concat(text, '') FROM (
+                   SELECT piece.body AS text FROM json_each(substr(contents.body, 2)) AS one{_LISTS}
+                   JOIN contents AS piece ON piece.number = coalesce(four.value, three.value, two.value, one.value)
+                   ORDER BY one.key, two.key, three.key, four.key)) END AS body
+        FROM contents
+    """,  # noqa: S608
     "idea_list": f"""
         SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, ideas.run, ideas.step,
                json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
                ideas.outcome, ideas.mind, json_extract(meta, '$.model') AS model, ideas.time,
                json_extract(meta, '$.tools') AS tools, contents.body AS schema, {SOLUTION_OF} AS solution,
-               (SELECT body FROM contents AS part WHERE part.number = ideas.shown) AS shown
-        FROM ideas JOIN contents ON contents.number = ideas.schema
+               (SELECT body FROM whole_contents AS part WHERE part.number = ideas.shown) AS shown
+        FROM ideas JOIN whole_contents AS contents ON contents.number = ideas.schema
     """,  # noqa: S608
-    # Level by level instead of by recursion: a reader who asks for one idea, or for the first rows, must not wait for
-    # all of them. A list has at most 128 entries, and four levels of lists hold millions of messages.
-    "idea_messages": """
+    "idea_messages": f"""
         SELECT ideas.number AS idea_number,
                CASE WHEN instr(ideas.context, '-') = 0 THEN one.key + 1
                ELSE ((one.key * 129 + coalesce(two.key, 0)) * 129 + coalesce(three.key, 0)) * 129
                     + coalesce(four.key, 0) + 1 END AS place,
                contents.body AS message
-        FROM ideas JOIN json_each(ideas.context) AS one
-        LEFT JOIN contents AS list_two ON one.value < 0 AND list_two.number = -one.value
-        LEFT JOIN json_each(list_two.body) AS two ON one.value < 0
-        LEFT JOIN contents AS list_three ON two.value < 0 AND list_three.number = -two.value
-        LEFT JOIN json_each(list_three.body) AS three ON two.value < 0
-        LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
-        LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
-        JOIN contents ON contents.number = coalesce(four.value, three.value, two.value, one.value)
-    """,
+        FROM ideas JOIN json_each(ideas.context) AS one{_LISTS}
+        JOIN whole_contents AS contents
+        ON contents.number = coalesce(four.value, three.value, two.value, one.value)
+    """,  # noqa: S608
     # Whole events, with the parts that are kept in `contents`. The events of one run are one range of rows.
     "journal": """
         SELECT runs.id AS run, events.id & 4294967295 AS sequence,
@@ -287,11 +304,11 @@ _VIEWS: Final = {
                                SELECT one.body AS text FROM json_each(part.value) AS entry
                                LEFT JOIN contents AS list ON entry.value < 0 AND list.number = -entry.value
                                LEFT JOIN json_each(list.body) AS listed ON entry.value < 0
-                               JOIN contents AS one ON one.number = coalesce(listed.value, entry.value)
+                               JOIN whole_contents AS one ON one.number = coalesce(listed.value, entry.value)
                                ORDER BY entry.key, listed.key)), '') || ']'
                        ELSE (SELECT CASE part.key WHEN 'solution' THEN ',' || substr(body, 2, length(body) - 2)
                              ELSE ',' || json_quote(part.key) || ':' || body END
-                             FROM contents WHERE contents.number = part.value) END, '')
+                             FROM whole_contents AS content WHERE content.number = part.value) END, '')
                    FROM json_each(events.parts) AS part) || '}' END AS event,
                strftime('%Y-%m-%dT%H:%M:%fZ', events.at, 'unixepoch') AS time
         FROM runs JOIN events ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295
@@ -335,12 +352,13 @@ def _create_views(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE VIEW {name} AS {sql}")
 
 
-def _add_shown(connection: sqlite3.Connection) -> None:
+def _add_shown_and_ropes(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE ideas ADD COLUMN shown INTEGER")
+    connection.execute(_ROPES)
     _create_views(connection)
 
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {25: _add_shown}
+MIGRATIONS: Final[Mapping[int, Migration]] = {25: _add_shown_and_ropes}
 """By version of a store: the step to the next version. It runs in a transaction and must not commit."""
 
 
