@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.event import CallProposed, ProgramProposed, Solution
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.recorded import Recorded
 from ideabridge.bridge.minds.settings import ModelConfiguration
-from ideabridge.bridge.programs.names import SIGNATURES
+from ideabridge.bridge.programs.names import LISTED
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
@@ -298,7 +298,8 @@ async def test_a_mind_is_told_how_to_write_programs() -> None:
     schema, told = await first_request(tools=["page", "price"])
     assert schema["required"] == ["calls", "output"]
     described = program_in(schema)["description"]
-    assert described.endswith("tools.page(number: int) -> list[str]\ntools.price(item: str) -> int")
+    # Parameters and results are in the schema of calls.
+    assert described.endswith("Tools:\ntools: page, price")
     for words in ("gather(return_exceptions=True)", "inheritance", "TypedDict", "RuntimeError"):
         assert words in described
     assert "asks a mind" not in described
@@ -307,9 +308,9 @@ async def test_a_mind_is_told_how_to_write_programs() -> None:
     assert len(json.dumps(described)) < 800
 
 
-async def test_signatures_have_a_bound() -> None:
+async def test_the_names_of_tools_have_a_bound() -> None:
     def named(number: int) -> Any:
-        @tool(read_only=True, name=f"tool_{number}")
+        @tool(read_only=True, name=f"tool_{number}_with_a_long_name")
         def look(first: str, second: int, third: list[str]) -> dict[str, int]:
             """Look."""
             return {}
@@ -320,8 +321,10 @@ async def test_signatures_have_a_bound() -> None:
         run = await bridge.solve("x")
         [request] = run.answer()["requests"]
     described = program_in(request["schema"])["description"]
-    assert len(described) < SIGNATURES + 800
-    assert re.search(r"\n\.\.\. 2\d\d more", described)
+    assert "tools: " in described
+    assert "tool_99_with_a_long_name" in described
+    assert len(described) < LISTED + 800
+    assert re.search(r"\n\.\.\. 1\d\d more, named in the same way$", described)
 
 
 @pytest.mark.parametrize("given", [{"programs": False}, {"planning": "lazy"}, {"tools": []}])
@@ -344,7 +347,7 @@ async def test_models_and_clients_are_told_too() -> None:
             bridge.mind = ModelMind(ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets)
             async with bridge:
                 await solved(bridge)
-        assert ("tools.price(item: str) -> int" in fake.texts(0)) is programs
+        assert ("page, price" in fake.texts(0)) is programs
         assert ("program" in fake.texts(0)) is programs
         assert ("program" in json.dumps(fake.bodies[0]["response_format"])) is programs
 

@@ -306,22 +306,31 @@ index them; helper functions take them as Any. Results over 1 MB: tools.read(x, 
 """
 _ASKS: Final = "await ask(text, data, schema={...}) asks a mind. "
 
-SIGNATURES: Final = 4_000
-"""The most characters of signatures that a mind is shown; the parameters of all tools are in the schema of calls."""
+LISTED: Final = 4_000
+"""The most characters of the names of tools that a mind is shown."""
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:
-    """Return the schema of a program in a Solution: it tells a mind how to write one with these tools."""
+    """Return the schema of a program in a Solution: it tells a mind how to write one, and what its modules contain.
+
+    Only names are listed, because the schema of calls has the parameters and the result of each tool.
+    """
     names = ProgramNames(tools)
     lines: list[str] = []
-    room = SIGNATURES
-    for number, tool in enumerate(names.listed):
-        line = names.signature(tool)
-        room -= len(line) + 1
-        if room < 0:
-            lines.append(f"... {len(names.listed) - number} more, with the parameters that they have in calls")
-            break
-        lines.append(line)
+    room = LISTED
+    left = len(names.listed)
+    for module, functions in names.tools.items():
+        shown: list[str] = []
+        for function in functions:
+            room -= len(function) + 2
+            if room < 0:
+                break
+            shown.append(function)
+        left -= len(shown)
+        if shown:
+            lines.append(f"{module}: {', '.join(shown)}")
+    if left:
+        lines.append(f"... {left} more, named in the same way")
     asks = _ASKS if any(tool.module == ANONYMOUS for tool in tools) else ""
     return {"type": "string", "description": _TOLD.replace("{asks}", asks) + "\n".join(lines)}
 
