@@ -114,7 +114,7 @@ async def test_a_message_reads_the_same_in_every_spelling(block: Block) -> None:
         context = cast("list[JSON]", [block.value[0]])
         run = await bridge.solve("Read it.", context=context)
         assert await run.result() == "read"
-    assert first.to_json() in mind.requests[0].context
+    assert first.to_json() in mind.context(0)
 
 
 def test_there_is_a_message_of_every_type_and_a_call_with_every_meta_property() -> None:
@@ -151,14 +151,14 @@ async def test_each_example_of_a_request_ends_as_the_page_says(blocks: list[Bloc
     [result] = values(blocks, "result")
     assert {name: answer.get(name) for name in result} == result
     first = [message.to_json() for message in map(read_message, blocks[0].value)]
-    assert mind.requests[0].context == first
+    assert mind.context(0) == first
     for schema in values(blocks, "schema"):
         for sent in (schema, mind.requests[0].schema):
             jsonschema.validate(solutions[0], sent)
             with pytest.raises(jsonschema.ValidationError):
                 jsonschema.validate({"calls": [], "output": 5}, sent)
     for context in values(blocks, "next context"):
-        assert mind.requests[-1].context == context
+        assert mind.context(-1) == context
 
 
 PLANS = examples("plan")

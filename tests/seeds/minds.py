@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 from ideabridge.bridge.context.request import Request
 from ideabridge.tools.encoding import JSON
@@ -22,6 +23,11 @@ class Prepared:
         """Give the next Solution in one piece."""
         self.requests.append(request)
         yield json.dumps(self.solutions.pop(0), ensure_ascii=False)
+
+    def context(self, number: int) -> list[Any]:
+        """The messages of a Request as JSON."""
+        request: Any = self.requests[number]
+        return getattr(request, "context_json", request.context)
 
     def read(self, number: int) -> str:
         """All that a Request shows, one message after another."""

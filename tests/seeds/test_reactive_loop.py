@@ -106,8 +106,7 @@ async def test_a_chain_that_fails_is_rewritten_by_a_mind_that_sees_call_and_caus
     async with Bridge(toolbox=Toolbox(read_file), mind=mind) as bridge:
         run = await bridge.solve("Read the file.", tools=["read_file"])
         assert await run.result() == "text of a"
-    messages: Any = mind.requests[1].context
-    errors = [message["error"] for message in messages if message.get("type") == "error"]
+    errors = [message["error"] for message in mind.context(1) if message.get("type") == "error"]
     # Each error of the tick is a message of its own with the whole call and the cause, in the order of the calls.
     assert [error["call"] for error in errors] == [failing, malformed]
     assert "FileNotFoundError: b.txt" in str(errors[0])
