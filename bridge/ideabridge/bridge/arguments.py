@@ -119,6 +119,31 @@ def read_messages(name: str, value: object) -> list[JSON]:
     return [normalise(one, what=f"{name}[{place}]") for place, one in enumerate(listed)]
 
 
+def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[str]]:
+    """Read a context that a person wrote: a list of messages, or an object whose member `context` is one.
+
+    Args:
+        document: the document.
+        what: what it is, for errors.
+
+    Returns:
+        (the messages, the names of other members, which are not read: of an idea, say, its schema and solution).
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    others: list[str] = []
+    messages = document
+    if isinstance(document, dict):
+        if "context" not in document:
+            raise ArgumentError(f'{what}: expected a list of messages, or {{"context": [...]}}; found no context')
+        messages = document["context"]
+        others = [name for name in document if name != "context"]
+    if not isinstance(messages, list):
+        raise ArgumentError.of(what, "a list of messages", messages)
+    return messages, others
+
+
 def read_given_plan(
     plan: object,
     *,

@@ -31,7 +31,7 @@ from ideabridge.bridge.arguments import (
     read_schema,
 )
 from ideabridge.bridge.configuration import Configuration, fingerprint, module_fingerprint
-from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
+from ideabridge.bridge.context.messages import Handlers, read_context, title_of, with_instances
 from ideabridge.bridge.context.mind import TURNS, Mind
 from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
@@ -58,7 +58,7 @@ from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.direct import DirectSessions
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
-from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
+from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools, named_tools
 from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.pins import ChangedTool
 from ideabridge.bridge.runs.recovery import Recovery, Tell
@@ -705,7 +705,7 @@ class Bridge:
 
     async def solve(
         self,
-        task: str,
+        task: str | None = None,
         *,
         input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         output: type[object] | None = None,
@@ -722,7 +722,7 @@ class Bridge:
         """Start the agent loop on a task. By turns, the run then waits for the first solution of the caller.
 
         Args:
-            task: the task, in words.
+            task: the task, in words; None: the context says what to do.
             input: the value of `†input`.
             output: the type of the output, as in `Run.result`; its JSON Schema becomes the output schema.
             output_schema: the JSON Schema of the output; None: text.
@@ -741,25 +741,32 @@ class Bridge:
             PlanError: no tool matches a pattern, or a limit is unknown or invalid.
             MessageError: a context message is malformed.
             MindUnavailableError: the mind does not exist.
-            ArgumentError: an argument has the wrong type, or both `output` and `output_schema` are given.
+            ArgumentError: an argument has the wrong type, both `output` and `output_schema` are given, or there is
+                neither a task nor a context.
         """
-        check_text("task", task)
+        if task is not None:
+            check_text("task", task)
         check_type("output", output)
         if output is not None and output_schema is not None:
             raise ArgumentError("output: expected a type here or a JSON Schema in output_schema, found both")
         wanted = read_schema("output_schema", output_schema) if output is None else schema_of(output)
         data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
-        messages: list[JSON] = [*read_messages("context", context)]
+        given = read_messages("context", context)
+        if task is None and not given:
+            raise ArgumentError("task: expected a task, or a context that says what to do; found neither")
+        messages: list[JSON] = [*given]
         if planning == "lazy":
             messages.append({"role": "system", "content": LAZY})
-        messages.append({"role": "user", "content": task})
+        if task is not None:
+            messages.append({"role": "user", "content": task})
         if data is not None:
             messages.append({"type": "input", "input": data})
         settings = self.settings(
             limits=limits, planning=planning, thought_process=thought_process, shown=shown, choice=choice
         )
-        return await self._begin(messages, tools, settings, choice, caller, task, wanted)
+        title = title_of(given) if task is None else task
+        return await self._begin(messages, tools, settings, choice, caller, title, wanted)
 
     async def _begin(
         self,
@@ -772,8 +779,15 @@ class Bridge:
         output_schema: JSONObject | None = None,
     ) -> Run:
         messages = with_instances([normalise(message, what="the context") for message in context])
+        read = read_context(messages)
         wanted = read_names("tools", tools)
-        catalogue = await self.offer.offered(wanted, defined_tools(read_context(messages)), caller=caller)
+        named = named_tools(read)
+        if wanted is not None:
+            wanted += named
+        catalogue = await self.offer.offered(wanted, defined_tools(read), caller=caller)
+        for name in named:
+            # Also where every tool is offered, a name that nothing has is told.
+            self.offer.expect_tool(catalogue, name)
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return await self._open_runs.create(start, caller, title)
 

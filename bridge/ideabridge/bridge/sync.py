@@ -152,10 +152,12 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._result(partial(self.underlying.run_plan, plan, **parts), output)
 
     @overload
-    def solve(self, task: str, *, output: type[T], **options: Unpack[_SolveOptions]) -> T: ...
+    def solve(self, task: str | None = None, *, output: type[T], **options: Unpack[_SolveOptions]) -> T: ...
     @overload
-    def solve(self, task: str, *, output: None = None, **options: Unpack[_SolveOptions]) -> Any: ...
-    def solve(self, task: str, *, output: type[Any] | None = None, **options: Unpack[_SolveOptions]) -> Any:
+    def solve(self, task: str | None = None, *, output: None = None, **options: Unpack[_SolveOptions]) -> Any: ...
+    def solve(
+        self, task: str | None = None, *, output: type[Any] | None = None, **options: Unpack[_SolveOptions]
+    ) -> Any:
         """Let the bridge's mind solve a task, and return the result. `output` is the type of the result."""
         return self._result(partial(self.underlying.solve, task, output=output, **options), output)
 

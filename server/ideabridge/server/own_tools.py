@@ -168,6 +168,13 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "turn": {"type": "integer", "minimum": 0},
                 "solution": _OPEN,
                 "idea": _text("An idea as an example."),
+                "context": {
+                    "type": "array",
+                    "items": {"anyOf": [_OPEN, _TEXT]},
+                    "description": 'Messages, also without a task: {"role", "content"}; {"type": "state", "state": {},'
+                    ' "_instance"?, "schema"?}; data, input, plan, tool, error.',
+                },
+                "thought_process": {"type": "boolean", "description": "You write your reasoning first."},
                 "mind": _choice(["auto", "turns", "sampling", "model"], "turns: you write the solutions."),
                 "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution first."),
                 "limits": _open("calls, requests, wall_seconds"),
@@ -287,7 +294,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 _RARE: Final[dict[str, frozenset[str]]] = {
     "search_tools": frozenset({"module", "limit"}),
     "run_plan": frozenset({"instances", "output_schema", "wait_s"}),
-    "solve": frozenset({"idea", "mind", "planning", "limits", "shown", "wait_s"}),
+    "solve": frozenset({"idea", "context", "thought_process", "mind", "planning", "limits", "shown", "wait_s"}),
     "check_run": frozenset(),
     "decide_approval": frozenset({"wait_s"}),
     "publish_idea": frozenset({"answer", "program", "parameters", "choices", "calls", "inputs", "to", "strict"}),
@@ -474,30 +481,38 @@ class OwnHandlers:
     # -- turns -------------------------------------------------------------------------------------------------
 
     async def _solve(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        if "task" not in arguments and not {"run", "turn", "solution"} & arguments.keys():
-            raise ArgumentError("solve: expected a task; or run, turn and solution")
-        if "task" not in arguments:
-            return await self._submit_solution(read_arguments("submit_solution", arguments), request)
+        begins = next((key for key in ("task", "context") if key in arguments), None)
         turn = next((key for key in ("run", "turn", "solution") if key in arguments), None)
+        if begins is None and turn is None:
+            raise ArgumentError("solve: expected a task or a context; or run, turn and solution")
+        if begins is None:
+            return await self._submit_solution(read_arguments("submit_solution", arguments), request)
         if turn is not None:
-            raise ArgumentError(f"solve: task starts a run, and {turn} continues one; give either")
+            raise ArgumentError(f"solve: {begins} starts a run, and {turn} continues one; give either")
         if request.resumed is not None:
             return await self._answered(request.resumed, arguments, request)
         mind = choose(arguments.get("mind", AUTO), self._bridge.mind, samples=request.samples)
         guide = arguments.get("idea")
+        given: list[JSON] = arguments.get("context", [])
+        guidance = [] if guide is None else self._finding.guidance(guide, request.caller)
+        if "task" not in arguments and not given:
+            raise ArgumentError("solve: context: it is empty; expected messages that say what to do, or a task")
         run = await self._bridge.solve(
-            arguments["task"],
+            arguments.get("task"),
             input=arguments.get("input"),
             output_schema=arguments.get("output_schema"),
             tools=arguments.get("tools"),
-            context=[] if guide is None else self._finding.guidance(guide, request.caller),
+            context=[*guidance, *given],
             limits=arguments.get("limits"),
             mind=mind,
             planning=arguments.get("planning", "eager"),
             shown=arguments.get("shown"),
+            thought_process=arguments.get("thought_process"),
             caller=request.caller,
         )
-        sent: list[JSON] = [arguments["task"]]
+        sent: list[JSON] = [*given]
+        if "task" in arguments:
+            sent.append(arguments["task"])
         if "input" in arguments:
             sent.append({"type": "input", "input": arguments["input"]})
         result = await self._answered(run, arguments, request, Known(sent=tuple(sent)))

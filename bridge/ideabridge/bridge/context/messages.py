@@ -185,6 +185,19 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
     ]
 
 
+def title_of(raw: Sequence[JSON]) -> str:
+    """One line for people about a context without a task: its last text of a user, or what it holds.
+
+    Raises:
+        MessageError: as `read_context`.
+    """
+    messages = read_context(raw)
+    texts = [str(message.value) for message in messages if message.type == "text" and message.role == "user"]
+    if texts:
+        return texts[-1]
+    return ", ".join(dict.fromkeys(message.kind for message in messages))
+
+
 def _circled(number: int) -> str:
     """The number in a circle; its digits above 50, because there is no such character."""
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
@@ -490,6 +503,10 @@ def _check(kind: object, handler: object) -> None:
         raise ArgumentError.of("handler", "a function that takes a Message and a Draft", handler)
 
 
+def _name_of_tool(message: Message) -> str:
+    return str(message.value.get("name") if isinstance(message.value, dict) else message.value)
+
+
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge data, input and state of the same kind and instance into the first such message. A later definition of a
     tool replaces an earlier one.
@@ -500,7 +517,7 @@ def merge_messages(messages: Iterable[Message]) -> list[Message]:
         if message.type not in ("data", "input", "state", "tool"):
             merged.append(message)
             continue
-        name = str(message.value.get("name")) if message.type == "tool" and isinstance(message.value, dict) else ""
+        name = _name_of_tool(message) if message.type == "tool" else ""
         key = (message.kind, message.instance, name)
         place = places.get(key)
         if place is None:

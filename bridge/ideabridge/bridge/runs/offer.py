@@ -454,6 +454,17 @@ class Offer:
             raise PlanError(f"tools: nothing matches {shown}.{did_you_mean(first, there)}{self.missing()}")
         return catalogue
 
+    def expect_tool(self, offered: Catalogue, name: str) -> None:
+        """Check that a tool that a context names is offered.
+
+        Raises:
+            PlanError: it is not; the message has the nearest names.
+        """
+        if chosen_tools(offered.tools, [name]):
+            return
+        near = did_you_mean(name, [tool.name for tool in self.known])
+        raise PlanError(f"context: a tool message names {quoted(name)}, which is not here.{near}{self.missing()}")
+
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
         """The tools whose names match the patterns (None: all), and those that a context defines.
 
@@ -522,6 +533,24 @@ def _tools_of(plan: Plan) -> list[Tool]:
     return defined_tools(read_context([{"type": "tool", "tool": tool} for tool in plan.tools or ()]))
 
 
+def named_tools(messages: Iterable[Message]) -> list[str]:
+    """The existing tools that `tool` messages name: `{"type": "tool", "tool": "git_log"}`.
+
+    Raises:
+        MessageError: a name is empty or a pattern.
+    """
+    names: list[str] = []
+    for message in messages:
+        if message.type != "tool" or not isinstance(message.value, str):
+            continue
+        if not message.value or has_wildcard(message.value):
+            raise MessageError(
+                f"a message of type 'tool': expected the name of one tool, found {quoted(message.value)}"
+            )
+        names.append(message.value)
+    return names
+
+
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
     "output"?}}`, with the values they fix for their calls (see `with_fixed`). The activity that they fix runs them, or
@@ -534,7 +563,8 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """
     tools: list[Tool] = []
     for message in messages:
-        if message.type != "tool":
+        if message.type != "tool" or isinstance(message.value, str):
+            # A text names a tool that exists; see `named_tools`.
             continue
         value = message.value if isinstance(message.value, dict) else {}
         name, description = value.get("name"), value.get("description", "")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from ideabridge.server.cli.console import UsageError, err, interruptible, let_read, read_line, report, say
+from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import readable_json, visible, wrap_visible
@@ -40,6 +41,20 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
         return decode(_read(place, what, follow=follow), what=name)
     except IdeabridgeError as error:
         raise UsageError(str(error)) from None
+
+
+def read_document(place: str, what: str) -> JSON:
+    """Read what a person wrote, as JSON, JSON with comments or YAML, from a file, or from standard input if `place` is
+    `-`. Errors begin with `what`.
+
+    Raises:
+        UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
+    """
+    name = "standard input" if place == "-" else place
+    try:
+        return read_written(_read(place, what), what=name, name=place, max_bytes=MAX_FILE_BYTES)
+    except IdeabridgeError as error:
+        raise UsageError(f"{what}: {error}") from None
 
 
 def read_solution(place: str, what: str) -> JSON:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, fit, print_json, print_value, report, say, show
-from ideabridge.server.cli.inputs import read_input, read_solution
+from ideabridge.server.cli.inputs import read_document, read_input, read_solution
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_option
 from ideabridge.server.views.text import counted
@@ -214,11 +214,29 @@ def _objects(value: JSON) -> list[JSONObject]:
     return [one for one in _list(value) if isinstance(one, dict)]
 
 
+def _read_context(place: str) -> list[JSON]:
+    """The messages in a file of `--context`; what else the file has is said and not read."""
+    from ideabridge.bridge.arguments import read_context_document
+
+    messages, others = read_context_document(read_document(place, "--context"), "--context")
+    if others:
+        say(f"--context: not read: {', '.join(others)[:200]}", "dim")
+    return messages
+
+
 @command("config", "project", "store", "tools", "allow_all", "json")
 async def solve(
     options: Options,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do, in words.")],
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="What to do, in words. Not needed with --context.")
+    ] = None,
     input: InputOption = None,  # noqa: A002
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context", metavar="FILE", help="Messages that precede the task: JSON or YAML; - is standard input."
+        ),
+    ] = None,
     output_schema: Annotated[
         list[str] | None,
         typer.Option("--output-schema", metavar="JSON|@FILE", help="JSON Schema of the output. Default: text."),
@@ -278,6 +296,10 @@ async def solve(
     from ideabridge.server.cli.follow import follow, print_result
     from ideabridge.server.cli.sharing import write_file
 
+    if task is None and context is None:
+        raise UsageError("expected a TASK, or --context FILE with messages that say what to do")
+    if context == "-" and mind == "turns":
+        raise UsageError("--context -: standard input gives the solutions; name a file")
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay excludes --mind and --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():
@@ -286,6 +308,7 @@ async def solve(
     schema = read_input(output_schema, "--output-schema")
     limits = read_input(limit, "--limit")
     limits_shown = None if shown is None else read_shown(read_input(shown, "--shown"))
+    messages = [] if context is None else _read_context(context)
     changes = {} if model is None else {"model": read_option(model)}
     async with AsyncExitStack() as stack:
         recorded = None if replay is None else stack.enter_context(recording(replay.expanduser()))
@@ -295,6 +318,7 @@ async def solve(
             run = await bridge.solve(
                 task,
                 input=arguments,
+                context=messages,
                 output_schema=schema,
                 tools=tool,
                 limits=limits,
