@@ -38,7 +38,7 @@ CALL_TARGET = {"pydantic-ai": 0.6}
 """How much of a peer's overhead ours may be at most, per step and per call; of every other peer's: all of it."""
 
 GROWTH = 1.5
-"""How much more a step of a long run may cost: a Request tells of the last 50 calls, and of no more."""
+"""How much more a step of a long run may cost, after which a Request tells of all 500 calls and their results."""
 
 Answer: TypeAlias = "str | list[str]"
 """What the mind writes: whole, or piece by piece."""

@@ -473,7 +473,7 @@ async def test_a_limit_on_tokens_holds_before_a_request_is_sent() -> None:
         run = await bridge.solve("Go.", input=given, output_schema=TEXT, limits={"tokens": 10_000})
         assert await run.wait(20) == "limit"
         reason = str(run.answer()["reason"])
-        assert re.search(r"has at least 3\d,\d{3} tokens \(an estimate from its 3\d\d,\d{3} bytes\)", reason)
+        assert re.search(r"has at least 3\d,\d{3} tokens \(an estimate from 3\d\d,\d{3} bytes of text\)", reason)
         assert "10,000 of 10,000 are left" in reason
         assert "†input.letter" in reason
         assert mind.requests == []

@@ -61,10 +61,13 @@ class Request:
     @property
     def size(self) -> int:
         """The bytes that its mind reads: of the texts, and of the schema."""
+        return self.text_size + (len(encode(self.schema)) if self.schema_size is None else self.schema_size)
+
+    @property
+    def text_size(self) -> int:
+        """The bytes of the texts, computed once."""
         if not self._sizes:
-            texts = sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts)
-            schema = len(encode(self.schema)) if self.schema_size is None else self.schema_size
-            self._sizes.append(texts + schema)
+            self._sizes.append(sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts))
         return self._sizes[0]
 
     @property
@@ -74,8 +77,10 @@ class Request:
 
     @property
     def least_tokens(self) -> int:
-        """The tokens that the Request has at least, estimated from its size."""
-        return self.size // _MOST
+        """The tokens that the Request has at least, estimated from its texts: some minds are told the schema in fewer
+        words.
+        """
+        return self.text_size // _MOST
 
     def largest(self) -> str:
         """The largest of the messages that the mind reads, as a sentence: which, its beginning, and its size."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from ideabridge.bridge.context.mind import TURNS, Limited, Mind, Titled
+from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
@@ -42,7 +43,7 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
     Raises:
         MindUnavailableError: the requested mind is not available; the message contains those that are.
     """
-    shown: Mapping[str, int] = mind.shown_limits if isinstance(mind, Limited) else {}
+    shown: Mapping[str, int] = read_shown(mind.shown_limits) if isinstance(mind, Limited) else {}
     if wanted == AUTO:
         if mind is not None:
             return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)

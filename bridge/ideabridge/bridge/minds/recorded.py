@@ -55,7 +55,7 @@ class Recorded:
         self._store = store
 
     @property
-    def shown(self) -> Mapping[str, int]:
+    def shown_limits(self) -> Mapping[str, int]:
         """How much of results the recorded mind was shown: what that mind was not shown, it could only read."""
         newest = next(self._ideas(), None)
         if newest is None:

@@ -913,8 +913,8 @@ class Run:
         if request.least_tokens <= left:
             return None
         return (
-            f"the next request has at least {request.least_tokens:,} tokens (an estimate from its {request.size:,}"
-            f" bytes), and {max(left, 0):,} of {most:,} are left; {request.largest()}"
+            f"the next request has at least {request.least_tokens:,} tokens (an estimate from {request.text_size:,}"
+            f" bytes of text), and {max(left, 0):,} of {most:,} are left; {request.largest()}"
         )
 
     def as_call(self) -> CallFinished:
