@@ -323,6 +323,26 @@ async def test_an_error_of_the_client_is_told_as_one_and_check_run_asks_again(ur
         assert done["output"] == 3
 
 
+async def test_a_limit_on_tokens_holds_before_the_clients_model_is_asked(url: str, era: str) -> None:
+    model = Model(SUM)
+    async with over_http(url, era, **model.keys) as client:
+        letter = "word " * 10_000
+        told = await call(client, "solve", task="Add.", input={"letter": letter}, limits={"tokens": 1000})
+        assert told["status"] == "limit"
+        assert "the next request has at least" in told["reason"]
+        assert "†input.letter" in told["reason"]
+        assert model.asked == []
+
+
+async def test_a_context_too_large_for_the_clients_model_is_told_with_its_largest_message(url: str) -> None:
+    model = Model(types.ErrorData(code=types.INTERNAL_ERROR, message="prompt is too long: 213462 tokens > 200000"), SUM)
+    async with over_http(url, "legacy", **model.keys) as client:
+        told = await call(client, "solve", task="Add.", input={"letter": "word " * 10_000})
+        notes = str(told["notes"])
+        assert "prompt is too long" in notes
+        assert "(most of it is †input.letter, 50,002 bytes)" in notes
+
+
 async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(url: str, era: str) -> None:
     image = types.ImageContent(data="aGk=", mime_type="image/png")
     nonsense = types.CreateMessageResult(role="assistant", content=image, model="scripted-1")

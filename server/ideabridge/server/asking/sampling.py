@@ -422,12 +422,17 @@ class Sampler:
                 metadata=ServerMessageMetadata(related_request_id=request.context.request_id),
             )
         except SampleError as error:
-            self._halt(request, f"the client's model cannot be asked: {error}; {_HAND_IN}")
+            self._cannot_ask(run, error, request)
         except MCPError as error:
             await self._failed(run, error, request)
         except ValidationError:
             self._halt(request, f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}")
         return None
+
+    def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
+        # Nothing more can be handed in if the run has ended at a limit, which its answer names.
+        instead = "" if run.machine.phase in ("ending", "ended") else f"; {_HAND_IN}"
+        self._halt(request, f"the client's model cannot be asked: {error}{instead}")
 
     async def _failed(self, run: Run, error: MCPError, request: ToolRequest) -> None:
         text = self._bridge.secrets.mask(error.error.message)[:500]
@@ -447,6 +452,10 @@ class Sampler:
     def _params(self, run: Run, request: ToolRequest) -> JSONObject:
         if run.runner.request is None:
             raise SampleError("the run asks nothing any more")
+        reason = run.too_dear(run.runner.request)
+        if reason is not None:
+            run.end_at_limit(reason)
+            raise SampleError(reason)
         return _question(run.runner.request, run.turns.rejected, self._settings, tools=request.samples_with_tools)
 
     # -- in rounds ---------------------------------------------------------------------------------------------
@@ -459,7 +468,7 @@ class Sampler:
             try:
                 params = self._params(run, request)
             except SampleError as error:
-                self._halt(request, f"the client's model cannot be asked: {error}; {_HAND_IN}")
+                self._cannot_ask(run, error, request)
                 continue
             questions[sample_key(len(samples))] = {"method": "sampling/createMessage", "params": params}
             samples.append(_sample_of(run))
