@@ -106,7 +106,8 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
             # Whatever happened since, what the mind had is what it had.
             assert main(["runs", "show", run, "--at", str(number), "--json"]) == 0
             moment = told(capsys)
-            recomputed = content_hash({"context": moment["messages"], "schema": moment["schema"]})
+            parts = {"context": moment["messages"], "schema": moment["schema"], "shown": moment["shown"]}
+            recomputed = content_hash(parts)
             assert recomputed == moment["request"] == requests[-1]
             assert moment["exact"] is True
             shown[recomputed] = moment["context"]

@@ -363,9 +363,10 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
                 "request": request.id if requests else None,
                 "exact": same,
                 "context": list[JSON](request.texts),
-                # The id is computed from messages and schema.
+                # The id is computed from messages, schema and `shown`.
                 "messages": request.context,
                 "schema": request.schema if requests else None,
+                "shown": request.shown if requests else None,
                 "state": now.state,
                 "calls": [call_json(number, one) for number, one in enumerate(now.history)],
             }
