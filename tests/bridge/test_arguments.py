@@ -146,7 +146,7 @@ def test_tools_say_what_they_are_made_of() -> None:
     ):
         with pytest.raises(ArgumentError, match=message):
             tool(**cast("Any", options))(plain)
-    with pytest.raises(ArgumentError, match="handler: expected a function that takes a Message and a Draft"):
+    with pytest.raises(ArgumentError, match="handler: expected a plain function that takes a Message and a Draft"):
         Handlers().register("mood", cast("Any", "x"))
 
 

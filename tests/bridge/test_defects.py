@@ -75,7 +75,7 @@ async def test_a_defect_after_a_call_is_no_journal_that_cannot_be_written(caplog
     async with Bridge(toolbox=Toolbox(add), mind=Saying(ADD % "null"), handlers=breaking_when("state")) as bridge:
         run = await bridge.solve("Add.")
         assert await run.wait() == "interrupted"
-        assert reason(run) == "internal error: ZeroDivisionError: no state today"
+        assert reason(run) == "the handler of messages of type 'state' failed: ZeroDivisionError: no state today"
         assert await sums(bridge) == 42
     [told] = traced(caplog)
     assert told.startswith("Traceback")
@@ -91,7 +91,9 @@ async def test_a_defect_after_a_decision_leaves_the_other_runs_alone(caplog: pyt
     async with Bridge(toolbox=Toolbox(add, send), mind=mind, handlers=handlers, approver=approver) as bridge:
         run = await bridge.solve("Send.")
         assert await run.wait() == "interrupted"
-        assert reason(run) == "internal error: ZeroDivisionError: no correction today"
+        assert (
+            reason(run) == "the handler of messages of type 'correction' failed: ZeroDivisionError: no correction today"
+        )
         assert await sums(bridge) == 42
     assert len(traced(caplog)) == 1
 
@@ -103,7 +105,7 @@ async def test_a_defect_in_a_room_fails_the_call_it_answers(caplog: pytest.LogCa
         run = await bridge.run_plan(read_plan({"calls": [room]}))
         assert await run.wait() == "done"
         [error] = run.errors()
-        assert "internal error: ZeroDivisionError: no input today" in str(error)
+        assert "the handler of messages of type 'input' failed: ZeroDivisionError: no input today" in str(error)
     [told] = traced(caplog)
     assert told.startswith("Traceback")
 

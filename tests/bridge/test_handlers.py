@@ -21,7 +21,18 @@ from ideabridge.bridge import (
     sync,
 )
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools import JSONObject, Tool, Toolbox, tool
+from ideabridge.tools import (
+    ArgumentError,
+    JSONObject,
+    Tool,
+    Toolbox,
+    ToolDefinitionError,
+    load_tool_file,
+    message_handler,
+    tool,
+)
+from tests.server.serving import call as call_over_mcp
+from tests.server.serving import configured, over_stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -171,9 +182,121 @@ async def test_a_handler_that_leaves_nonsense_gives_up_its_run_alone(tools: list
     own = Handlers()
     own.register("only", wrong)
     async with bridge_of(own=own) as bridge:
-        with pytest.raises(Exception, match=message):
-            await bridge.solve("x", context=[{"type": "only", "only": {}}])
+        run = await bridge.solve("x", context=[{"type": "only", "only": {}}])
+        assert await run.wait() == "interrupted"
+        assert message in str(run.answer()["reason"])
         assert await (await bridge.solve("y")).wait() == "needs_solution"
+
+
+# -- handlers that fail, and handlers in files of tools ----------------------------------------------------------
+
+FILE = """
+from ideabridge.bridge import Draft, Message
+from ideabridge.tools import message_handler, tool
+
+
+@message_handler("weather")
+def say_weather(message: Message, draft: Draft) -> None:
+    draft.say("user", f"The sky is {message.value['sky']}.")
+
+
+@tool(read_only=True)
+def look(place: str) -> str:
+    '''Look there.'''
+    return place
+"""
+WEATHER: list[JSONObject] = [{"type": "weather", "weather": {"sky": "blue"}}]
+
+
+def failing(message: Message, draft: Draft) -> None:
+    """Read what is not there."""
+    draft.say("user", cast("Any", message.value)["no"])
+
+
+async def test_a_handler_that_raises_interrupts_its_run_which_is_kept_until_it_works(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, own = tmp_path / "ideas.sqlite", Handlers()
+    own.register("weather", failing)
+    async with bridge_of(store, own) as bridge:
+        run = await bridge.solve("x", context=WEATHER)
+        assert await run.wait() == "interrupted"
+        told = "the handler of messages of type 'weather' failed: KeyError: 'no'"
+        assert run.answer()["reason"] == told
+        assert [(one["run"], one["status"]) for one in bridge.runs()] == [(run.id, "interrupted")]
+        other = await bridge.solve("y")
+        assert await other.wait() == "needs_solution"
+    assert told in caplog.text
+    async with bridge_of(store, own) as bridge:
+        # Whoever reads it here is told the same, and nothing breaks.
+        again = await bridge.run(run.id)
+        assert (again.status, again.answer()["reason"]) == ("interrupted", told)
+    async with bridge_of(store, Handlers()) as bridge:
+        mended = await bridge.resume(run.id)
+        assert await mended.wait() == "needs_solution"
+        mended.submit(0, {"calls": [], "output": "blue"})
+        assert await mended.result() == "blue"
+
+
+async def test_a_handler_that_raises_later_keeps_what_was_done(tmp_path: Path) -> None:
+    store, own = tmp_path / "ideas.sqlite", Handlers()
+
+    def failing_later(message: Message, draft: Draft) -> None:
+        if any(one.type == "call" for one in draft.messages):
+            raise RuntimeError("not twice")
+
+    own.register("weather", failing_later)
+    async with bridge_of(store, own) as bridge:
+        run = await bridge.solve("x", context=WEATHER)
+        run.submit(0, {"calls": [call("add", a=1, b=2)], "output": None})
+        assert await run.wait() == "interrupted"
+        assert "RuntimeError: not twice" in str(run.answer()["reason"])
+        assert run.value("†results.0") == 3
+    async with bridge_of(store, Handlers()) as bridge:
+        mended = await bridge.resume(run.id)
+        assert await mended.wait() == "needs_solution"
+        mended.submit(1, {"calls": [], "output": "†results.0"})
+        assert await mended.wait() == "needs_solution"
+        mended.submit(2, {"calls": [], "output": "three"})
+        assert await mended.result() == "three"
+        assert len(bridge.store.ideas.of_run(run.id)) == 3
+
+
+async def test_files_of_tools_bring_handlers_and_those_of_the_program_take_precedence(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(FILE)
+    toolbox = load_tool_file(file)
+    assert ([*toolbox.tools], [*toolbox.handlers]) == (["look"], ["weather"])
+    async with Bridge(Configuration(tools=(str(file),))) as bridge:
+        run = await bridge.solve("x", context=WEATHER)
+        assert "The sky is blue." in str(run.answer()["requests"])
+    own = Handlers()
+    own.register("weather", lambda message, draft: draft.say("user", "It is as it is."))
+    async with Bridge(toolbox=toolbox, handlers=own) as bridge:
+        run = await bridge.solve("x", context=WEATHER)
+        assert "It is as it is." in str(run.answer()["requests"])
+
+
+async def test_over_mcp_a_host_sends_messages_that_a_file_of_tools_handles(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(FILE)
+    async with over_stdio(configured(tmp_path, tools=[str(file)]), "auto") as client:
+        told = await call_over_mcp(client, "solve", context=WEATHER)
+        assert "The sky is blue." in str(told["requests"])
+
+
+def test_what_cannot_be_a_handler_is_told() -> None:
+    async def later(message: Message, draft: Draft) -> None:
+        """Handle it later."""
+
+    with pytest.raises(ArgumentError, match="expected a plain function"):
+        Handlers().register("weather", cast("Any", later))
+    for decorate in (
+        lambda: message_handler("weather")(cast("Any", later)),
+        lambda: message_handler(cast("Any", only)),
+    ):
+        with pytest.raises(ToolDefinitionError, match="message_handler"):
+            decorate()
 
 
 # -- reasoning before the calls --------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ async def test_an_answer_that_breaks_off_before_a_call_closed_is_asked_for_again
 
 async def test_handlers_may_set_what_the_model_takes() -> None:
     def cool(message: Message, draft: Draft) -> None:
-        draft.model.update({"temperature": 0.25, "model": "a wish for sampling"})
+        draft.model["temperature"] = 0.25
 
     handlers = Handlers()
     handlers.register("cool", cool)
@@ -164,6 +164,35 @@ async def test_handlers_may_set_what_the_model_takes() -> None:
         # Under the name that every server knows: one that does not know it writes without end.
         assert fake.bodies[0]["max_tokens"] == 500
         assert set(fake.bodies[0]) == {*ASKED, "temperature", "max_tokens"}
+
+
+@pytest.mark.parametrize("wanted", ["large-2", "openai:large-2", "tag:7b"])
+async def test_a_handler_gets_the_model_that_it_sets(wanted: str) -> None:
+    handlers = Handlers()
+    handlers.register("hard", lambda message, draft: draft.model.update({"model": str(message.value)}))
+    async with endpoint(DONE, DONE) as fake:
+        model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url)
+        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers) as bridge:
+            for context in ([{"type": "hard", "hard": wanted}], []):
+                run = await bridge.solve("x", output_schema=TEXT, context=context)
+                assert await run.wait(20) == "done"
+        assert [body["model"] for body in fake.bodies] == [wanted.removeprefix("openai:"), "tiny-1"]
+
+
+async def test_a_handler_that_sets_a_model_which_cannot_be_chosen_gets_an_error() -> None:
+    handlers = Handlers()
+    handlers.register("hard", lambda message, draft: draft.model.update({"model": message.value}))
+    async with endpoint(DONE) as fake:
+        model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url)
+        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers) as bridge:
+            for wanted, told in (("anthropic:claude", "only models of the configured provider"), (3, "as text")):
+                run = await bridge.solve("x", context=[{"type": "hard", "hard": wanted}])
+                assert await run.wait(20) == "failed"
+                assert told in str(run.answer()["reason"])
+            turns = await bridge.solve("x", context=[{"type": "hard", "hard": "large-2"}], mind="turns")
+            assert await turns.wait(20) == "interrupted"
+            assert "asks for the model 'large-2', and the run is answered by turns" in str(turns.answer()["reason"])
+        assert fake.bodies == []
 
 
 async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import load_configuration as load_configuration
     from ideabridge.bridge.configuration import parse_configuration as parse_configuration
     from ideabridge.bridge.context.assumption import Assumption as Assumption
+    from ideabridge.bridge.context.errors import HandlerError as HandlerError
     from ideabridge.bridge.context.errors import MessageError as MessageError
     from ideabridge.bridge.context.messages import Draft as Draft
     from ideabridge.bridge.context.messages import Handler as Handler
@@ -143,7 +144,7 @@ _HOMES: Final = {
         "parse_configuration",
     ),
     "context.assumption": ("Assumption",),
-    "context.errors": ("MessageError",),
+    "context.errors": ("HandlerError", "MessageError"),
     "context.messages": (
         "Draft",
         "Handler",

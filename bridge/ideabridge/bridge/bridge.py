@@ -94,7 +94,8 @@ class Bridge:
         configuration: the content of `ideabridge.json`; None: nothing is configured.
         toolbox: the caller's tools, in addition to the built-in ones and those of the configured tool files.
         store: a path, or an open store, which stays open; None: the configured store, or else one in memory.
-        handlers: handlers of the caller's message types.
+        handlers: handlers of the caller's message types, which take precedence over those of the tool files and the
+            toolbox, and receive them.
         mind: answers the Requests of `solve`; None: the configured model, or else the caller, by turns.
         approver: a coroutine function that decides on calls that ask; None: the run waits for `Run.decide`.
         on_tools_changed: is called after the tools of a module have changed.
@@ -135,6 +136,7 @@ class Bridge:
             self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
         if toolbox is not None:
             self.toolbox.update(toolbox)
+        self.handlers.add_missing(self.toolbox.handlers)
         self._role: Role = role
         here = self.configuration if only is None else self.configuration.with_only(only)
         self.modules = Modules(here, secrets=self.secrets, on_change=self._on_change)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ideabridge.tools.errors import ValueMismatchError as ValueMismatchError
     from ideabridge.tools.keywords import Problem as Problem
     from ideabridge.tools.message import DataMessage as DataMessage
+    from ideabridge.tools.message import MessageHandler as MessageHandler
+    from ideabridge.tools.message import message_handler as message_handler
     from ideabridge.tools.reading import read_solution as read_solution
     from ideabridge.tools.rename import rename_meta_parameters as rename_meta_parameters
     from ideabridge.tools.schema import Validator as Validator
@@ -69,7 +71,7 @@ _HOMES: Final = {
         "ValueMismatchError",
     ),
     "keywords": ("Problem",),
-    "message": ("DataMessage",),
+    "message": ("DataMessage", "MessageHandler", "message_handler"),
     "reading": ("read_solution",),
     "rename": ("rename_meta_parameters",),
     "schema": ("Validator", "inline_refs"),

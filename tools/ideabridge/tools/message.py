@@ -1,10 +1,12 @@
-"""DataMessage: what an activity returns to add data to the context of its run."""
+"""Messages in files of tools: the decorator of their handlers, and what an activity returns to add data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, get_args
 
-from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.errors import ArgumentError, ToolDefinitionError
 from ideabridge.tools.keywords import show
 
 if TYPE_CHECKING:
@@ -15,6 +17,55 @@ MESSAGE_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error
 """The built-in types of context messages. Data of a kind of its own has none of these names."""
 
 LONGEST_KIND: Final = 200
+
+# -- handlers --------------------------------------------------------------------------------------------------------
+
+MessageHandler: TypeAlias = Callable[[Any, Any], None]
+"""Handles one message: a function of a `Message` and a `Draft` of `ideabridge.bridge`."""
+
+HANDLED: Final = "__ideabridge_message__"
+"""The attribute in which a decorated handler keeps the type of its messages."""
+
+Handling = TypeVar("Handling", bound=MessageHandler)
+
+
+def message_handler(kind: str) -> Callable[[Handling], Handling]:
+    """Make a function the handler of messages `{"type": kind, ...}`.
+
+    `load_tool_file` finds it in a file of tools, and a `Toolbox` takes it like a tool; a `Bridge` with these tools then
+    handles such messages. The function stays callable as before. A kind may be a built-in type, whose handler it
+    replaces.
+
+    Args:
+        kind: the type of the messages.
+
+    Raises:
+        ToolDefinitionError: the kind is not text, or what is decorated is no plain function.
+    """
+    if not isinstance(kind, str) or not 0 < len(kind) <= LONGEST_KIND:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ToolDefinitionError(
+            f'message_handler: expected the type of the messages, as text: @message_handler("kind"); found {kind!r}'
+        )
+
+    def decorate(function: Handling) -> Handling:
+        item: object = function
+        if not inspect.isfunction(item) or inspect.iscoroutinefunction(item):
+            raise ToolDefinitionError(
+                f"message_handler({kind!r}): expected a plain function of a message and a draft, found {function!r}"
+            )
+        setattr(function, HANDLED, kind)
+        return function
+
+    return decorate
+
+
+def handled_by(item: object) -> str | None:
+    """The type of the messages that a decorated function handles; None for anything else."""
+    kind = getattr(item, HANDLED, None)
+    return kind if isinstance(kind, str) else None
+
+
+# -- messages of activities ------------------------------------------------------------------------------------------
 
 Data = TypeVar("Data")
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType, NoneType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, ToolFileError, UnknownToolError
+from ideabridge.tools.message import MessageHandler, handled_by
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Activity, Tool, check_definition, definition_of
 
@@ -106,7 +107,8 @@ def _check_types(tool: Tool) -> None:
 
 
 class Toolbox:
-    """Tools and activities by name. A later definition of a name replaces the earlier one and keeps its position.
+    """Tools, activities, and handlers of messages, by name. A later definition of a name replaces the earlier one and
+    keeps its position.
 
     Args:
         items: as for `add`.
@@ -115,10 +117,12 @@ class Toolbox:
     def __init__(self, *items: Tool | Activity | Callable[..., Any]) -> None:
         self._tools: dict[str, Tool] = {}
         self._activities: dict[str, Activity] = {}
+        self._handlers: dict[str, MessageHandler] = {}
         self.add(*items)
 
     def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
-        """Register tools, activities, and functions, which define both. See `tool_from` for functions without `@tool`.
+        """Register tools, activities, functions, which define both, and handlers of messages (`message_handler`). See
+        `tool_from` for functions without `@tool`.
 
         Raises:
             ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or one of its schemas is
@@ -136,6 +140,8 @@ class Toolbox:
                 self._tools[item.name] = item
             elif isinstance(item, Activity):
                 self._activities[item.name] = item
+            elif (kind := handled_by(item)) is not None:
+                self._handlers[kind] = cast("MessageHandler", item)
             elif callable(item):
                 definition = definition_of(item)
                 if definition is None:
@@ -150,6 +156,7 @@ class Toolbox:
         """Add everything in `other`. Its definitions replace those of the same names."""
         self._tools.update(other.tools)
         self._activities.update(other.activities)
+        self._handlers.update(other.handlers)
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -160,6 +167,11 @@ class Toolbox:
     def activities(self) -> Mapping[str, Activity]:
         """The activities by name, in the order they were first added."""
         return MappingProxyType(self._activities)
+
+    @property
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """The handlers of messages, by the type of the messages."""
+        return MappingProxyType(self._handlers)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -204,12 +216,12 @@ def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Regi
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
-    """Run a Python file, whose code must be trusted, and return the tools at its top level.
+    """Run a Python file, whose code must be trusted, and return the tools and handlers of messages at its top level.
 
-    These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` that the file defines or names in
-    `__all__`. Each time, the file runs as a new module. It can import modules from its folder, which installed modules
-    take precedence over. What it prints goes to standard error, because standard output may carry a protocol. With
-    `digest`, the file must have this SHA-256 (in hex).
+    These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` or `@message_handler` that the
+    file defines or names in `__all__`. Each time, the file runs as a new module. It can import modules from its folder,
+    which installed modules take precedence over. What it prints goes to standard error, because standard output may
+    carry a protocol. With `digest`, the file must have this SHA-256 (in hex).
 
     Raises:
         ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the message is one line
@@ -231,10 +243,14 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
         elif isinstance(value, Toolbox):
             toolbox.update(value)
         else:
-            definition = definition_of(value)
-            if definition and (getattr(value, "__module__", None) == module.__name__ or name in exported):
+            definition, kind = definition_of(value), handled_by(value)
+            if getattr(value, "__module__", None) != module.__name__ and name not in exported:
+                continue
+            if definition is not None:
                 toolbox.add(definition.tool, definition.activity)
-    if not toolbox.tools and not toolbox.activities:
+            elif kind is not None:
+                toolbox.add(value)
+    if not toolbox.tools and not toolbox.activities and not toolbox.handlers:
         raise ToolFileError(f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools")
     return toolbox
 

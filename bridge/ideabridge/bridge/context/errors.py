@@ -9,6 +9,12 @@ class MessageError(IdeabridgeError):
     """A malformed message of a context; the text contains its place, what was found and what was expected."""
 
 
+class HandlerError(IdeabridgeError):
+    """A handler of messages failed, or left a Request that cannot be made. Its run is interrupted, and goes on where
+    its handlers work.
+    """
+
+
 class ReferenceSyntaxError(IdeabridgeError):
     """A malformed reference (a string that starts with one dagger) or output path."""
 

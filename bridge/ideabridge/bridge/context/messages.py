@@ -13,13 +13,14 @@ built-in ones.
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, TypeAlias
 
-from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.errors import HandlerError, MessageError
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.reader import NAMES, READ
 from ideabridge.bridge.context.shown import TO_MINDS, Measures, Place, Showing, Shown, named
@@ -451,6 +452,12 @@ class Handlers:
         _check(kind, handler)
         self._by_kind[kind] = handler
 
+    def add_missing(self, handlers: Mapping[str, Handler]) -> None:
+        """Register handlers, except for types that have a handler other than the built-in one."""
+        for kind, handler in handlers.items():
+            if self._by_kind.get(kind) is BUILT_IN.get(kind):
+                self.register(kind, handler)
+
     def assemble(
         self,
         messages: Iterable[Message],
@@ -478,7 +485,12 @@ class Handlers:
         draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
         for draft.place, message in enumerate(merged):
             handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
-            handler(message, draft)
+            try:
+                handler(message, draft)
+            except Exception as error:
+                raise HandlerError(
+                    f"the handler of messages of type {message.kind!r} failed: {type(error).__name__}: {error}"
+                ) from error
         return draft
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
@@ -499,8 +511,8 @@ class Handlers:
 def _check(kind: object, handler: object) -> None:
     if not isinstance(kind, str):
         raise ArgumentError.of("kind", "text, the type of the messages", kind)
-    if not callable(handler):
-        raise ArgumentError.of("handler", "a function that takes a Message and a Draft", handler)
+    if not callable(handler) or inspect.iscoroutinefunction(handler):
+        raise ArgumentError.of("handler", "a plain function that takes a Message and a Draft", handler)
 
 
 def _name_of_tool(message: Message) -> str:

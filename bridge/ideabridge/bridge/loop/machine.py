@@ -115,6 +115,7 @@ class Machine:
         catalogue: the compiled tools of the run, if the caller has them; otherwise they are read from `RunStarted`.
 
     Attributes:
+        mind_name: the name of the mind, as `RunStarted` records it; None: unknown, or none is asked.
         mode: `solve`: a mind answers Requests until there is an output; `plan`: one Solution, given at the start.
         phase: see the table at the top of this module.
         step: the number of the current Request, from 0.
@@ -134,6 +135,7 @@ class Machine:
     """
 
     def __init__(self, catalogue: Catalogue | None = None) -> None:
+        self.mind_name: str | None = None
         self.mode: Literal["plan", "solve"] = "solve"
         self.phase: Phase = "new"
         self.step: int = -1
@@ -458,7 +460,7 @@ class Machine:
 
     def _start(self, event: events.RunStarted) -> None:
         self._expect("new")
-        self.mode = event.mode
+        self.mode, self.mind_name = event.mode, event.mind
         self.traceparent = event.traceparent
         self._by_turns = event.mind in (None, TURNS)
         self.settings = Settings.from_json(event.settings)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
-from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.errors import HandlerError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Draft, Handlers, Message
 from ideabridge.bridge.context.reader import READERS, is_reader, meant_reference
 from ideabridge.bridge.context.references import Path, clipped, format_reference, parse_target
@@ -22,6 +22,7 @@ from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.solution import Solution
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import inline_refs
 from ideabridge.tools.tool import Tool
 
@@ -182,10 +183,9 @@ class Composer:
                 handlers offered then, whatever they do now.
 
         Raises:
-            ArgumentError, ToolDefinitionError, SchemaError: a handler left tools or a schema that are invalid.
+            HandlerError: a handler of messages failed, or left tools or a schema that are invalid.
         """
         messages = context_of(machine, self._calls(machine))
-        base, asked = machine.offer.initial, machine.offer.initial_schema
         draft = self._draft(machine, messages, made)
         properties, offered = draft.properties, None
         if machine.mode == "solve":
@@ -194,8 +194,13 @@ class Composer:
             if made is not None:
                 offered = made.offered
             else:
-                offered = change_of(base, asked, draft.tools, draft.output_schema, self._latent)
-        schema = self._schema(machine, properties, offered)
+                offered = self._change(machine, draft)
+        try:
+            schema = self._schema(machine, properties, offered)
+        except IdeabridgeError as error:
+            if not draft.properties and not offered:
+                raise
+            raise HandlerError(f"what the handlers of messages left gives no schema: {error}") from error
         return Request(
             context=[self._stored(message) for message in messages],
             schema=schema,
@@ -240,6 +245,14 @@ class Composer:
                 draft.tools.append(reader)
                 return draft
         return assembled(None)
+
+    def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
+        """What the handlers changed of the tools and the output schema; see `change_of`."""
+        base, asked = machine.offer.initial, machine.offer.initial_schema
+        try:
+            return change_of(base, asked, draft.tools, draft.output_schema, self._latent)
+        except IdeabridgeError as error:
+            raise HandlerError(str(error)) from error
 
     def _calls(self, machine: Machine) -> list[Message]:
         """A message for each call."""

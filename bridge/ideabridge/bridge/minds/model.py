@@ -39,6 +39,7 @@ from ideabridge.bridge.minds.settings import (
     OPENAI_URL,
     Form,
     ModelConfiguration,
+    chosen_model,
     extra_of,
     mask_keys,
     place_of,
@@ -152,6 +153,8 @@ _AFTERWARDS: Final = 5.0
 """Seconds to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
 """The status of a server that fails because of a schema, or for another reason."""
+_MODELS: Final = 32
+"""The most models that handlers of messages may choose in one process. Each has connections of its own."""
 _REMEMBERED: Final = 512
 """The number of schemas whose form is remembered."""
 
@@ -163,7 +166,7 @@ class ModelAnswer:
     the error of the answer.
 
     Args:
-        reach: returns the model endpoint.
+        reach: returns the endpoint of the model that a handler chose; of None, of the configured one.
         configuration: time-outs, retries, repairs, settings.
         taken: the forms that the endpoint has accepted, by the hash of the schema. The answer adds its own.
         sleep: waits between two attempts.
@@ -172,7 +175,7 @@ class ModelAnswer:
 
     def __init__(
         self,
-        reach: Callable[[], Awaitable[Endpoint]],
+        reach: Callable[[str | None], Awaitable[Endpoint]],
         configuration: ModelConfiguration,
         taken: dict[str, Form],
         sleep: Callable[[float], Awaitable[None]],
@@ -209,7 +212,8 @@ class ModelAnswer:
 
     async def _answer(self, request: Request) -> AsyncGenerator[str | bytes | Usage]:
         settings: JSONObject = {**self._configuration.settings, **_checked(request.model)}
-        endpoint = await self._reach()
+        chosen = request.model.get("model")
+        endpoint = await self._reach(None if chosen is None else str(chosen))
         self._deadline = anyio.current_time() + self._configuration.timeout
         try:
             async with aclosing(self._solution(endpoint, request.texts, adapt(request.schema), settings)) as pieces:
@@ -350,12 +354,13 @@ _EXAMPLES: Final = [turn for task, solution in EXAMPLES for turn in (_turn("user
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """The settings that handlers ask for, with the names that a configuration may have. `model` is left out: it is a
-    wish for clients that sample; here the configuration alone chooses the model.
+    """The settings that handlers ask for, with the names that a configuration may have, without `model`.
 
     Raises:
-        ModelSetupError: a setting is unknown.
+        ModelSetupError: a setting is unknown, or the model is not a text.
     """
+    if not isinstance(settings.get("model", ""), str):
+        raise ModelSetupError("a message handler asked for the model: expected its name, as text")
     settings = {name: value for name, value in settings.items() if name != "model"}
     for name in settings:
         problem = setting_problem(name)
@@ -399,8 +404,9 @@ class ModelMind:
         # Now, because a run stores texts before it asks for the first time.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        self._taken: dict[str, Form] = {}
-        self._endpoint: Endpoint | None = None
+        # The forms that work, and the endpoint, of each model.
+        self._taken: dict[str, dict[str, Form]] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._opening = anyio.Lock()
 
     @property
@@ -421,8 +427,8 @@ class ModelMind:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        endpoint, self._endpoint = self._endpoint, None
-        if endpoint is not None:
+        endpoints, self._endpoints = self._endpoints, {}
+        for endpoint in endpoints.values():
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
@@ -455,16 +461,25 @@ class ModelMind:
             ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelTimeoutError,
             ModelStoppedError, MalformedAnswerError: the answer is missing or incomplete.
         """
-        return ModelAnswer(self._reach, self.configuration, self._taken, self._sleep, request)
+        taken = self._taken.setdefault(str(request.model.get("model", "")), {})
+        return ModelAnswer(self._reach, self.configuration, taken, self._sleep, request)
 
-    async def _reach(self) -> Endpoint:
-        """The endpoint. The first Request makes it in a thread, because the imports take a second or two."""
+    async def _reach(self, chosen: str | None) -> Endpoint:
+        """The endpoint of a model. The first Request makes it in a thread, because the imports take a second or two.
+
+        Raises:
+            ModelSetupError: a handler chose a model of another provider, or too many models.
+        """
+        configuration = self.configuration if chosen is None else chosen_model(self.configuration, chosen)
         async with self._opening:
-            if self._endpoint is None:
-                endpoint = await anyio.to_thread.run_sync(_endpoint, self.configuration, self._secrets)
+            endpoint = self._endpoints.get(configuration.name)
+            if endpoint is None:
+                if len(self._endpoints) >= _MODELS:
+                    raise ModelSetupError(f"message handlers asked for more than {_MODELS} models in one process")
+                endpoint = await anyio.to_thread.run_sync(_endpoint, configuration, self._secrets)
                 await endpoint.open()
-                self._endpoint = endpoint
-            return self._endpoint
+                self._endpoints[configuration.name] = endpoint
+            return endpoint
 
 
 def _endpoint(configuration: ModelConfiguration, secrets: Secrets) -> Endpoint:

@@ -172,6 +172,30 @@ def extra_of(name: str) -> str:
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
 
+_OTHERS: Final = frozenset(
+    {"anthropic", "azure", "bedrock", "cohere", "deepseek", "google", "google-gla", "google-vertex", "grok", "groq"}
+    | {"huggingface", "mistral", "ollama", "openai", "openai-chat", "openai-responses", "openrouter", "xai"}
+)
+"""Names that are providers where they stand before a colon; other names with a colon are those of models."""
+
+
+def chosen_model(configured: ModelConfiguration, wanted: str) -> ModelConfiguration:
+    """The configuration of the model that a handler of messages chooses: MODEL, or PROVIDER:MODEL.
+
+    Raises:
+        ModelSetupError: it is of another provider, whose address and key are not configured.
+    """
+    own = configured.name.partition(":")[0]
+    provider, colon, name = wanted.partition(":")
+    if colon and provider != own and provider in _OTHERS:
+        raise ModelSetupError(
+            f"a message handler asked for the model {wanted[:100]!r}: only models of the configured provider, {own},"
+            " can be chosen"
+        )
+    named = name if colon and provider == own else wanted
+    return configured.model_copy(update={"name": f"{own}:{named}"})
+
+
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
     """The value of the key `model` or of the option --model, as a ModelConfiguration."""
     return value if isinstance(value, ModelConfiguration) else ModelConfiguration(name=value)

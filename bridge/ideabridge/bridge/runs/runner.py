@@ -35,6 +35,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import RunVar
 
 from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.context.errors import HandlerError
 from ideabridge.bridge.context.inquiry import FormAnswer, Inquiry
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
@@ -80,6 +81,7 @@ from ideabridge.bridge.loop.machine import Machine, finish_events, resume_events
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
+from ideabridge.bridge.minds.choice import TURNS
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.binding import Binding
@@ -333,7 +335,7 @@ class Runner:
 
     def explain_own(self, error: Exception) -> JSONObject:
         """The error, as a mind sees it, of a call that failed in this code. It names a defect as such and logs it."""
-        if isinstance(error, IdeabridgeError):
+        if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
@@ -363,7 +365,11 @@ class Runner:
         first, *rest = self._screen.admit(events)
         self._taken.append(first)
         if rest and self.machine.mode == "solve":
-            self._take([self._acknowledge(AskMind(self.machine.step))])
+            try:
+                self._take([self._acknowledge(AskMind(self.machine.step))])
+            except HandlerError as error:
+                self._keep(error)
+                return
         self._take(rest)
         self.perform()
 
@@ -372,8 +378,28 @@ class Runner:
     def perform(self) -> None:
         """Journal the events that were taken, and perform every effect that is due. All unblocked calls start together,
         and the events that unblocked them are journaled with their start. While a write is queued nothing is done;
-        `_written` calls this again.
+        `_written` calls this again. If a handler of messages fails, the run is kept and given up here.
         """
+        try:
+            self._perform()
+        except HandlerError as error:
+            self._keep(error)
+
+    def _keep(self, error: HandlerError) -> None:
+        """Journal what has happened before a handler of messages failed, and give the run up in this process.
+
+        Raises:
+            HandlerError: the run is a room that has not begun; its call fails.
+        """
+        if self._run.parent is not None and not self._driver.is_created:
+            raise error
+        # The idea of the last step is saved when the next Request is made.
+        self._ideas = []
+        if self._taken:
+            self._write()
+        self.fail(error)
+
+    def _perform(self) -> None:
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
@@ -458,10 +484,20 @@ class Runner:
             case AskMind():
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
+                self._expect_choice(self.request)
                 return RequestMade(effect.step, self.request.id, self.request.offered, self.request.size)
             case Finish():
                 self._finish_step(effect.status)
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
+
+    def _expect_choice(self, request: Request) -> None:
+        """Refuse a model that a handler asks for where nobody can choose one."""
+        wanted = request.model.get("model")
+        if wanted is not None and self.machine.mind_name in (None, TURNS):
+            raise HandlerError(
+                f"a handler of messages asks for the model {wanted!r}, and the run is answered by turns, by the model"
+                " of whoever submits solutions: configure a model, or leave draft.model['model'] out"
+            )
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
@@ -630,11 +666,17 @@ class Runner:
             JournalError: an event does not fit.
         """
         asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
+        failed: HandlerError | None = None
         for number, event in enumerate(events):
             if asked and number == asked[-1] and isinstance(event, RequestMade):
                 # Composed at its place: the machine holds what the Request contains only until it is answered.
-                self.request = self._composer.compose(self.machine, event)
+                try:
+                    self.request = self._composer.compose(self.machine, event)
+                except HandlerError as error:
+                    failed = error
             self.machine.receive(event)
+        if failed is not None and not self.machine.ended:
+            self.interrupt(cause(failed, self._screen.mask))
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take events that another process has journaled, and call the watchers. Nothing is journaled or performed.
@@ -671,14 +713,15 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """Return a sentence that says why a run cannot continue in this process.
 
     The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the machine refused, is
-    a defect of ideabridge or of code it was given: the message says so, and the traceback is logged. `mask` removes
-    secrets.
+    a defect of ideabridge or of code it was given: the message says so, and the traceback is logged, as it is of a
+    handler of messages. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
-    if isinstance(error, IdeabridgeError) and not isinstance(error, JournalError):
+    is_known = isinstance(error, IdeabridgeError) and not isinstance(error, JournalError)
+    if is_known and not isinstance(error, HandlerError):
         return str(error)
-    message = mask(f"internal error: {type(error).__name__}: {error}")
+    message = mask(str(error) if is_known else f"internal error: {type(error).__name__}: {error}")
     _log(error, mask)
     return message if len(message) <= _CHARACTERS else f"{message[:_CHARACTERS]}... ({len(message):,} characters)"
 

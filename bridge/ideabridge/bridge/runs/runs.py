@@ -809,6 +809,9 @@ class Runs:
         continues, too. With `end`, the run ends for this reason instead.
         """
         driver = run.driver
+        if run.runner.lost is not None and not run.machine.ended:
+            # A handler of messages fails here.
+            return run
         if run.machine.ended or not driver.seen:
             if driver.seen and record.status != run.machine.status:
                 self._settle(run)
