@@ -106,6 +106,7 @@ def pages(run_id: str) -> list[str]:
         "modules/tools",
         "playground",
         "playground?kind=program",
+        "playground?kind=context",
         "admin",
         "admin/doctor",
         "runs/run_0000",

@@ -1,21 +1,27 @@
-"""Playground: write a plan or a program, check it, draw it, and run it."""
+"""Playground: write a plan, a program or a context, check it, draw it, and run it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ideabridge.bridge.arguments import read_context_document
+from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.memory import initial_documents
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line
+from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, FormFields, form_of, visitor_of
 from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.text import message_of
+from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
@@ -34,12 +40,20 @@ _PROGRAM: Final = """from tools import compute
 a = await compute(code="a + b", a=2, b=3)
 await compute(code="n * 2", n=a)
 """
+_CONTEXT: Final = """[
+  {"role": "system", "content": "Answer in one word."},
+  {"type": "state", "_instance": "①", "state": {"text": "This is wonderful!"}},
+  {"type": "state", "_instance": "②", "state": {"text": "This is terrible."}},
+  {"role": "user", "content": "Write into each state whether its text is positive or negative."}
+]
+"""
+_EXAMPLES: Final = {"plan": _PLAN, "program": _PROGRAM, "context": _CONTEXT}
 _MOST: Final = 60
 """Characters of a description beside a completion."""
 
 
 class Playground:
-    """The page on which plans and programs are written."""
+    """The page on which plans, programs and contexts are written."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -56,27 +70,46 @@ class Playground:
         """The editor; a POST checks what is written, and with `action=run` runs it."""
         form = form_of(request)
         kind = form.get("kind", request.query_params.get("kind", "plan"))
-        kind = "program" if kind == "program" else "plan"
-        text = form.get("text", _PROGRAM if kind == "program" else _PLAN)
+        kind = kind if kind in _EXAMPLES else "plan"
+        text = form.get("text", _EXAMPLES[kind])
         values: dict[str, Any] = {"found": None, "graph": None, "errors": [], "why": "", "checked": False}
+        values["messages"] = None
         if request.method == "POST":
-            visitor = visitor_of(request)
+            caller = visitor_of(request).caller
+            runs = form.get("action") == "run"
+            run: Run | None = None
             try:
-                plan = _read(form, kind, text)
-                if form.get("action") == "run":
+                if kind == "context":
+                    context = await compute_in_thread(_read_context, text)
+                    values.update(checked=True, messages=context)
+                    run = await self._solve(form, context, caller) if runs else None
+                elif runs:
                     title = form.get("title").strip() or ("a program" if kind == "program" else "")
-                    run = await self._bridge.run_plan(plan, caller=visitor.caller, title=title)
+                    run = await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
+                else:
+                    found = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
+                    graph = await compute_in_thread(drawing.of_dry_run, found)
+                    values.update(checked=True, found=found, graph=graph)
+                if run is not None:
                     return self._site.back(request, f"{PREFIX}/runs/{run.id}")
-                found = await self._bridge.dry_run(plan, caller=visitor.caller)
-                graph = await compute_in_thread(drawing.of_dry_run, found)
-                values.update(checked=True, found=found, graph=graph)
             except PlanError as error:
                 values["errors"] = _faults(error)
                 values["why"] = self._bridge.secrets.mask(str(error))
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
+        fields = {name: form.get(name) for name in ("input", "title", "thought_process")}
         return self._site.page(
-            request, "playground.html", kind=kind, text=text, input=form.get("input"), title=form.get("title"), **values
+            request, "playground.html", kind=kind, kinds=list(_EXAMPLES), text=text, **fields, **values
+        )
+
+    async def _solve(self, form: FormFields, context: Sequence[Message], caller: str) -> Run:
+        """Start the agent loop on a context. The title, if there is one, is the task."""
+        return await self._bridge.solve(
+            form.get("title").strip() or None,
+            context=[message.to_json() for message in context],
+            input=_input(form),
+            thought_process=True if form.get("thought_process") else None,
+            caller=caller,
         )
 
     async def tools(self, request: Request) -> Response:
@@ -113,14 +146,30 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
         if not isinstance(read, dict):
             raise ArgumentError('the plan: expected an object, {"calls": [...], "output": ...}')
         plan = read
-    given = form.get("input").strip()
-    if given:
-        value = decode(given, what="the input")
-        if not isinstance(value, dict):
-            raise ArgumentError("the input: expected an object")
+    given = _input(form)
+    if given is not None:
         before = plan.get("input")
-        plan = {**plan, "input": {**(before if isinstance(before, dict) else {}), **value}}
+        plan = {**plan, "input": {**(before if isinstance(before, dict) else {}), **given}}
     return plan
+
+
+def _input(form: FormFields) -> JSONObject | None:
+    """The input beside the text; None if there is none."""
+    written = form.get("input").strip()
+    if not written:
+        return None
+    value = decode(written, what="the input")
+    if not isinstance(value, dict):
+        raise ArgumentError("the input: expected an object")
+    return value
+
+
+def _read_context(text: str) -> list[Message]:
+    """The messages of a context that somebody wrote, with the names of their instances."""
+    messages, _ = read_context_document(read_written(text, what="the context"), "the context")
+    read = read_context(with_instances(messages))
+    initial_documents(read)
+    return read
 
 
 def _faults(error: PlanError) -> list[tuple[str, str]]:
