@@ -115,6 +115,9 @@ async def test_the_array_of_messages_is_a_context(tmp_path: Path) -> None:
     assert mind.requests[0].texts == messages
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(client, "solve", context=messages)
+        # What the host sent in this call is not sent back; the Request is read whole.
+        assert "You are a helpful assistant." not in str(told["requests"])
+        told = await call(client, "check_run", run=told["run"])
         assert "You are a helpful assistant." in str(told["requests"])
         done = await call(client, "solve", run=told["run"], turn=0, solution={"output": "Paris"})
         assert done["output"] == "Paris"
@@ -167,7 +170,7 @@ SHOWN = ("Be brief.", "†data.rates (of today)", "†data.weather", "Input, rea
 async def test_over_mcp_a_context_holds_every_type_of_message(tmp_path: Path) -> None:
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(client, "solve", context=EVERY_TYPE, tools=["pick"], thought_process=True)
-        [request] = told["requests"]
+        [request] = (await call(client, "check_run", run=told["run"]))["requests"]
         text = json.dumps(request, ensure_ascii=False)
         assert [one for one in SHOWN if one not in text] == []
         assert next(iter(request["schema"]["properties"])) == "thought_process"
