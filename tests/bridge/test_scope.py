@@ -86,6 +86,11 @@ async def test_its_calls_are_those_of_the_tool_in_rules_plans_publications_and_a
         await both.wait(10)
         assert [both.value(f"†results.{place}") for place in (0, 1)] == ["hello you", "hello Grace"]
         await bridge.publish(run.id, "hello", answer="plan")
+        program = "import people\n[await people.welcome(name='Ada'), await people.greet(name='you')]"
+        written = await bridge.run_program(program)
+        assert await written.result() == ["hello Ada", "hello you"]
+        with pytest.raises(PlanError, match="welcome"):
+            await bridge.run_program(program.replace("Ada", "Eve"))
     async with Bridge(configuration(file), store=store) as bridge:
         replay = await bridge.call_idea("hello", {})
         assert replay.run is not None

@@ -149,7 +149,7 @@ class ProgramNames:
         """Read the names that `used_by` returned, for tools with the same keys."""
         names = cls(())
         tools = list(tools)
-        known = {tool.origin: tool for tool in tools} | {tool.key: tool for tool in tools}
+        known = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
         servers, modules = journaled.get("servers"), journaled.get("modules")
         names.servers = {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
         for module, held in modules.items() if isinstance(modules, dict) else ():
@@ -180,7 +180,7 @@ class ProgramNames:
         for module, held in self.tools.items():
             if module in imported or module in servers.values():
                 modules[module] = {
-                    function: list[JSON](tool.origin) for function, tool in held.items() if function in words
+                    function: list[JSON](_key_of(tool)) for function, tool in held.items() if function in words
                 }
         # Sleeping is a call, too.
         sleep = self.find(TOOLS, "sleep")
@@ -359,6 +359,11 @@ def ask_call(arguments: JSONObject) -> JSONObject:
     return call
 
 
+def _key_of(tool: Tool) -> ToolKey:
+    """What stands for a tool in journals: a tool that passes its calls on stands beside the one that answers them."""
+    return tool.origin if tool.passes_to is None else tool.key
+
+
 def _module_of(tool: Tool) -> str:
     if tool.module is None:
         return f"{TOOLS}:"
@@ -366,7 +371,11 @@ def _module_of(tool: Tool) -> str:
 
 
 def _function_of(tool: Tool) -> str:
-    """The real name of a function: that of the idea, or that at the module."""
+    """The real name of a function: that of the idea, or that at the module; of a tool that passes its calls on, its own
+    name.
+    """
+    if tool.passes_to is not None:
+        return tool.name
     if tool.module is not None and tool.module.startswith(IDEA):
         return tool.module.removeprefix(IDEA)
     return tool.origin[1]

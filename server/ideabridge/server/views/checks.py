@@ -198,7 +198,9 @@ def check_tool_files(found: Findings, configuration: Configuration) -> None:
 
     for file in configuration.tools:
         try:
-            names = [tool.name for tool in load_tool_file(file, configuration.digest_of(file))]
+            toolbox = load_tool_file(file, configuration.digest_of(file))
+            names = [tool.name for tool in toolbox]
+            names += [f"messages of type {kind}" for kind in toolbox.handlers]
         except IdeabridgeError as error:
             found.add("tools", str(error), wrong=True)
         else:
