@@ -856,7 +856,7 @@ class Bridge:
             {"type": "input", "input": read_object("input", input) or {}},
         ]
         tools = read_names("tools", tools)
-        settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1)
+        settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1, groups=True)
         choice = Choice(TURNS, "an application answers each step itself")
         start = partial(self._begin, context, tools, settings, choice, caller, "a session")
         return open_session(start if run_id is None else partial(self.resume, run_id, caller=caller))

@@ -383,6 +383,10 @@ _RESULT_HERE: Final = (
 )
 
 
+EITHER: Final[tuple[JSONObject, ...]] = ({"required": ["calls", "output"]}, {"required": ["program"]})
+"""The alternatives of a Solution that may be a program."""
+
+
 def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> JSONObject:
     """Return the schema of one Call of `tool`: a closed object, as a complete document.
 
@@ -406,8 +410,12 @@ def solution_schema(
     latent: Container[ToolKey] = (),
     instances: Sequence[str] = (),
     extra: Mapping[str, JSONObject] | None = None,
+    required: Sequence[str] = (),
+    program: JSONObject | None = None,
+    wraps: bool = True,
 ) -> JSONObject:
-    """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in this order.
+    """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in this order; with
+    `program` also `{"program": TEXT}`, but not both.
 
     Args:
         tools: what may be called, in the order shown. Without tools, `calls` is an empty array.
@@ -415,6 +423,9 @@ def solution_schema(
         latent: keys of the tools without an activity.
         instances: the ids that `_instance` may have.
         extra: properties before `calls`, such as a `thought_process`.
+        required: those of them that are required.
+        program: schema of the text of a program; None: a Solution is not a program.
+        wraps: wrap an output that may be null. Otherwise null is both such an output and none.
 
     Raises:
         ToolDefinitionError, LimitExceededError: as `call_schema`.
@@ -428,11 +439,17 @@ def solution_schema(
     else:
         calls["maxItems"] = 0
     before = {name: move_refs(schema, ("properties", name)) for name, schema in (extra or {}).items()}
-    properties: JSONObject = {**before, "calls": calls, "output": _output(output, admitter)}
-    required: list[JSON] = ["calls", "output"]
-    return admitter.finish(
-        {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    )
+    properties: JSONObject = {**before, "calls": calls, "output": _output(output, admitter, wraps=wraps)}
+    result: JSONObject = {"type": "object", "properties": properties}
+    if program is None:
+        result["required"] = [*required, "calls", "output"]
+    else:
+        properties["program"] = program
+        if required:
+            result["required"] = [*required]
+        result["oneOf"] = [*EITHER]
+    result["additionalProperties"] = False
+    return admitter.finish(result)
 
 
 def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
@@ -456,8 +473,14 @@ def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
     return wrapped, True
 
 
-def _output(schema: JSONObject | None, admitter: Admitter) -> JSON:
-    wanted, _ = wrap_output(schema)
+def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JSON:
+    wanted, is_wrapped = wrap_output(schema)
+    if is_wrapped and not wraps:
+        if not schema:
+            return {}
+        # Its own null is one of its branches, apart from the null that means that there is no output.
+        own: JSON = admitter.admit(schema, "output")
+        return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
     found = admitter.admit(wanted, "output")
     admitted: JSONObject = found if isinstance(found, dict) else {}
     description = _with_note(admitted.pop("description", None), _OUTPUT)

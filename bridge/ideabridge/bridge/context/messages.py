@@ -365,7 +365,11 @@ def handle_error(message: Message, draft: Draft) -> None:
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
-    """A correction by a person: what was proposed, what ran, by whom and why."""
+    """A correction by a person: what was proposed, what ran, by whom and why. Or what was left out of a Solution."""
+    value = message.value if isinstance(message.value, dict) else {}
+    if "left_out" in value:
+        draft.say(message.role, f"Left out of your last solution: {value['left_out']} ({value.get('reason')}).")
+        return
     draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
 
 

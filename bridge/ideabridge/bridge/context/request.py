@@ -35,6 +35,7 @@ class Request:
         shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of one, and of all. None
             if no limit was recorded.
         schema_size: the bytes of JSON of the schema, if they are known.
+        members: the schemas of the members of the Solution that handlers added, by name.
     """
 
     context: list[JSON]
@@ -44,6 +45,7 @@ class Request:
     offered: JSONObject | None = None
     shown: JSONObject | None = None
     schema_size: int | None = field(default=None, repr=False, compare=False)
+    members: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     _ids: list[str] = field(default_factory=list[str], init=False, repr=False, compare=False)
     _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from ideabridge.bridge.context.inquiry import Action
+from ideabridge.bridge.context.request import Request
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -258,7 +259,9 @@ class ConfigurationChanged(Journaled):
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
     """A Request was made. `request` is its id. `offered` are the tools and the output schema of this Request, if
-    handlers of messages changed them; see `change_of`. `bytes` is what its mind reads, see `Request.size`.
+    handlers of messages changed them; see `change_of`. `bytes` is what its mind reads, see `Request.size`. `members`
+    are the schemas of the members of its Solution that handlers added; None in journals that do not say it, whose
+    Solutions may have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -266,6 +269,12 @@ class RequestMade(Journaled):
     request: str
     offered: JSONObject | None = None
     bytes: int | None = None
+    members: JSONObject | None = None
+
+    @classmethod
+    def of(cls, step: int, request: Request) -> RequestMade:
+        """The event of a Request."""
+        return cls(step, request.id, request.offered, request.size, dict[str, JSON](request.members))
 
 
 @dataclass(frozen=True, slots=True)

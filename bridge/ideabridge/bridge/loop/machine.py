@@ -69,6 +69,7 @@ from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, Exec
 from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
 from ideabridge.bridge.loop.grant import Grants, decision_text
 from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS, faults_of
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.policy import ApprovalSetting
@@ -126,6 +127,7 @@ class Machine:
         decisions: (what, decision, by whom) of each decision.
         grants: what people have allowed for the rest of the run.
         solution: the Solution that was taken up last.
+        proposal: the same with its calls bound to each other; None before the first.
         feedback: what the last Solution adds to the next Request.
         output: the output; `has_output` says whether there is one, because it may be null.
         offer: the tools and the output schema, of the run and of the current Request.
@@ -146,6 +148,7 @@ class Machine:
         self.decisions: list[tuple[str, str, Decider]] = []
         self.grants = Grants()
         self.solution = Solution()
+        self.proposal: Proposal | None = None
         self.feedback = Feedback()
         self.output: JSON = None
         self.has_output = False
@@ -166,6 +169,9 @@ class Machine:
         self._finish: Finish | None = None
         self._mind_due = False
         self._output_doubts = Doubts()
+        # The members that handlers added to the schema of the Request; None if the journal does not say it.
+        self._members: JSONObject | None = None
+        self._member_errors: list[str] = []
         # The messages that calls of the current Solution added, with the call.
         self._added: list[tuple[int, Message]] = []
         # The index of the first call of the current Solution.
@@ -486,6 +492,7 @@ class Machine:
         if event.step != self.step or not self._mind_due:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
         self._mind_due = False
+        self._members = event.members
         self.requests += 1
         self._spending.last = None
         if self.offer.change(event.offered):
@@ -500,12 +507,13 @@ class Machine:
         proposal.graph.base = self._memory.base
         schemas = self._initial.schemas
         self._tick = Tick(proposal.graph, self._memory, self.settings, schemas, self.grants, proposal.pattern)
-        self._answer(proposal.solution)
+        self._answer(proposal)
         self.phase = "solving"
 
-    def _answer(self, solution: Solution) -> None:
+    def _answer(self, proposal: Proposal) -> None:
         """Mark the Request as answered, so that the next one does not repeat its reports."""
-        self.solution = solution
+        self.proposal = proposal
+        self.solution = proposal.solution
         self._first = len(self.history)
         self.feedback = Feedback()
         self._added = []
@@ -528,6 +536,7 @@ class Machine:
         """Run a Solution that has arrived whole."""
         self._begin(proposal)
         tick = self._solving()
+        tick.corrections.extend(self._judge_members())
         tick.take_up()
         self._note(tick.progress.values())
         return tick
@@ -546,9 +555,9 @@ class Machine:
         if result.runs is not None:
             self._accept(result.runs).corrections.extend(result.corrections)
             return
-        self._answer(result.plan.solution)
+        self._answer(result.plan)
         self.errors.extend(result.errors)
-        self.feedback.corrections.extend(result.corrections)
+        self.feedback.corrections.extend([*self._judge_members(), *result.corrections])
         denied = Finish("cancelled", result.reason) if self.mode == "plan" else None
         self._go_on(denied or self._end_after(has_calls=bool(self.solution.calls), has_output=False))
 
@@ -584,7 +593,9 @@ class Machine:
         if self._mind_due:
             raise JournalError("a program came before its Request")
         self._begin(Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event)))
-        self._solving().program = True
+        tick = self._solving()
+        tick.program = True
+        tick.corrections.extend(self._judge_members())
 
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
@@ -601,7 +612,30 @@ class Machine:
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
             self.solution.output, self.solution.broken = None, event.broken
         self.solution.extra = event.extra or {}
+        tick.corrections.extend(self._judge_members())
         tick.close()
+
+    def _judge_members(self) -> list[JSONObject]:
+        """The correction about members of the Solution that its schema does not have, if any.
+
+        Members that are missing or wrong are errors, if a mind can read them: `_go_on` adds those.
+        """
+        self._member_errors = []
+        if self.mode != "solve" or self._members is None:
+            return []
+        members = {name: schema for name, schema in self._members.items() if isinstance(schema, dict)}
+        required: list[str] = []
+        if self.settings.thought_process and THOUGHT_PROCESS not in members:
+            members[THOUGHT_PROCESS] = THOUGHTS
+            required.append(THOUGHT_PROCESS)
+        if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
+            members[GROUP] = GROUPS
+        # An answer that broke off may lack anything, and a program that cannot run has an error.
+        held = {name: value for name, value in self.solution.extra.items() if name != "program"}
+        faults = faults_of(members, required if self.solution.broken is None else (), held)
+        self._member_errors = faults.errors
+        correction = faults.correction()
+        return [] if correction is None else [correction]
 
     def _advance(self) -> None:
         if self.phase == "solving" and self._tick is not None and self._tick.ended and not self._tick.due:
@@ -661,6 +695,7 @@ class Machine:
             self.errors.extend(state_errors(self._initial, self._memory))
             self.phase, self._finish = "ending", end
             return
+        self.errors.extend(error_message("structural", text) for text in self._member_errors)
         self._memory.tell_errors(self.errors)
         self.phase = "asking"
         self.step += 1

@@ -18,12 +18,13 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.loop.catalogue import Catalogue, Latent, change_of, offered_by
 from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.solution import Solution
+from ideabridge.bridge.loop.stored_solution import SolutionSchema, stored_solution
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.schema import inline_refs
 from ideabridge.tools.tool import Tool
 
 _CALLS: Final = 200
@@ -120,26 +121,19 @@ _PRINTED = 4_000
 _OWN_SCHEMAS = 64
 _REFERENCE = 200
 
-THOUGHTS: Final[JSONObject] = {
-    "type": "string",
-    "description": "Your reasoning, before the calls: what is known, what is missing, and which calls follow from that."
-    " It is kept, and changes nothing",
-}
-"""The schema of the member that the setting `thought_process` adds to answers."""
-
 
 class SchemaCache:
     """A bounded cache of composed schemas, which the runs of a process share."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._schemas: OrderedDict[str, JSONObject] = OrderedDict()
+        self._schemas: OrderedDict[str, SolutionSchema] = OrderedDict()
 
-    def get(self, key: str, compose: Callable[[], JSONObject]) -> JSONObject:
+    def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionSchema:
         """The schema with this key; if the cache has none, `compose` makes it."""
         schema = self._schemas.get(key)
         if schema is None:
-            schema = self._schemas[key] = compose()
+            schema = self._schemas[key] = SolutionSchema(compose())
             if len(self._schemas) > self._size:
                 self._schemas.popitem(last=False)
         else:
@@ -168,11 +162,12 @@ class Composer:
         self._program_schema = program_schema
         self._handlers = handlers
         self._cache = cache
-        self._own: dict[str, JSONObject] = {}
+        self._own: dict[str, SolutionSchema] = {}
         self._calls_made: list[Message] = []
         self._calls_stored: dict[int, JSONObject] = {}
         self._measures = Measures()
         self._schemas_measured = Measures()
+        self._last: SolutionSchema | None = None
 
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
         """Compose the next Request of a run.
@@ -188,28 +183,31 @@ class Composer:
         messages = context_of(machine, self._calls(machine))
         draft = self._draft(machine, messages, made)
         properties, offered = draft.properties, None
+        if machine.settings.groups:
+            properties = {GROUP: GROUPS, **properties}
         if machine.mode == "solve":
             if machine.settings.thought_process:
-                properties = {"thought_process": THOUGHTS, **properties}
+                properties = {THOUGHT_PROCESS: THOUGHTS, **properties}
             if made is not None:
                 offered = made.offered
             else:
                 offered = self._change(machine, draft)
         try:
-            schema = self._schema(machine, properties, offered)
+            schema = self._last = self._schema(machine, properties, offered)
         except IdeabridgeError as error:
             if not draft.properties and not offered:
                 raise
             raise HandlerError(f"what the handlers of messages left gives no schema: {error}") from error
         return Request(
             context=[self._stored(message) for message in messages],
-            schema=schema,
+            schema=schema.document,
             texts=draft.texts,
             model=draft.model,
             offered=offered,
             # A plan's author is asked nothing.
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
-            schema_size=self._schemas_measured.size(schema),
+            members=draft.properties,
+            schema_size=self._schemas_measured.size(schema.document),
         )
 
     def _stored(self, message: Message) -> JSONObject:
@@ -254,6 +252,15 @@ class Composer:
         except IdeabridgeError as error:
             raise HandlerError(str(error)) from error
 
+    def stored(self, machine: Machine, request: Request) -> JSONObject:
+        """The Solution of the last Request as its idea stores it."""
+        if machine.proposal is None:
+            return machine.solution.to_json()
+        schema = self._last
+        if schema is None or schema.document is not request.schema:
+            schema = SolutionSchema(request.schema)
+        return stored_solution(machine.proposal, schema, has_output=machine.has_output)
+
     def _calls(self, machine: Machine) -> list[Message]:
         """A message for each call."""
         if machine.step == 0:
@@ -263,7 +270,9 @@ class Composer:
         self._calls_made.extend(Message("user", "call", _call_entry(progress), "call") for progress in new)
         return self._calls_made
 
-    def _schema(self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None) -> JSONObject:
+    def _schema(
+        self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None
+    ) -> SolutionSchema:
         # Within a run, schemas differ only by what handlers change.
         changes: JSONObject = {"properties": dict[str, JSON](properties), "offered": offered}
         names = encode_text(changes) if properties or offered else ""
@@ -275,7 +284,8 @@ class Composer:
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
             # Without a tool, a program cannot do more than the mind itself.
             programs = self._program_schema if machine.offers_programs and catalogue.tools else None
-            flags: list[JSON] = [machine.settings.thought_process, programs is not None]
+            is_program = machine.mode == "plan" and machine.solution.program is not None
+            flags: list[JSON] = [machine.settings.thought_process, programs is not None, is_program]
             key = content_hash([*parts, list[JSON](machine.instances), *flags])
             wanted = output if isinstance(output, dict) else None
             schema = self._cache.get(key, lambda: _schema_of(machine, catalogue, wanted, properties, programs))
@@ -292,25 +302,24 @@ def _schema_of(
     properties: dict[str, JSONObject],
     programs: Callable[[Sequence[Tool]], JSONObject] | None,
 ) -> JSONObject:
-    schema = solution_schema(
+    # The author of a plan answers once, and an output of null is one like any other.
+    is_plan = machine.mode == "plan"
+    program: JSONObject | None = None
+    if programs is not None:
+        program = programs(catalogue.tools)
+    elif is_plan and machine.solution.program is not None:
+        program = {"type": "string"}
+    return solution_schema(
         catalogue.tools,
-        output,
+        {} if is_plan and output is None else output,
         latent=catalogue.latent,
         instances=machine.instances,
         extra=properties,
+        # A handler may define the member in its own way, and requires nothing.
+        required=[name for name in properties if properties[name] is THOUGHTS],
+        program=program,
+        wraps=not is_plan,
     )
-    members = schema["properties"]
-    if machine.mode == "plan" and isinstance(members, dict):
-        # The author of a plan answers once: the output has exactly its own schema, or may be any value.
-        members["output"] = inline_refs(output) if output is not None else {}
-        return schema
-    # Required for endpoints that enforce the schema; a Solution without `thought_process`, and a program without calls
-    # and output, are accepted.
-    if machine.settings.thought_process:
-        schema["required"] = ["thought_process", "calls", "output"]
-    if programs is not None and isinstance(members, dict):
-        members["program"] = programs(catalogue.tools)
-    return schema
 
 
 def context_of(machine: Machine, calls: list[Message]) -> list[Message]:

@@ -38,6 +38,7 @@ class Settings:
         thought_process: whether minds write their reasoning before the calls. It is journaled and has no other effect.
         programs: whether Solutions and plans may be programs. False in journals that do not say it: no mind of them was
             offered programs.
+        groups: whether an application writes the Solutions, which may make the calls of one a group.
         approval: see `ApprovalSetting`.
         shown: `value` and `request` of `Shown`, in bytes; those that are missing depend on the mind.
     """
@@ -58,6 +59,7 @@ class Settings:
     thought_process: bool = False
     programs: bool = False
     shown: Mapping[str, int] = field(default_factory=dict[str, int])
+    groups: bool = False
 
     @property
     def lazy(self) -> bool:

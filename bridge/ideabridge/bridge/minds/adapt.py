@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ideabridge.tools.compose import EITHER
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 MAX_DEPTH: Final = 12
@@ -33,13 +34,31 @@ def adapt(schema: JSONObject) -> JSONObject:
     """A schema that endpoints accept: wider than `schema`, never narrower.
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict each other. Conditions,
-    negations, tuples, patterns of keys, counts, ranges and patterns are removed. Definitions remain in `$defs`.
+    negations, tuples, patterns of keys, counts, ranges and patterns are removed. Definitions remain in `$defs`. Only
+    the alternatives of a program become narrower, see `with_calls`.
     """
-    adapted = _object(schema, 0)
+    adapted = _object(with_calls(schema), 0)
     defs = schema.get("$defs")
     if isinstance(defs, dict):
         adapted["$defs"] = {name: _adapted(item, 1) for name, item in defs.items()}
     return adapted
+
+
+def with_calls(schema: JSONObject) -> JSONObject:
+    """The schema of a Solution without alternatives at its top, which endpoints refuse: the calls and the output are
+    required, and a program may stand beside them. A Solution with a program, no calls and no output is read as one.
+    """
+    if schema.get("oneOf") != [*EITHER]:
+        return schema
+    own = schema.get("required")
+    required: list[JSON] = [*(own if isinstance(own, list) else []), "calls", "output"]
+    plain: JSONObject = {}
+    for keyword, value in schema.items():
+        if keyword == "oneOf":
+            plain["required"] = required
+        elif keyword != "required":
+            plain[keyword] = value
+    return plain
 
 
 def is_closed(schema: JSON) -> bool:

@@ -257,7 +257,7 @@ class _Copy:
                 match event:
                     case events.RequestMade():
                         request = self._composer.compose(self.machine, event)
-                        self._take(events.RequestMade(event.step, request.id, request.offered))
+                        self._take(events.RequestMade.of(event.step, request))
                     case events.ApprovalAsked() | events.PlanAsked():
                         # An undecided approval is asked again, and its time begins anew.
                         continue
@@ -291,7 +291,7 @@ class _Copy:
         if not self.machine.awaits_mind:
             # The fork begins before the first Request.
             request = self._composer.compose(self.machine)
-            self._take(events.RequestMade(self.machine.step, request.id, request.offered))
+            self._take(events.RequestMade.of(self.machine.step, request))
         if program is not None:
             extra: JSONObject = {key: value for key, value in (proposed.extra or {}).items() if key != "program"}
             self._take(program_of_mind(self.machine, program, fork_id, extra))

@@ -83,7 +83,7 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
 
 T = TypeVar("T")
 
@@ -106,6 +106,9 @@ _RUN_NOTHING: Final = ("deny", "skip", "value")
 
 _NOTES: Final = 20
 """Most decisions, assumptions, skipped calls, and notes in an answer."""
+
+_WRITTEN: Final = 64 * 1024
+"""Most bytes of a Solution that is kept as it was written, beside the form that satisfies its schema."""
 
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
@@ -938,15 +941,21 @@ class Run:
 
     # -- ideas -------------------------------------------------------------------------------------------------
 
-    def save_step(self, request: Request, outcome: str) -> SaveIdea:
+    def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
         """Make the function that saves the idea of a Solution that has run, together with the events of the next step.
 
-        The idea's parent is the idea of the step before, or the one that the run began from. `outcome` is how the step
-        ended; `open` if another Request follows.
+        The idea's parent is the idea of the step before, or the one that the run began from.
+
+        Args:
+            request: the Request of the step.
+            stored: its Solution, in the form that satisfies the schema.
+            outcome: how the step ended; `open` if another Request follows.
         """
         machine, host = self.machine, self._host
         solution = machine.solution
-        idea = Idea(request.context, request.schema, solution.to_json(), request.shown)
+        idea = Idea(request.context, request.schema, stored, request.shown)
+        written = solution.to_json()
+        is_kept = written != stored and len(encode(written)) <= _WRITTEN
         # Once the next Request is due, the machine counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
         tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))
@@ -967,6 +976,7 @@ class Run:
             title=next(texts, "").strip().split("\n")[0][:200] or ", ".join(tools)[:200],
             tools=tools,
             outcome=outcome,
+            written=written if is_kept else None,
         )
 
         def save() -> None:

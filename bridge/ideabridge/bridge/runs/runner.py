@@ -120,7 +120,7 @@ class _Run(DrivenRun, Protocol):
     def is_orphan(self) -> bool: ...
     @property
     def parent(self) -> ObservedRun | None: ...
-    def save_step(self, request: Request, outcome: str) -> SaveIdea: ...
+    def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea: ...
     def too_dear(self, request: Request) -> str | None: ...
     def rest(self) -> None: ...
     async def open_room(self, effect: Execute) -> None: ...
@@ -485,7 +485,7 @@ class Runner:
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
                 self._expect_choice(self.request)
-                return RequestMade(effect.step, self.request.id, self.request.offered, self.request.size)
+                return RequestMade.of(effect.step, self.request)
             case Finish():
                 self._finish_step(effect.status)
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
@@ -504,7 +504,8 @@ class Runner:
             # A plan's author was never asked: its Request is what a mind would have been.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
-            self._ideas.append(self._run.save_step(self.request, outcome))
+            stored = self._composer.stored(self.machine, self.request)
+            self._ideas.append(self._run.save_step(self.request, stored, outcome))
 
     def _let_answer(self) -> None:
         """Let the mind, if the run has one, answer the current Request."""

@@ -125,6 +125,8 @@ class IdeaMeta:
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: free words.
+        written: the Solution as it was written, if it is not what its schema admits and is not large: the idea has the
+            form that satisfies the schema, and a recording answers with this one.
     """
 
     run: str | None = None
@@ -140,6 +142,7 @@ class IdeaMeta:
     tools: tuple[str, ...] = ()
     outcome: str = ""
     tags: tuple[str, ...] = ()
+    written: JSONObject | None = None
 
     def to_json(self) -> JSONObject:
         """Return the metadata as JSON, without the members that have their default value."""

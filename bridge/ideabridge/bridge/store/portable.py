@@ -199,6 +199,7 @@ _META: Final[JSONObject] = {
     **dict.fromkeys((field.name for field in dataclasses.fields(IdeaMeta)), _TEXT),
     "step": _WHOLE,
     "usage": _OBJECT,
+    "written": _OBJECT,
     "tools": _TEXTS,
     "tags": _TEXTS,
 }

@@ -27,6 +27,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.loop.event import Event, SolutionRejected
 from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.minds.adapt import with_calls
 from ideabridge.bridge.minds.choice import SAMPLING
 from ideabridge.bridge.minds.errors import says_too_large
 from ideabridge.bridge.minds.instructions import rules
@@ -90,7 +91,9 @@ def _question(
     params: JSONObject = {"messages": [*messages], "systemPrompt": "\n\n".join(system)}
     params |= _preferences(settings, request)
     if tools:
-        params["tools"] = [{"name": _TOOL, "description": _ABOUT_TOOL, "inputSchema": inline_refs(request.schema)}]
+        # Model APIs refuse alternatives at the top of a tool's input.
+        input_schema = inline_refs(with_calls(request.schema))
+        params["tools"] = [{"name": _TOOL, "description": _ABOUT_TOOL, "inputSchema": input_schema}]
         params["toolChoice"] = {"mode": "required"}
     size = len(encode(params))
     if size > MAX_PARAMS:

@@ -1,0 +1,82 @@
+"""Members: what a Solution may hold besides its calls, its output or its program, such as a `thought_process`.
+
+The schema of a Request names them. They are journaled and have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ideabridge.bridge.context.references import quoted
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import describe
+from ideabridge.tools.schema import Validator
+
+THOUGHT_PROCESS: Final = "thought_process"
+
+THOUGHTS: Final[JSONObject] = {
+    "type": "string",
+    "description": "Your reasoning, before the calls: what is known, what is missing, and which calls follow from that."
+    " It is kept, and changes nothing",
+}
+"""The schema of the member that the setting `thought_process` adds to answers."""
+
+GROUP: Final = "pattern"
+
+GROUPS: Final[JSONObject] = {
+    "enum": ["all", "any", "race"],
+    "description": "Makes the calls a group: all or nothing, the first that succeeds, or the first that ends",
+}
+"""The schema of the member that names how the calls of a group belong together. Only an application makes groups."""
+
+_NAMED: Final = 10
+"""The most members that one correction names."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFaults:
+    """How the members of a Solution differ from what its schema says.
+
+    Attributes:
+        unknown: the names of members that the schema does not have.
+        errors: a sentence for each member that is missing, or has a value that the schema does not admit.
+    """
+
+    unknown: list[str] = field(default_factory=list[str])
+    errors: list[str] = field(default_factory=list[str])
+
+    def correction(self) -> JSONObject | None:
+        """The correction that tells a mind what was left out; None if nothing was."""
+        if not self.unknown:
+            return None
+        names = ", ".join(map(quoted, self.unknown[:_NAMED]))
+        more = len(self.unknown) - _NAMED
+        others = f" and {more:,} more" if more > 0 else ""
+        return {"left_out": f"{names}{others}", "reason": "the schema has no such member, so it had no effect"}
+
+
+def faults_of(members: Mapping[str, JSONObject], required: Sequence[str], held: JSONObject) -> MemberFaults:
+    """Compare the members of a Solution with those that its schema names.
+
+    Args:
+        members: the schemas of the members, by name.
+        required: the names of those that are required.
+        held: the members of the Solution, without its calls, output and program.
+    """
+    faults = MemberFaults()
+    for name in required:
+        if name not in held:
+            faults.errors.append(f"{name}: found nothing, expected {describe(members[name])} (required)")
+    for name, value in held.items():
+        schema = members.get(name)
+        if schema is None:
+            faults.unknown.append(name)
+            continue
+        try:
+            Validator(schema, what=name).check(value)
+        except IdeabridgeError as error:
+            faults.errors.append(str(error))
+    return faults
