@@ -186,3 +186,28 @@ async def test_a_skipped_call_is_told_with_its_reason(client: Client) -> None:
     assert (skipped["place"], skipped["tool"]) == (1, "count_words")
     assert f"skipped:\n- calls[1] count_words: {skipped['why']}" in text(result)
     assert "took another branch" in skipped["why"]
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"calls": [{"_tool": "count_words", "text": "†input.n"}], "input": {"n": 5}}, "text: found 5, expected text"),
+        ({"calls": [{"_tool": "count_words", "text": "a", "_activity": "cuont"}]}, "unknown activity 'cuont'"),
+        (
+            {
+                "calls": [],
+                "instances": {
+                    "a": {"type": "state", "state": {"n": "x"}, "schema": {"properties": {"n": {"type": "null"}}}}
+                },
+            },
+            'instance a: the state: n: found "x", expected null',
+        ),
+    ],
+)
+async def test_what_is_wrong_with_what_exists_is_refused_before_anything_runs(
+    client: Client, tmp_path: Path, members: dict[str, Any], says: str
+) -> None:
+    note = tmp_path / "note.txt"
+    writes = {"_tool": "write_note", "path": str(note), "text": "x"}
+    assert says in await refused(client, "run_plan", **{**members, "calls": [writes, *members["calls"]]})
+    assert not note.exists()

@@ -584,7 +584,7 @@ class Bridge:
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
-        return settings_under(
+        found = settings_under(
             self.configuration,
             limits,
             output_by_instance=output_by_instance,
@@ -592,6 +592,7 @@ class Bridge:
             thought_process=thought_process,
             shown=asked if choice is None else {**choice.shown, **asked},
         )
+        return dataclasses.replace(found, activities=tuple(self.toolbox.activities))
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
         """Return how many runs of a caller this process drives now; runs that wait for somebody do not count."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeGuard, cast
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.references import (
@@ -73,6 +73,7 @@ class Plan:
             `programs/sandbox.py`.
         names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls` are then the tools
             that it may call, each as a call without parameters.
+        state_schemas: the schema of the state, by instance, for those that have one.
     """
 
     calls: list[JSON]
@@ -87,6 +88,7 @@ class Plan:
     explained: JSONObject | None = None
     program: str | None = None
     names: JSONObject | None = None
+    state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""
@@ -98,9 +100,11 @@ class Plan:
             if self.input_schema is not None:
                 message["schema"] = self.input_schema
             messages.append(message)
-        messages.extend(
-            {"type": "state", "state": state, "_instance": instance} for instance, state in self.instances.items()
-        )
+        for instance, state in self.instances.items():
+            message = {"type": "state", "state": state, "_instance": instance}
+            if instance in self.state_schemas:
+                message["schema"] = self.state_schemas[instance]
+            messages.append(message)
         return messages
 
     @property
@@ -201,7 +205,13 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         raise PlanError(f"the plan: {error}") from None
     calls = solution["calls"]
     states: dict[str, JSONObject] = {}
+    state_schemas: dict[str, JSONObject] = {}
     for instance, state in (_object(plan, "instances") or {}).items():
+        if _is_message(state):
+            schema = _object(state, "schema")
+            if schema is not None:
+                state_schemas[instance] = schema
+            state = state["state"]
         if not isinstance(state, dict):
             raise PlanError(f"instances.{instance[:100]}: expected an object (the initial state)")
         try:
@@ -219,7 +229,15 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         name=_text(plan, "name"),
         description=_text(plan, "description"),
         program=program,
+        state_schemas=state_schemas,
     )
+
+
+def _is_message(state: JSON) -> TypeGuard[JSONObject]:
+    """Return whether an instance is given as a message, `{"type": "state", "state": {...}, "schema"?: {...}}`."""
+    if not isinstance(state, dict) or state.keys() - {"type", "state", "schema"}:
+        return False
+    return state.get("type") == "state" and isinstance(state.get("state"), dict)
 
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
@@ -322,7 +340,9 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
     if errors and plan.input is None:
         needed = _needed_inputs(plan)
         if needed:
-            graph, errors = _checked(dataclasses.replace(plan, input=_placeholder(needed)), catalogue, settings)
+            # The placeholder is of no type.
+            blind = dataclasses.replace(settings, foresight=False)
+            graph, errors = _checked(dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind)
             missing = tuple(dict.fromkeys(format_reference(one.full) for one in needed))
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])

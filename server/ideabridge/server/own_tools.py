@@ -143,7 +143,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "Or Python: import git; await git.git_log(repo_path=input['repo']). Last expression: the output."
                 ),
                 "input": _open("Read by †input."),
-                "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}.'),
+                "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}; or messages, with schema.'),
                 "output": {"description": "With references; default: the state.", "anyOf": _WITH_REFERENCES},
                 "output_schema": _OPEN,
                 "dry_run": {"type": "boolean"},

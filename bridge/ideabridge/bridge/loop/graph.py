@@ -36,31 +36,50 @@ Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "â€
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.explanations import references_of
 from ideabridge.bridge.context.references import (
+    Compiled,
+    Expression,
     Hole,
     Path,
     PathIndex,
     Reference,
     clipped,
     compile_value,
+    escaped,
+    fill,
     format_path,
     parse_reference,
     quoted,
 )
-from ideabridge.bridge.context.state import Missing, StateSchema, describe_missing, read
+from ideabridge.bridge.context.state import MISSING, Missing, StateSchema, describe_missing, read
 from ideabridge.bridge.loop.assumptions import Assumptions, holds
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
+
+
+def _literal(compiled: Compiled) -> Compiled:
+    """The compiled value with its texts escaped again, so that only its references look like references."""
+    if isinstance(compiled, Hole):
+        return compiled
+    if isinstance(compiled, str):
+        return escaped(compiled)
+    if isinstance(compiled, list):
+        return [_literal(item) for item in cast("list[object]", compiled)]
+    if isinstance(compiled, dict):
+        return {key: _literal(item) for key, item in cast("dict[str, object]", compiled).items()}
+    return compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,9 @@ class ModuleOrder:
 
 
 _DEFAULT: Final = ModuleOrder()
+
+_TOLD: Final = 3
+"""The most references that are named with a value that does not fit."""
 
 _NAMED: Final = 20
 """The most calls of one cycle that are named, and the most missing values that are explained."""
@@ -96,6 +118,7 @@ class Graph:
         output_by_instance: the output is resolved once for every instance, to a map by instance.
         alternatives: the calls are alternatives: none sees data that another adds.
         explained: see `Assumptions`.
+        foresight, activities: see `Settings`.
     """
 
     def __init__(
@@ -112,8 +135,12 @@ class Graph:
         output_by_instance: bool = False,
         alternatives: bool = False,
         explained: JSONObject | None = None,
+        foresight: bool = False,
+        activities: Collection[str] | None = None,
     ) -> None:
         self.explained = explained
+        self._foresight = foresight
+        self._activities = activities
         self.assumptions = Assumptions(None, 0)
         self.catalogue = catalogue
         self.base = base
@@ -163,6 +190,7 @@ class Graph:
         self.calls.append(call)
         self._add_explained(call)
         self._check_instance(call)
+        self._check_activity(call)
         self._check_targets(call)
         self._note_id(call)
         for item in call.reads:
@@ -171,6 +199,9 @@ class Graph:
                 self._unsupplied(call, item)
         if call.edges is None:
             self._find_edges(call)
+        if self._foresight and not call.problems:
+            self._foresee(call, briefly=briefly)
+            self._malformed += bool(call.problems)
         self.order.note(call, self._touching(call))
         if self._is_open_ended(call):
             self._open_ended.add(index)
@@ -303,6 +334,86 @@ class Graph:
         elif call.instance and call.instance not in self._instances:
             known = ", ".join(self._instances[:10]) or "none: leave _instance out"
             call.problems.append(f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}")
+
+    def _check_activity(self, call: Call) -> None:
+        names = self._activities
+        if call.activity is not None and names is not None and call.activity not in names:
+            hint = did_you_mean(call.activity, names)
+            call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
+
+    # -- values that exist already -----------------------------------------------------------------------------
+
+    def known(self, item: Read, instance: str) -> JSON | Missing:
+        """The value of a read that exists before the Solution and that no call before the reader changes; else MISSING.
+
+        Of alternatives, the first must be such a value: others are read only if it is absent.
+        """
+        if not item.bound or item.expression.uses_item or any(writers != () for writers in item.bound[0]):
+            return MISSING
+        value: JSON | Missing = MISSING
+        for operand in item.expression.alternatives[0]:
+            value = read(self.base.get(operand.instance or instance, {}), operand.full)
+            if isinstance(value, Missing):
+                return MISSING
+        return value
+
+    def _foresee(self, call: Call, *, briefly: bool) -> None:
+        """Check the parameters of a call with the values that exist already, as far as its references read such ones.
+
+        A call that may not run at all is checked when its turn comes: a test decides about it, or it runs for each item
+        of a list that is not known or is empty.
+        """
+        tool = call.tool
+        if tool is None or not call.reads or self.explained is not None:
+            return
+        known: dict[str, JSON] = {}
+        for item in call.reads:
+            value = self.known(item, call.instance)
+            if not isinstance(value, Missing):
+                known[item.expression.text] = value
+        if not known or not self._runs_at_least_once(call, known):
+            return
+        used: dict[str, None] = {}
+        unknown = False
+
+        def value_of(expression: Expression) -> JSON:
+            nonlocal unknown
+            if expression.text not in known:
+                unknown = True
+                return expression.text
+            used[expression.text] = None
+            return known[expression.text]
+
+        filled = fill(call.parameters, value_of)
+        if not used:
+            return
+        validator = self.catalogue.exact(tool)
+        if unknown:
+            # What is not known stays a reference, and everything else is a literal.
+            validator = self.catalogue.admitted(tool)
+            filled = fill(
+                _literal(call.parameters), lambda one: escaped(known[one.text]) if one.text in known else one.text
+            )
+        try:
+            if not validator.is_costly(filled):
+                validator.check(filled, briefly=briefly)
+        except IdeabridgeError as error:
+            names = ", ".join(list(used)[:_TOLD])
+            call.problems.append(f"{error} (with what {clipped(names)} has now)")
+
+    def _runs_at_least_once(self, call: Call, known: Mapping[str, JSON]) -> bool:
+        """Return whether it is known that a call runs. A known value of `_each` that is no array is a fault."""
+        if not call.has_each:
+            return True
+        if isinstance(call.each, Hole):
+            text = call.each.expression.text
+            if text not in known:
+                return False
+            if not isinstance(known[text], list):
+                call.problems.append(f"_each: expected an array, found {show(known[text])} at {clipped(text)}")
+                return False
+            return bool(known[text])
+        return bool(call.each)
 
     def _check_targets(self, call: Call) -> None:
         schema = self._schemas.get(call.instance)

@@ -70,7 +70,7 @@ from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, Journal
 from ideabridge.bridge.loop.grant import Grants, decision_text
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS, faults_of
-from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents
+from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents, opening_faults
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.progress import CallStatus, Progress, in_flight, parked
@@ -361,8 +361,23 @@ class Machine:
         pattern: Pattern | None = None,
         explained: JSONObject | None = None,
     ) -> list[JSONObject]:
-        """The faults of a Solution; see `SolutionReader.check`. The Solution is not taken up."""
-        return self._reader.check(calls, output, places, pattern, explained)
+        """The faults of a Solution; see `SolutionReader.check`. The Solution is not taken up.
+
+        Of a plan also those of its context, and of an output that nothing of the plan changes.
+        """
+        errors = self._reader.check(calls, output, places, pattern, explained)
+        if self.mode != "plan":
+            return errors
+        opening = [error_message("structural", text) for text in self.opening_faults()]
+        checked = self._reader.checked
+        if not errors and checked is not None and self.settings.foresight:
+            faults = self._output_schema.foreseen(checked.graph)
+            errors = [error_message("structural", text) for text in faults]
+        return [*opening, *errors]
+
+    def opening_faults(self) -> list[str]:
+        """A sentence for each initial state and input that does not satisfy its schema, before anything has run."""
+        return opening_faults(self.messages, self._initial) if self.settings.foresight else []
 
     def check_count(self, calls: int) -> list[JSONObject]:
         """The error if the run may not list that many more calls; otherwise empty."""

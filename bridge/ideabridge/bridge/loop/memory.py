@@ -13,9 +13,19 @@ from itertools import groupby
 from ideabridge.bridge.context import state as document
 from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Message
-from ideabridge.bridge.context.references import KINDS, Path, PathIndex, is_instance_name, parse_reference, quoted
+from ideabridge.bridge.context.references import (
+    KINDS,
+    Path,
+    PathIndex,
+    clipped,
+    is_instance_name,
+    parse_reference,
+    quoted,
+)
 from ideabridge.bridge.context.state import Method, Missing, StateSchema, merge
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.schema import Validator
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,11 @@ class InitialDocuments:
     instances: list[str] = field(default_factory=list[str])
     schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
 
+    def part(self, instance: str, kind: str) -> JSON:
+        """The initial `state` or `input` of an instance."""
+        found = document.read(self.documents.get(instance, {}), (kind,))
+        return {} if isinstance(found, Missing) else found
+
 
 def check_instance(name: str) -> None:
     """Check that references can contain the name of an instance.
@@ -190,6 +205,34 @@ def check_instance(name: str) -> None:
             f"_instance {quoted(name)}: expected 1 to {MAX_INSTANCE_NAME} characters, without white space and"
             f' . [ ] | & † ", and none of {KINDS}'
         )
+
+
+def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> list[str]:
+    """A sentence for each initial state and input that does not satisfy the schema on its message.
+
+    What the schema of a state requires may be written later.
+    """
+    faults: list[str] = []
+    for instance, state_schema in opening.schemas.items():
+        try:
+            state_schema.check_write(opening.part(instance, "state"))
+        except IdeabridgeError as error:
+            faults.append(f"{_of(instance)}{error}")
+    for message in messages:
+        if message.type != "input" or message.schema is None:
+            continue
+        readers = [message.instance] if message.instance else (opening.instances or [""])
+        validator = Validator(message.schema, what="the input")
+        for instance in readers:
+            try:
+                validator.check(opening.part(instance, "input"))
+            except IdeabridgeError as error:
+                faults.append(f"{_of(instance)}{error}")
+    return faults
+
+
+def _of(instance: str) -> str:
+    return f"instance {clipped(instance)}: " if instance else ""
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:

@@ -304,6 +304,21 @@ class OutputSchema:
             return None, faults, False, doubts
         return (checked["value"] if self._wrapped and isinstance(checked, dict) else checked), [], True, doubts
 
+    def foreseen(self, graph: Graph) -> list[str]:
+        """The faults of an output that is known before any call runs: all its references read values that exist."""
+        faults: list[str] = []
+        if self._schema is None or graph.output is None:
+            return faults
+        for instance, reads in graph.output_reads.items():
+            known = {read.expression.text: graph.known(read, instance) for read in reads}
+            values = {text: value for text, value in known.items() if not isinstance(value, Missing)}
+            if len(values) < len(known) or any(read.lenient for read in reads):
+                continue
+            value = fill(graph.output, lambda expression, values=values: values[expression.text])
+            if not Validator(self._schema, what="the output").is_costly(value):
+                self._checked(value, f" of {instance}" if instance else "", faults)
+        return faults
+
     def fault_of_null(self) -> str | None:
         """Why null is no output of a plan; None if it is one, or if no schema says what an output is."""
         faults: list[str] = []

@@ -39,6 +39,9 @@ class Settings:
         programs: whether Solutions and plans may be programs. False in journals that do not say it: no mind of them was
             offered programs.
         groups: whether an application writes the Solutions, which may make the calls of one a group.
+        foresight: whether values that exist before a Solution are checked before anything of it runs. False in journals
+            that do not say it: their calls failed when their turn came.
+        activities: the names that `_activity` may have; None: they are not known.
         approval: see `ApprovalSetting`.
         shown: `value` and `request` of `Shown`, in bytes; those that are missing depend on the mind.
     """
@@ -60,6 +63,8 @@ class Settings:
     programs: bool = False
     shown: Mapping[str, int] = field(default_factory=dict[str, int])
     groups: bool = False
+    foresight: bool = False
+    activities: tuple[str, ...] | None = None
 
     @property
     def lazy(self) -> bool:
@@ -71,11 +76,13 @@ class Settings:
         modules: JSONObject = {
             name: {"ordered": one.ordered, "reads": list[JSON](one.reads)} for name, one in self.modules.items()
         }
-        others: JSONObject = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("order", "modules", "shown")
-        }
-        shown: JSONObject = {"shown": dict[str, JSON](self.shown)} if self.shown else {}
-        return {"ordering": self.order, "modules": modules, **others, **shown}
+        apart = ("order", "modules", "shown", "activities")
+        others: JSONObject = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
+        if self.shown:
+            others["shown"] = dict[str, JSON](self.shown)
+        if self.activities is not None:
+            others["activities"] = list[JSON](self.activities)
+        return {"ordering": self.order, "modules": modules, **others}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
@@ -84,6 +91,8 @@ class Settings:
         modules: dict[str, Any] = members.pop("modules", {})
         members["order"] = members.pop("ordering")
         members["modules"] = {name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()}
+        activities = members.pop("activities", None)
+        members["activities"] = None if activities is None else tuple(activities)
         return cls(**members)
 
 

@@ -222,6 +222,8 @@ class SolutionReader:
             output_by_instance=settings.output_by_instance,
             alternatives=pattern in ("any", "race"),
             explained=explained,
+            foresight=settings.foresight,
+            activities=settings.activities,
         )
 
     def check(

@@ -54,31 +54,32 @@ class SolutionSchema:
         self.members = {name: schema for name, schema in members.items() if name not in _OWN}
         self.required = [name for name in _texts(document.get("required")) if name in self.members]
         # In their places, because a `$ref` may lead through them.
-        self._members = {
-            name: self._validator({"properties": {name: schema}}) for name, schema in members.items() if name != "calls"
+        self._parts: dict[str, JSONObject] = {
+            name: {"properties": {name: schema}} for name, schema in members.items() if name != "calls"
         }
-        self._calls: dict[tuple[JSON, JSON], tuple[JSONObject, Validator]] = {}
+        self._validators: dict[int, Validator] = {}
+        self._calls: dict[tuple[JSON, JSON], JSONObject] = {}
         items = _object(_object(members.get("calls")).get("items"))
         branches = items.get("anyOf")
         for branch in branches if isinstance(branches, list) else ():
             schema = _object(branch)
             named = _object(schema.get("properties"))
             key = (_object(named.get("_module")).get("const"), _object(named.get("_tool")).get("const"))
-            self._calls[key] = (named, self._validator(schema))
+            self._calls[key] = schema
 
     def call(self, call: Call) -> JSONObject | None:
         """The call as the schema admits it; None if it does not."""
         tool = call.tool
         if tool is None:
             return None
-        found = self._calls.get((tool.module, tool.name))
-        if found is None:
+        schema = self._calls.get((tool.module, tool.name))
+        if schema is None:
             return None
-        named, validator = found
+        validator = self._validator(schema)
         is_sound = not call.problems
         if _is_valid(validator, call.raw, checked=is_sound):
             return call.raw
-        written = _as_named(call, named)
+        written = _as_named(call, _object(schema.get("properties")))
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
@@ -86,10 +87,17 @@ class SolutionSchema:
 
         `checked`: the value satisfies the schema once its references are replaced.
         """
-        validator = self._members.get(name)
-        return validator is not None and _is_valid(validator, {name: value}, checked=checked)
+        part = self._parts.get(name)
+        return part is not None and _is_valid(self._validator(part), {name: value}, checked=checked)
 
     def _validator(self, part: JSONObject) -> Validator:
+        """The validator of one part, which is made at its first use."""
+        validator = self._validators.get(id(part))
+        if validator is None:
+            validator = self._validators[id(part)] = self._compiled(part)
+        return validator
+
+    def _compiled(self, part: JSONObject) -> Validator:
         """A validator of one part, with the definitions that it refers to."""
         defs: JSONObject = {}
         left: list[JSON] = [part]

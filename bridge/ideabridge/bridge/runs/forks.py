@@ -74,6 +74,7 @@ async def fork(
         # Of a plan the calls are the whole answer: with others, it begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
+        settings = dataclasses.replace(settings, activities=Settings.from_json(began.settings).activities)
         if plan.program is None:
             catalogue = await runs.catalogue_of(plan, settings, caller)
             made = (await check_beside(plan, start_plan, plan, catalogue, settings)).events
@@ -204,6 +205,11 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
         output_schema=started.output_schema,
         description=next((str(one.value) for one in messages if one.type == "text"), None),
         program=program,
+        state_schemas={
+            one.instance: one.schema
+            for one in messages
+            if one.type == "state" and one.instance and one.schema is not None
+        },
     )
 
 

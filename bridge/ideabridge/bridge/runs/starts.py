@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.errors import PlanError, RejectedSolutionError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Event, ProgramProposed, RunStarted, SolutionProposed
@@ -109,6 +110,9 @@ def start_program(
     mind, why = (None, None) if choice is None else (choice.name, choice.why)
     start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
     machine.receive(start)
+    faults = machine.opening_faults()
+    if faults:
+        raise PlanError("\n".join(faults))
     return Start(machine, (start, _proposed(plan, names, machine)))
 
 
@@ -196,7 +200,7 @@ def start_solve(
     `idea` is the id of an idea that is solved anew: the parent of the run's first idea.
 
     Raises:
-        MessageError: a message is malformed.
+        MessageError: a message is malformed, or its value does not satisfy its schema.
         SchemaError: the output schema is invalid.
     """
     machine = Machine(catalogue)
@@ -205,6 +209,9 @@ def start_solve(
         "solve", context, *catalogue.to_json(), settings.to_json(), output_schema, choice.name, choice.why, idea
     )
     machine.receive(start)
+    faults = machine.opening_faults()
+    if faults:
+        raise MessageError("\n".join(faults))
     return Start(machine, (start,))
 
 
@@ -314,6 +321,7 @@ def settings_under(
         planning=planning,
         thought_process=configuration.thought_process if thought_process is None else thought_process,
         programs=configuration.programs,
+        foresight=True,
         shown={**configuration.shown.stated, **(shown or {})},
         # None means without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
