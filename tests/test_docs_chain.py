@@ -24,7 +24,7 @@ from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.plan import read_plan
 from ideabridge.tools import META_PROPERTIES, Toolbox
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON
 from tests.seeds.minds import Prepared
 from tests.server.serving import all_tools, over_stdio, structured
 
@@ -99,6 +99,14 @@ def toolbox() -> Toolbox:
     return Toolbox(*(names[name] for name in ("sentiment", "shout", "whisper", "title")))
 
 
+def configured(folder: Path) -> Path:
+    """A configuration file with the tools of the page."""
+    (folder / "tools.py").write_text(tools_text(), encoding="utf-8")
+    path = folder / "ideabridge.json"
+    path.write_text(json.dumps({"store": "ideas.sqlite", "tools": ["tools.py"]}), encoding="utf-8")
+    return path
+
+
 def bridge_with(mind: Prepared) -> Bridge:
     return Bridge(Configuration(approval="allow_all"), toolbox=toolbox(), mind=mind)
 
@@ -123,28 +131,17 @@ def test_there_is_a_message_of_every_type_and_a_call_with_every_meta_property() 
     assert {name for call in calls for name in call if name.startswith("_")} == set(META_PROPERTIES)
 
 
-def parts_of(context: list[Any]) -> tuple[str, list[JSON], JSONObject | None]:
-    """The task, the messages before it and the input, which `solve` takes one by one and puts together again."""
-    messages = [read_message(message) for message in context]
-    place = max(number for number, message in enumerate(messages) if message.type == "text" and message.role == "user")
-    inputs = [message.value for message in messages[place + 1 :]]
-    assert len(inputs) <= 1
-    return str(messages[place].value), context[:place], cast("JSONObject | None", inputs[0] if inputs else None)
-
-
 CONTEXTS = examples("context")
 
 
 @pytest.mark.parametrize("blocks", CONTEXTS, ids=places(CONTEXTS))
 async def test_each_example_of_a_request_ends_as_the_page_says(blocks: list[Block]) -> None:
-    task, before, given = parts_of(blocks[0].value)
     solutions = values(blocks, "solution")
     output_schemas = values(blocks, "output schema")
     mind = Prepared(*solutions)
     async with bridge_with(mind) as bridge:
-        run = await bridge.solve(
-            task, context=before, input=given, output_schema=output_schemas[0] if output_schemas else None
-        )
+        output_schema = output_schemas[0] if output_schemas else None
+        run = await bridge.solve(context=blocks[0].value, output_schema=output_schema)
         assert await run.wait(20) == "done"
         answer = run.answer(whole=True)
     assert len(mind.requests) == len(solutions)
@@ -159,6 +156,22 @@ async def test_each_example_of_a_request_ends_as_the_page_says(blocks: list[Bloc
                 jsonschema.validate({"calls": [], "output": 5}, sent)
     for context in values(blocks, "next context"):
         assert mind.context(-1) == context
+
+
+async def test_over_mcp_each_example_of_a_request_ends_as_the_page_says(tmp_path: Path) -> None:
+    async with over_stdio(configured(tmp_path), "auto") as client:
+        for blocks in CONTEXTS:
+            asked = {"context": blocks[0].value, "mind": "turns"}
+            for output_schema in values(blocks, "output schema"):
+                asked["output_schema"] = output_schema
+            answer = structured(await client.call_tool("solve", asked))
+            for turn, solution in enumerate(values(blocks, "solution")):
+                handed_in = {"run": answer["run"], "turn": turn, "solution": solution}
+                answer = structured(await client.call_tool("solve", handed_in))
+            [result] = values(blocks, "result")
+            # Beside an output, an assistant is not given the state.
+            expected = {name: value for name, value in result.items() if name != "state"}
+            assert {name: answer.get(name) for name in expected} == expected
 
 
 PLANS = examples("plan")
@@ -177,13 +190,10 @@ async def test_each_plan_ends_as_the_page_says(blocks: list[Block]) -> None:
 
 
 async def test_over_mcp_an_idea_becomes_a_tool_and_a_call(tmp_path: Path) -> None:
-    (tmp_path / "tools.py").write_text(tools_text(), encoding="utf-8")
-    configuration = tmp_path / "ideabridge.json"
-    configuration.write_text(json.dumps({"store": "ideas.sqlite", "tools": ["tools.py"]}), encoding="utf-8")
     begin = next(number for number, block in enumerate(BLOCKS) if block.kind == "run_plan")
     answer: dict[str, Any] = {}
     ideas: list[Any] = []
-    async with over_stdio(configuration, "auto") as client:
+    async with over_stdio(configured(tmp_path), "auto") as client:
         for block in BLOCKS[begin:]:
             if block.kind == "idea":
                 ideas.append(block.value)
