@@ -285,12 +285,29 @@ async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not
             await bridge.call_idea("found", {"name": "a"})
 
 
+async def test_the_same_document_makes_no_second_version() -> None:
+    document = await exported()
+    async with here("look") as bridge:
+        first = await bridge.import_idea(document, publish=True)
+        assert first.before is None
+        assert not first.is_unchanged
+        again = await bridge.import_idea(document, publish=True)
+        assert again.is_unchanged
+        assert again.publication is not None
+        assert again.publication.version == 1
+        # Nor does what is exported from here.
+        name = again.publication.name
+        assert (await bridge.import_idea(bridge.export_idea(name), publish=True)).is_unchanged
+        assert len(bridge.store.publications.versions(name, caller=SEES_ALL)) == 1
+
+
 async def test_a_name_that_stood_for_something_else_is_told() -> None:
     document = await exported()
     async with here("look") as bridge:
         first = await bridge.import_idea(document, publish=True)
-        second = await bridge.import_idea(document, publish=True)
-        assert first.before is None
+        assert first.publication is not None
+        other = forged(document, description="something else")
+        second = await bridge.import_idea(other, publish=True, replace=[first.publication.name])
         assert second.publication is not None
         assert second.publication.version == 2
         assert second.before is not None

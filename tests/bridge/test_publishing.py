@@ -90,12 +90,16 @@ async def test_an_idea_is_published_by_those_whose_run_made_it() -> None:
         assert (await here.publish(run.idea[:6], "anns", caller="ann")).owner == "ann"
 
 
-async def test_an_idea_that_was_made_elsewhere_has_no_answer_to_publish() -> None:
+async def test_an_idea_that_was_made_elsewhere_is_published_by_what_it_holds() -> None:
     async with bridge() as there, bridge() as here:
         run = await plan(there, LOUD)
         idea = here.store.import_idea(there.store.export_idea(run.id, caller=SEES_ALL))
-        with pytest.raises(PublicationError, match="made elsewhere"):
-            await here.publish(idea, "loud")
+        with pytest.raises(PublicationError, match="made elsewhere: parameters, choices"):
+            await here.publish(idea, "loud", strict=True)
+        published = await here.publish(idea, "loud")
+        assert published.answer == "plan"
+        assert published.idea_id == idea
+        assert (published.plan or {})["calls"] == LOUD["calls"]
 
 
 async def test_a_run_is_published_with_its_own_outcome() -> None:
@@ -118,8 +122,12 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         first, second = await plan(here, raw, "ann"), await plan(here, raw, "ben")
         assert (first.status, second.status) == ("failed", "done")
         assert first.idea == second.idea
-        with pytest.raises(PublicationError, match="is failed, not done"):
-            await here.publish(first.id, "later", caller="ann")
+        with pytest.raises(PublicationError, match="its run is failed and gave no output"):
+            await here.publish(first.id, "later", answer="recorded", caller="ann")
+        # Nothing that it did can be done again: it is what it was written as.
+        written = await here.publish(first.id, "written", caller="ann")
+        assert written.answer == "plan"
+        assert written.recorded == {"input": {"text": "a"}}
         published = await here.publish(second.id, "later", answer="plan", caller="ben")
         assert published.answer == "plan"
         assert published.recorded == {"input": {"text": "a"}, "output": "a at last"}
@@ -140,7 +148,7 @@ async def test_each_run_of_one_idea_has_its_own_result() -> None:
         assert told == [{"input": {}, "output": "one"}, {"input": {}, "output": "two"}]
 
 
-async def test_a_step_that_was_not_the_last_is_no_answer() -> None:
+async def test_a_step_that_was_not_the_last_is_a_plan_of_its_calls() -> None:
     async with bridge() as here:
         run = await here.solve("x", output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
@@ -149,8 +157,11 @@ async def test_a_step_that_was_not_the_last_is_no_answer() -> None:
         run.submit(1, {"calls": [], "output": "†state.a"})
         await run.wait(10)
         assert first is not None
-        with pytest.raises(PublicationError, match="went on after it"):
-            await here.publish(first, "step")
+        with pytest.raises(PublicationError, match="it cannot be 'recorded': its solution has no output"):
+            await here.publish(first, "step", answer="recorded")
+        published = await here.publish(first, "step")
+        assert published.answer == "plan"
+        assert published.recorded == {"input": {}}
 
 
 # -- plans that would answer otherwise ---------------------------------------------------------------------------

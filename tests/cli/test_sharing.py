@@ -101,10 +101,10 @@ def test_a_name_in_use_is_told_and_links_in_a_folder_are_not_followed(
     assert main(["ideas", "import", "shared", "--publish", *there]) == 0
     assert "published here already" not in capsys.readouterr().err
     assert main(["ideas", "import", "shared", "--publish", *there]) == 0
-    assert "twice was published here already: version 1" in capsys.readouterr().err
+    assert "is published as twice already, version 1; nothing changed" in capsys.readouterr().err
     assert main(["ideas", "import", "shared", "--publish", "--json", *there]) == 0
     [one] = told(capsys)["ideas"]
-    assert (one["name"], one["version"], one["before"]) == ("twice", 3, 2)
+    assert (one["name"], one["version"], one["before"]) == ("twice", 1, 1)
 
 
 def test_a_configured_secret_does_not_leave(

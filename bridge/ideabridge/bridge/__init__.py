@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.plan import PlanLike as PlanLike
     from ideabridge.bridge.plan import WaitingPlan as WaitingPlan
     from ideabridge.bridge.plan import read_plan as read_plan
+    from ideabridge.bridge.publishing.importing import SavedIdea as SavedIdea
     from ideabridge.bridge.publishing.suggestions import Suggestion as Suggestion
     from ideabridge.bridge.runs.people import ApprovalRequest as ApprovalRequest
     from ideabridge.bridge.runs.people import Approver as Approver
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.run import RunStatus as RunStatus
     from ideabridge.bridge.runs.runs import RunSummary as RunSummary
     from ideabridge.bridge.runs.session import Session as Session
+    from ideabridge.bridge.store.errors import IdeaDocumentError as IdeaDocumentError
     from ideabridge.bridge.store.errors import SecretInIdeaError as SecretInIdeaError
     from ideabridge.bridge.store.errors import StaleDriverError as StaleDriverError
     from ideabridge.bridge.store.errors import StoreBusyError as StoreBusyError
@@ -245,6 +247,7 @@ _HOMES: Final = {
         "WaitingPlan",
         "read_plan",
     ),
+    "publishing.importing": ("SavedIdea",),
     "publishing.suggestions": ("Suggestion",),
     "runs.people": (
         "ApprovalRequest",
@@ -260,6 +263,7 @@ _HOMES: Final = {
     "runs.runs": ("RunSummary",),
     "runs.session": ("Session",),
     "store.errors": (
+        "IdeaDocumentError",
         "SecretInIdeaError",
         "StaleDriverError",
         "StoreBusyError",

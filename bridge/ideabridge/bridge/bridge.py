@@ -36,7 +36,7 @@ from ideabridge.bridge.context.mind import TURNS, Mind
 from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
-from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.errors import NoFinishedRunError, PlanError, PublicationError
 from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -50,11 +50,13 @@ from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
-from ideabridge.bridge.publishing.importing import ImportResult
+from ideabridge.bridge.publishing.importing import SavedIdea
 from ideabridge.bridge.publishing.publisher import Publisher
+from ideabridge.bridge.publishing.saving import Saver
 from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
 from ideabridge.bridge.publishing.teaching import Teaching
 from ideabridge.bridge.publishing.verify import Verdict
+from ideabridge.bridge.publishing.written import written_document
 from ideabridge.bridge.runs.direct import DirectSessions
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
@@ -70,8 +72,9 @@ from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solv
 from ideabridge.bridge.runs.values import schema_of
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Answer, Publication
+from ideabridge.bridge.store.portable import check_leaks
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, Viewer
 from ideabridge.bridge.store.writer import Writer
@@ -260,6 +263,11 @@ class Bridge:
         return Publisher(self, *own, lambda: self._open_runs.sandbox)
 
     @property
+    def saver(self) -> Saver:
+        """Makes tools of ideas that no finished run made."""
+        return Saver(self.publisher)
+
+    @property
     def direct_sessions(self) -> DirectSessions:
         """The sessions of direct calls: what clients called one by one, without a plan."""
         return DirectSessions(
@@ -311,7 +319,7 @@ class Bridge:
         caller: str = LOCAL,
         edited: bool = False,
         replace: Collection[str] = (),
-    ) -> ImportResult:
+    ) -> SavedIdea:
         """Save an exported idea. With `publish`, publish it as the next version of its name.
 
         The annotations of the publication come from the tools that are here, not from the document. If all tools of
@@ -336,6 +344,62 @@ class Bridge:
             document, publish=publish, caller=caller, edited=edited, replace=replace
         )
 
+    async def save_idea(
+        self,
+        document: ObjectLike | JSON,
+        *,
+        name: str | None = None,
+        publish: bool | None = None,
+        replace: Collection[str] | None = None,
+        to: str | Iterable[str] | None = None,
+        caller: str = LOCAL,
+    ) -> SavedIdea:
+        """Save an idea that was written by hand, and publish it as a tool. Nothing of it runs.
+
+        A published name gets a new version, unless it stands for exactly this idea already.
+
+        Args:
+            document: `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?, "tags"?}`.
+                `context` has messages in any spelling, `schema` is that of the output or of the whole Solution,
+                `solution` is `{"calls", "output"}` or `{"program"}`, and `tools` names what a mind may call. The tool
+                answers by what the document holds: a program, calls, an output, or else by asking a mind; `answer`
+                chooses otherwise.
+            name: the name of the tool if the document has none.
+            publish: whether to make a tool of it; None: if it has a name.
+            replace: the published names, each NAME or NAME@VERSION, that it may replace; None: any.
+            to: the audience, as in `publish`.
+            caller: who saves it.
+
+        Raises:
+            IdeaDocumentError: the document is malformed; the message says where, and what was expected.
+            MessageError, SchemaError, ValueMismatchError: so is a message or a schema, or a value does not satisfy it.
+            PublicationError: it cannot answer as it says, has no name, would call itself, or cannot run with the tools
+                here.
+            ModulesAwayError: a module that it calls is configured and not up.
+            NameInUseError: the name is published with another content, and `replace` does not contain it.
+            PublicationNameError: see `Publisher.check_free`.
+            SecretGivenError: it contains a secret of the configuration.
+        """
+        return await self.saver.save(document, name=name, publish=publish, replace=replace, to=to, caller=caller)
+
+    def written_idea(self, ref: str, *, caller: Viewer = LOCAL) -> JSONObject | None:
+        """Return the document of a published idea that was written by hand, for `save_idea`; None for any other.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: as `export_idea`.
+            SecretInIdeaError: as `export_idea`.
+        """
+        stored = self.store.ideas.get(ref, caller=caller)
+        try:
+            publication = self.store.publications.named(ref, caller=caller)
+        except UnknownPublicationError:
+            return None
+        document = written_document(publication, stored.idea) if publication.idea_id == stored.id else None
+        if document is not None:
+            self._learn_secrets()
+            check_leaks(document, self.secrets.found_in)
+        return document
+
     async def publish(
         self,
         ref: str,
@@ -355,6 +419,10 @@ class Bridge:
     ) -> Publication:
         """Publish what one run did as a tool, and wait for the modules that its plan calls. A published name gets a new
         version.
+
+        Of a run that ended early (failed, stalled, at a limit, cancelled), the plan is what it did until then; its
+        question is solved anew if it did nothing. An idea of which no run is here, because it was imported or written
+        by hand, is published by what it holds, as by `save_idea`.
 
         Args:
             ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an idea, the run is the
@@ -384,20 +452,30 @@ class Bridge:
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `Publisher.check_free`.
         """
-        return await self.publisher.publish(
-            ref,
-            name,
-            description=description,
-            answer=answer,
-            parameters=parameters,
-            choices=choices,
-            strict=strict,
-            or_solve=or_solve,
-            by=by,
-            to=to,
-            program=program,
-            inputs=inputs,
-            caller=caller,
+        try:
+            return await self.publisher.publish(
+                ref,
+                name,
+                description=description,
+                answer=answer,
+                parameters=parameters,
+                choices=choices,
+                strict=strict,
+                or_solve=or_solve,
+                by=by,
+                to=to,
+                program=program,
+                inputs=inputs,
+                caller=caller,
+            )
+        except NoFinishedRunError as error:
+            if parameters or choices or strict or or_solve or program is not None or inputs:
+                raise PublicationError(
+                    f"{error}: parameters, choices, strict, or_solve, program and inputs are for what a run did. Leave"
+                    " them out, or write the idea by hand (save_idea, `ideas add`)"
+                ) from None
+        return await self.saver.publish_as_it_is(
+            ref, name, description=description, answer=answer, to=to, caller=caller
         )
 
     def lift(

@@ -137,6 +137,10 @@ class PublicationError(IdeabridgeError):
     """An idea cannot be published as requested, or a published one cannot be called in this way."""
 
 
+class NoFinishedRunError(PublicationError):
+    """No run of an idea that has ended is in this store, so only the idea itself can become a tool."""
+
+
 class NoPlanError(PublicationError):
     """A run cannot be a plan; the message says why."""
 

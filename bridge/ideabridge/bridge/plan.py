@@ -68,6 +68,7 @@ class Plan:
         output_schema: JSON Schema of the output.
         name, description: those of the tool, if the plan is published.
         tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
+        messages: the other messages of its context, such as texts, data and states, if its idea was written by hand.
         explained: what the plan does not know for certain; see `loop/assumptions.py`.
         program: Python text in place of the calls and the output, which runs once for each instance; see
             `programs/sandbox.py`.
@@ -85,14 +86,16 @@ class Plan:
     name: str | None = None
     description: str | None = None
     tools: tuple[JSONObject, ...] = ()
+    messages: tuple[JSONObject, ...] = ()
     explained: JSONObject | None = None
     program: str | None = None
     names: JSONObject | None = None
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
-        """The context messages of the plan: its input, and a state for each instance."""
+        """The context messages of the plan: its tools, its own messages, its input, and a state for each instance."""
         messages: list[JSON] = [{"type": "tool", "tool": tool} for tool in self.tools]
+        messages += self.messages
         if self.description:
             messages.append({"role": "user", "content": self.description})
         if self.input is not None:
@@ -100,7 +103,10 @@ class Plan:
             if self.input_schema is not None:
                 message["schema"] = self.input_schema
             messages.append(message)
+        written = {str(message.get("_instance")) for message in self.messages if message.get("type") == "state"}
         for instance, state in self.instances.items():
+            if instance in written:
+                continue
             message = {"type": "state", "state": state, "_instance": instance}
             if instance in self.state_schemas:
                 message["schema"] = self.state_schemas[instance]
@@ -266,16 +272,17 @@ def read_published(
 ) -> Plan:
     """Read the plan of a publication, with new input, in which defaults stand for absent parameters.
 
-    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "explained"?, "seen"?, "watch"?,
-    "decisions"?, "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, and `fixed` has members of the
-    input that the caller does not pass. That of a program has `program` and `names`, see `Plan`, and no output. It has
-    an `output_schema` if the tool's schema differs: with instances the tool returns a map of outputs.
+    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?, "explained"?, "seen"?,
+    "watch"?, "decisions"?, "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, `context` has messages
+    of an idea that was written by hand, and `fixed` has members of the input that the caller does not pass. That of a
+    program has `program` and `names`, see `Plan`, and no output. It has an `output_schema` if the tool's schema
+    differs: with instances the tool returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
-    tools, fixed = plan.get("tools"), plan.get("fixed")
+    tools, fixed, context = plan.get("tools"), plan.get("fixed"), plan.get("context")
     program, names = plan.get("program"), plan.get("names")
     arguments = with_defaults(arguments, input_schema)
     if isinstance(fixed, dict):
@@ -290,6 +297,7 @@ def read_published(
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
         tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
+        messages=tuple(one for one in context if isinstance(one, dict)) if isinstance(context, list) else (),
         explained=_explained(plan),
         program=program if isinstance(program, str) else None,
         names=names if isinstance(names, dict) else None,

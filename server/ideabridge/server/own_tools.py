@@ -37,6 +37,7 @@ from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
 from ideabridge.server.asking.forms import publication_form
@@ -266,7 +267,10 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "Make a tool of a run or an idea; constants become parameters.",
         _closed(
             {
-                "idea": _text("Run, idea, or session: your direct calls."),
+                "idea": {
+                    "description": "Run, idea, session (your direct calls), or {context, schema?, solution?}.",
+                    "anyOf": [_TEXT, _OPEN],
+                },
                 "name": _text("a-z, 0-9, _"),
                 "description": _TEXT,
                 "answer": _choice(["auto", "recorded", "plan", "program", "solve"]),
@@ -351,6 +355,9 @@ LISTED: Final = frozenset(_RARE)
 _ASKS: Final = "?"
 """Stands for a program that is still to be written: the answer says what it must do."""
 
+_OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "strict")
+"""The parameters of `publish_idea` that have no meaning for an idea that is written in the call."""
+
 _CHANGE: Final = (
     "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, merge, required, default, at),"
     " choices ({take: {calls.0.repo: †input.repo}, runs: [more runs]}), answer (auto, recorded, plan, program, solve),"
@@ -415,6 +422,19 @@ _PLAN_KEYS: Final = ("calls", "program", "input", "instances", "output", "output
 
 Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of their tool."""
+
+
+def _written(idea: JSON) -> str | JSONObject:
+    """The idea that a call publishes: its name, or its document, which models also write as JSON text.
+
+    Raises:
+        PublicationError: it is neither.
+    """
+    if isinstance(idea, str) and idea.lstrip().startswith("{"):
+        idea = decode(idea, what="idea")
+    if not isinstance(idea, str | dict):
+        raise PublicationError("idea: expected a run, an idea, session, or an object {context, schema?, solution?}")
+    return idea
 
 
 class OwnHandlers:
@@ -665,7 +685,10 @@ class OwnHandlers:
     async def _publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         name, choices = arguments["name"], arguments.get("choices")
         self._check_free(name, request.caller)
-        ref = await self._called_run(arguments["idea"], arguments.get("calls"), request)
+        idea = _written(arguments["idea"])
+        if not isinstance(idea, str):
+            return await self._save_idea(idea, arguments, request)
+        ref = await self._called_run(idea, arguments.get("calls"), request)
         # Otherwise the answer to a run that is not done would differ.
         self._bridge.store.ideas.get(ref, caller=request.caller)
         how, by = arguments.get("answer", "auto"), by_tool(request)
@@ -689,7 +712,41 @@ class OwnHandlers:
             inputs=arguments.get("inputs"),
             caller=request.caller,
         )
+        result, text = self._published(publication)
+        if publication.report is not None:
+            result["report"] = report_text(publication.report)
+            text += f"\n{result['report']}"
+            if "left_open" in publication.report:
+                result["request"], wanted = await self._program_wanted(others, request)
+                text += f"\n\n{wanted}"
+        text += self._note_changes(publication, result)
+        result["change"] = _CHANGE
+        text += f"\n{_CHANGE}"
+        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+
+    async def _save_idea(self, idea: JSONObject, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+        """Publish an idea that the assistant wrote, which no run made."""
+        extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
+        if extra:
+            raise PublicationError(f"{extra[0]}: it is for what a run did; a written idea says it itself")
+        document = {**idea, **{key: arguments[key] for key in ("name", "description", "answer") if key in arguments}}
+        saved = await self._bridge.save_idea(document, to=arguments.get("to"), caller=request.caller)
+        publication = saved.publication
+        if publication is None:
+            raise PublicationError("name: missing; a tool needs one")
         self._running.published()
+        result, text = self._published(publication)
+        if saved.is_unchanged:
+            text = f"{publication.name} (version {publication.version}) is exactly this already; nothing changed"
+        if saved.missing:
+            result["missing"] = list[JSON](saved.missing)
+            text += "\nmissing here: " + "; ".join(saved.missing)
+        if not saved.is_unchanged:
+            text += self._note_changes(publication, result)
+        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+
+    def _published(self, publication: Publication) -> tuple[JSONObject, str]:
+        """What is said of a new tool: as JSON, and as text."""
         result: JSONObject = {
             "name": publication.name,
             "version": publication.version,
@@ -700,13 +757,12 @@ class OwnHandlers:
             "output_schema": publication.output_schema,
             "annotations": publication.annotations,
         }
-        text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
-        if publication.report is not None:
-            result["report"] = report_text(publication.report)
-            text += f"\n{result['report']}"
-            if "left_open" in publication.report:
-                result["request"], wanted = await self._program_wanted(others, request)
-                text += f"\n\n{wanted}"
+        told = f"published {publication.name} (version {publication.version}): it is a tool now."
+        return result, f"{told} {publication.description}"
+
+    def _note_changes(self, publication: Publication, result: JSONObject) -> str:
+        """Add what a new version breaks to the result, and return it as lines."""
+        text = ""
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
             result["breaking"] = list[JSON](broken)
@@ -714,9 +770,7 @@ class OwnHandlers:
         if not publication.live:
             result["live"] = False
             text += "\nThe name is pinned to another version and stays with it."
-        result["change"] = _CHANGE
-        text += f"\n{_CHANGE}"
-        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+        return text
 
     async def _program_wanted(self, refs: list[str], request: ToolRequest) -> tuple[JSONObject, str]:
         """The Request for a program that does what runs did: `{"task", "context", "schema"}`, and its text."""

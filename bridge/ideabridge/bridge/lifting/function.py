@@ -99,15 +99,16 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
 
     Raises:
         UnknownIdeaError, UnknownRunError: this caller has no idea or run of that name.
-        PublicationError: no run of the idea in this store has the status `done`, or it takes several inputs.
+        NoFinishedRunError: no run in this store ended with the idea.
+        PublicationError: its run has not ended, or it takes several inputs.
     """
     stored, run_id = find_idea(store, ref, caller)
-    run = read_run(store, run_id)
+    run = read_run(store, run_id, ended=True)
     if run is None:
         record = store.runs.get(run_id)
         raise PublicationError(
-            f"no finished run of idea {stored.id[:12]} is in this store to answer from:"
-            f" run {run_id} is {record.status if record is not None else 'gone'}, not done"
+            f"run {run_id} is {record.status if record is not None else 'gone'}, and has not ended; publish it when it"
+            " has, or cancel it first"
         )
     messages = read_context(stored.idea.context)
     taken = [message for message in messages if message.type == "input" and not message.instance]
@@ -116,6 +117,9 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     value = taken[0].value if taken else None
     machine = run.machine
     output, fault = _unwrapped(run)
+    if not run.is_done and any(one.status is not CallStatus.DONE for one in machine.history):
+        # What its calls would have given is unknown, so the plan gives its state.
+        output, fault = None, None
     record = store.runs.get(run_id)
     lost = {} if record is None else unkept(record)
     marked = [f"calls.{place} was not kept whole: {why}" for place, why in lost.items()]
@@ -408,16 +412,22 @@ class LeftOut:
         return f"calls.{self.index} ({self.name}): {self.why}{', and was proposed again' if self.retried else ''}"
 
 
+_NOT_RUN: Final = frozenset(
+    {CallStatus.WAITING, CallStatus.ASKING, CallStatus.QUEUED, CallStatus.RUNNING, CallStatus.CANCELLED}
+)
+"""The status of calls whose result a run that ended early does not have."""
+
+
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied ones. Calls that only
-    showed values to a mind are in neither.
+    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied ones, and those that
+    did not end before their run did. Calls that only showed values to a mind are in neither.
     """
     edits = {event.call: event for event in run.events if isinstance(event, CallDecided) and event.decision == "edit"}
     kept: list[Executed] = []
     failed: list[Progress] = []
     again: set[int] = set()
     for one, step in zip(run.machine.history, run.steps, strict=True):
-        if one.status is CallStatus.FAILED:
+        if one.status is CallStatus.FAILED or one.status in _NOT_RUN:
             failed.append(one)
             continue
         first = [other for other in failed if _same(other, one)]
@@ -453,7 +463,8 @@ def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     # A call that ran and failed told something: what came after may have been done because of it.
     ran = any(item.started for item in one.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
-    return LeftOut(one.call.index, one.call.name, "it was denied" if denied else "it failed", retried, matters)
+    why = "it did not end" if one.status in _NOT_RUN else "it was denied" if denied else "it failed"
+    return LeftOut(one.call.index, one.call.name, why, retried, matters)
 
 
 def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:

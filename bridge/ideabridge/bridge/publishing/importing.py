@@ -44,18 +44,26 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
 @dataclass(frozen=True, slots=True)
-class ImportResult:
-    """The result of an import.
+class SavedIdea:
+    """What saving or importing an idea did.
 
     Attributes:
         idea_id: the saved idea.
-        publication: the new version of a name, if the idea was published.
-        before: the previous version of that name; None: the name was free.
+        publication: the version of a name that stands for it; None: it was not published.
+        before: the previous version of that name; None: the name was free. The same as `publication` if nothing
+            changed, so that there is no new version.
+        missing: a sentence for each tool that its calls need and that is not here; only from `Bridge.save_idea`.
     """
 
     idea_id: str
     publication: Publication | None = None
     before: Publication | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether exactly this idea was published under this name before."""
+        return self.publication is not None and self.publication is self.before
 
 
 def offered_plan(document: Document) -> Plan | None:

@@ -37,6 +37,7 @@ from ideabridge.bridge.errors import (
     MeantToolError,
     ModulesAwayError,
     NameInUseError,
+    NoFinishedRunError,
     NoPlanError,
     ProgramRefusedError,
     PublicationError,
@@ -58,7 +59,7 @@ from ideabridge.bridge.publishing.distilling import Refused, distill, distilling
 from ideabridge.bridge.publishing.drafting import Drafted, Drafting
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
-    ImportResult,
+    SavedIdea,
     check_explained,
     check_guide,
     honest_annotations,
@@ -91,7 +92,7 @@ from ideabridge.bridge.runs.pins import (
     with_accepted,
     with_own_module,
 )
-from ideabridge.bridge.runs.replay import Ways, asking_calls, next_version, plan_of, without_cycles
+from ideabridge.bridge.runs.replay import Ways, asking_calls, definitions_in, next_version, plan_of, without_cycles
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.database import now_text
@@ -106,7 +107,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
 from ideabridge.tools.threads import compute_in_thread
-from ideabridge.tools.tool import ANONYMOUS, IDEA
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 T = TypeVar("T")
 
@@ -196,38 +197,23 @@ class Publisher:
         caller: str = LOCAL,
         edited: bool = False,
         replace: Collection[str] = (),
-    ) -> ImportResult:
+    ) -> SavedIdea:
         """See `Bridge.import_idea`."""
         checks: Checks = "nothing" if edited else "whole"
         read = read_document(document, checks)
         if isinstance(document, dict):
             self.screen.check(document)
         if not publish:
-            return ImportResult(await self.bridge.patiently(lambda: self.store.import_idea(document, checks=checks)))
+            return SavedIdea(await self.bridge.patiently(lambda: self.store.import_idea(document, checks=checks)))
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
+        known = find_published(self.store, name, caller)
+        if known is not None and known.idea_id == read.idea.id and self._is_export_of(name, document):
+            return SavedIdea(known.idea_id, known, known)
         plan = offered_plan(read)
         check_explained(read)
         check_guide(self.store, read)
-        if plan is not None:
-            await self._expect_listed(plan.calls, _defined_by(plan), caller)
-            # Another caller may have taken the name in the meantime.
-            self.check_free(name, caller=caller)
-        here = offered = self.offer.catalogue
-        if plan is not None:
-            here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
-            offered = self.offer.of_plan(plan, caller)
-            cycle = own_cycle(self.store, name, plan.calls)
-            if cycle is not None:
-                raise PublicationError(f"publication.plan: {cycle}")
-            if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
-                try:
-                    # What an idea that it calls lacks may come later, as its own tools may.
-                    with suppress(MeantToolError):
-                        await self.bridge.dry_run(plan, caller=caller)
-                except IdeabridgeError as error:
-                    raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
-        annotations = honest_annotations(plan, here, offered)
+        annotations = await self.check_plan(plan, name, caller, where="publication.plan")
         owner = None if caller == LOCAL else caller
 
         def keep() -> tuple[Publication | None, str, Publication]:
@@ -240,16 +226,62 @@ class Publisher:
                     proved, with_publication=True, owner=owner, annotations=annotations, checks=kept
                 )
                 after = self.store.publications.versions(name, caller=SEES_ALL, limit=1)[0]
-                if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
-                    lines = differences(before, after)
-                    if lines:
-                        # The transaction is rolled back, so nothing of the document is stored.
-                        raise NameInUseError(f"{name}@{before.version}", lines)
+                lines = [] if before is None else differences(before, after)
+                if before is not None and lines and not {name, f"{name}@{before.version}"} & set(replace):
+                    # The transaction is rolled back, so nothing of the document is stored.
+                    raise NameInUseError(f"{name}@{before.version}", lines)
+                if before is not None and not lines and before.idea_id == idea_id:
+                    raise _UnchangedError(before)
                 return before, idea_id, after
 
-        before, idea_id, after = await self.bridge.patiently(keep)
+        try:
+            before, idea_id, after = await self.bridge.patiently(keep)
+        except _UnchangedError as unchanged:
+            return SavedIdea(unchanged.known.idea_id, unchanged.known, unchanged.known)
         # A document with pins keeps them. Without pins, its calls mean the tools that are here.
-        return ImportResult(idea_id, await self.ways.pinned(after, caller), before)
+        return SavedIdea(idea_id, await self.ways.pinned(after, caller), before)
+
+    def _is_export_of(self, name: str, document: JSON) -> bool:
+        """Whether a document is what this store would export for a name."""
+        try:
+            exported = self.store.export_idea(name, caller=SEES_ALL)
+        except IdeabridgeError:
+            # It contains a secret, for example.
+            return False
+        return isinstance(document, dict) and exported["digest"] == document.get("digest")
+
+    async def check_plan(self, plan: Plan | None, name: str, caller: str, *, where: str) -> JSONObject:
+        """Check the plan of a document with the tools that are here, and return its behaviour hints.
+
+        Args:
+            plan: the plan, with an input; None: the idea has none, so its effects are unknown.
+            name: the name to publish it under.
+            caller: who publishes.
+            where: the member of the document that the plan comes from, for errors.
+
+        Raises:
+            ModulesAwayError: a module that it calls is configured and not up.
+            PublicationError: it would call itself, or cannot run with the tools here.
+            PublicationNameError: see `check_free`.
+        """
+        if plan is None:
+            return honest_annotations(None, self.offer.catalogue, self.offer.catalogue)
+        await self.expect_listed(plan.calls, _defined_by(plan), caller)
+        # Another caller may have taken the name in the meantime.
+        self.check_free(name, caller=caller)
+        here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
+        offered = self.offer.of_plan(plan, caller)
+        cycle = own_cycle(self.store, name, plan.calls)
+        if cycle is not None:
+            raise PublicationError(f"{where}: {cycle}")
+        if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
+            try:
+                # What an idea that it calls lacks may come later, as its own tools may.
+                with suppress(MeantToolError):
+                    await self.bridge.dry_run(plan, caller=caller)
+            except IdeabridgeError as error:
+                raise PublicationError(f"{where}: it cannot run with the tools here: {error}") from None
+        return honest_annotations(plan, here, offered)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Check that a publication may have a name.
@@ -309,17 +341,26 @@ class Publisher:
         self.check_free(name, caller=caller)
         chosen = read_choices(read_object("choices", choices))
         decisions = read_decisions(read_object("parameters", parameters))
-        audience = None if to is None else self._audience(to, caller)
+        audience = None if to is None else self.audience(to, caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
         function = await self.drafting.function(ref, caller)
         meta = function.stored.meta
         text = (description or meta.description or _description_of(function, name)).rstrip()
         text = text if text.endswith(".") else f"{text}."
-        made = _Made("recorded", _RECORDED, hints_of(()), function.input_schema, function.input or {})
+        made = _Made("recorded", RECORDED, hints_of(()), function.input_schema, function.input or {})
         decided = read_object("parameters", parameters) or {}
         making = _Making(chosen, decisions, decided, strict)
         own = own_program(function)
+        is_done = function.run.is_done
+        if own is not None and program is None and not is_done:
+            # Its results cannot judge the program, which is published as it was written.
+            raise NoFinishedRunError(f"run {function.run.id} is {function.run.machine.status}, not done")
+        if answer == "recorded" and not is_done:
+            raise PublicationError(
+                f"it cannot be recorded: its run is {function.run.machine.status} and gave no output; publish it as a"
+                " plan or to be solved (answer: plan, solve)"
+            )
         if program is not None and answer not in ("auto", "program"):
             raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
         if answer == "program" and program is None and own is None:
@@ -346,6 +387,9 @@ class Publisher:
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
             else:
                 no_plan = found
+        if answer == "auto" and made.plan is None and not is_done and not function.run.has_results:
+            # It is published as it was written.
+            raise NoFinishedRunError(f"run {function.run.id} is {function.run.machine.status}, and did nothing")
         if answer == "solve" or (answer == "auto" and made.plan is None):
             shape = await self.drafting.shape(function.run.id, caller)
             guide = _guide_of(function, shape, text, self.store, name)
@@ -353,15 +397,27 @@ class Publisher:
                 made = _as_guide(guide, answer, function)
             elif answer == "solve":
                 raise PublicationError(f"it cannot be solved anew: {guide}")
+            elif not is_done:
+                raise PublicationError(f"it cannot become a tool: {no_plan}; and {guide}")
         if or_solve and made.plan is not None:
             shape = await self.drafting.shape(function.run.id, caller)
             guide = _guide_of(function, shape, text, self.store, name)
             if isinstance(guide, str):
                 raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
             made = _with_guide(made, _as_guide(guide, answer, function))
-        recorded: JSONObject = {"input": made.recorded, "output": function.run.result}
+        recorded: JSONObject = {"input": made.recorded}
+        sentences = made.sentences
+        if is_done:
+            recorded["output"] = function.run.result
+        elif made.plan is not None:
+            sentences = f"It does what its run did before it ended ({function.run.machine.status}). {sentences}"
         if made.guide is not None:
             recorded["solve"] = made.guide
+        output_schema = function.output_schema
+        if not is_done and made.plan is None and made.guide is not None:
+            asked = made.guide["output_schema"]
+            as_text: JSONObject = {"type": "string"}
+            output_schema = asked if isinstance(asked, dict) else as_text
         pins = read_pins(made.plan or made.guide) or []
         essences = essences_of(function.run.machine.catalogue)
 
@@ -373,10 +429,10 @@ class Publisher:
                 return self.store.publications.publish(
                     name,
                     function.stored.id,
-                    description=f"{text} {made.sentences}".rstrip(),
+                    description=f"{text} {sentences}".rstrip(),
                     answer=made.answer,
                     input_schema=made.input_schema,
-                    output_schema=function.output_schema,
+                    output_schema=output_schema,
                     annotations=made.annotations,
                     plan=made.plan,
                     recorded=recorded,
@@ -422,7 +478,7 @@ class Publisher:
         if function.tools:
             plan["tools"] = list[JSON](function.tools)
         plan["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))]
-        await self._expect_listed(calls, defined_in(plan), caller)
+        await self.expect_listed(calls, defined_in(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
         here = self.offer.of_plan(read_published(plan, {}, None, None, name=name), caller)
@@ -526,7 +582,7 @@ class Publisher:
             )
         except NoPlanError as error:
             return str(error)
-        await self._expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
+        await self.expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
         given = read_published(draft.plan, draft.arguments, draft.schema, function.output_schema, name="it")
@@ -544,7 +600,7 @@ class Publisher:
             raise PublicationError(f"with what was taken, it does not do what its run did: {draft.difference}")
         return _Lifted(draft, catalogue) if draft.difference is None else draft.difference
 
-    async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
+    async def expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
         """Wait until the modules that calls need have listed their tools; see `needed_modules`.
 
         Raises:
@@ -563,7 +619,8 @@ class Publisher:
                 f"its calls need tools of a module that is not up: {shown[:_AWAY]}. Try again when it is up"
             )
 
-    def _audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
+    def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
+        """Return the callers that a new version is shared with; see `read_audience`."""
         audience, users = read_audience(self.store, to), self.store.users
         only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
@@ -577,7 +634,7 @@ class Publisher:
     ) -> tuple[str | None, str | None]:
         """See `Bridge.drift`."""
         try:
-            await self._expect_listed(plan.calls, _defined_by(plan), caller)
+            await self.expect_listed(plan.calls, _defined_by(plan), caller)
         except ModulesAwayError as error:
             return str(error), None
         why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
@@ -598,8 +655,8 @@ class Publisher:
         verdicts: list[Verdict] = []
         for before in found:
             with suppress(ModulesAwayError):  # the verdict reports it
-                await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
-                await self._expect_listed(calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller)
+                await self.expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
+                await self.expect_listed(calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller)
             publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             plan = _plan_of(publication, recorded.get("input"))
@@ -607,11 +664,13 @@ class Publisher:
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             # It folds the recorded run, which takes 0.5 ms for each call.
             verdict = await compute_in_thread(verify_offline, publication, self.store, checked)
-            if plan.program is not None and not verdict.faults:
+            if plan.program is not None and "output" in recorded and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
-            if publication.plan is not None and live and not verdict.faults:
+            if publication.plan is not None and "output" not in recorded:
+                verdict.notes.append("not run: no output is recorded to compare with")
+            elif publication.plan is not None and live and not verdict.faults:
                 why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)
                 verdict.faults += [] if different is None else [different]
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
@@ -684,10 +743,18 @@ def _plan_of(publication: Publication, given: JSON) -> Plan:
     """Return the plan of a publication with an input, or else the calls of its guide."""
     if publication.plan is not None:
         return plan_of(publication, given if isinstance(given, dict) else {})
-    return Plan(calls=calls_in((publication.guide or {}).get("plan")))
+    guide = publication.guide or {}
+    return Plan(calls=calls_in(guide.get("plan")), tools=definitions_in(guide))
 
 
-_RECORDED: Final = "The recorded answer, for its one input."
+class _UnchangedError(Exception):
+    """Rolls a transaction back in which nothing changed."""
+
+    def __init__(self, known: Publication) -> None:
+        self.known = known
+
+
+RECORDED: Final = "The recorded answer, for its one input."
 
 
 @dataclass(frozen=True, slots=True)
@@ -765,12 +832,16 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     offered = [one for one in machine.catalogue.tools if one.key not in machine.catalogue.latent]
     offered = [one for one in offered if one.module != ANONYMOUS]
     hints = hints_of(offered)
+    way: Answer = "auto" if answer == "auto" else "solve"
+    return _Made(way, describe_guide(offered, hints), hints, function.input_schema, function.input or {}, guide=guide)
+
+
+def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
+    """Return the sentence that says that a mind solves an idea, and which tools it may call."""
     names = [one.name for one in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
-    may = f"; it may call {_first(names)}{reads}" if names else ""
-    told = f"A model solves it anew{may}."
-    way: Answer = "auto" if answer == "auto" else "solve"
-    return _Made(way, told, hints, function.input_schema, function.input or {}, guide=guide)
+    may = f"; it may call {first_names(names)}{reads}" if names else ""
+    return f"A model solves it anew{may}."
 
 
 def _with_guide(made: _Made, guided: _Made) -> _Made:
@@ -796,11 +867,12 @@ def _description_of(function: Function, name: str) -> str:
     if not tools:
         return f"Runs {name}"
     output = function.run.result
-    gives = f" and gives {_first(list(output))}" if isinstance(output, dict) and output else ""
-    return f"Calls {_first(tools)}{gives}"
+    gives = f" and gives {first_names(list(output))}" if isinstance(output, dict) and output else ""
+    return f"Calls {first_names(tools)}{gives}"
 
 
-def _first(names: list[str]) -> str:
+def first_names(names: list[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
@@ -820,9 +892,9 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
         name: the name to publish under.
     """
     machine = function.run.machine
-    if not machine.has_output:
-        return "its run gave its state, and a mind is asked for an output: run it with an `output`"
     solved = machine.mode == "solve"
+    if not solved and not machine.has_output:
+        return "its run gave its state, and a mind is asked for an output: run it with an `output`"
     context: list[JSON] = [] if solved else [{"role": "user", "content": task}]
     defined: set[JSON] = set()
     for raw in function.run.started.context:

@@ -57,8 +57,9 @@ def verify_offline(publication: Publication, store: Store, checked: PinCheck) ->
             "a mind is asked each time; nothing is run" if solved else "answers from the store; nothing runs"
         )
         return verdict
-    if "program" in plan:
-        # `Publisher.verify` runs it in the sandbox.
+    recorded = publication.recorded
+    if "program" in plan or not (isinstance(recorded, dict) and "output" in recorded):
+        # Without a recorded output, no run made it. `Publisher.verify` runs a program in the sandbox.
         return verdict
     try:
         difference = None if verdict.faults else _difference(publication, plan, store)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.errors import NoFinishedRunError
 from ideabridge.bridge.loop.call import gathered
 from ideabridge.bridge.loop.event import (
     CallDecided,
@@ -25,7 +26,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run whose status is `done`, read from its journal.
+    """A run that has ended, read from its journal.
 
     Attributes:
         id: its id.
@@ -47,6 +48,16 @@ class RecordedRun:
     def result(self) -> JSON:
         """The result of the run as a function; see `Run.given`."""
         return given_by(self.machine)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well; another run ended early, and has no result as a function."""
+        return self.machine.status == "done"
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a call of it has ended well."""
+        return any(one.status is CallStatus.DONE for one in self.machine.history)
 
     @property
     def places(self) -> list[JSON] | None:
@@ -84,10 +95,15 @@ class RecordedRun:
         return calls
 
 
-def read_run(store: Store, run_id: str) -> RecordedRun | None:
-    """Read a run from its journal; None unless its status is `done`."""
+ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+"""The statuses of runs that have ended."""
+
+
+def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
+    """Read a run from its journal; None unless its status is `done`, or with `ended` unless it has ended."""
     record = store.runs.get(run_id)
-    if record is None or record.status != "done":
+    statuses = ENDED if ended else ("done",)
+    if record is None or record.status not in statuses:
         return None
     events = [event_from_json(event) for _, event in store.runs.events(run_id)]
     started = events[0] if events else None
@@ -104,7 +120,7 @@ def read_run(store: Store, run_id: str) -> RecordedRun | None:
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))
-    if machine.status != "done":
+    if machine.status not in statuses:
         return None
     return RecordedRun(run_id, started, events, machine, tuple(steps), proposed)
 
@@ -115,13 +131,13 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
 
     Raises:
         UnknownIdeaError: it does not exist, or only other callers have it.
-        PublicationError: no run in this store ended with it.
+        NoFinishedRunError: no run in this store ended with it, or it is a run that has no solution.
     """
     record = store.runs.get(ref)
     if record is not None and record.caller == caller:
         steps = store.ideas.of_run(ref)
         if not steps:
-            raise PublicationError(f"run {ref} holds no solution yet")
+            raise NoFinishedRunError(f"run {ref} is {record.status}, without a solution")
         return store.ideas.get(steps[-1].id, caller=caller), ref
     stored = store.ideas.get(ref, caller=caller)
     runs = [found for run in store.ideas.runs_of(stored.id) if (found := store.runs.get(run)) is not None]
@@ -132,7 +148,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
         why = "the runs of it went on after it; publish the run" if own else "it was made elsewhere"
-        raise PublicationError(f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}")
+        raise NoFinishedRunError(f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}")
     return stored, max(ended, key=_preference).id
 
 

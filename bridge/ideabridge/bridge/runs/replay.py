@@ -467,9 +467,9 @@ class Ways:
         then = self._then(publication)
         if then is None or not all(_is_found(call, then, {}) for call in calls):
             listed = tools_in(self._store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
-            calls = [_with_module(call, listed) for call in calls]
+            calls = [with_module(call, listed) for call in calls]
             try:
-                then = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
+                then = await self._offer.catalogue_of(Plan(calls=calls, tools=definitions_in(held)), caller)
             except PlanError:
                 # A module is down; the call itself reports that.
                 then = Catalogue(())
@@ -510,7 +510,7 @@ class Ways:
         return check_pins(held, calls, catalogue, self._store.tool_memory.definition, self._offer.why_away)
 
 
-def _with_module(call: JSON, listed: dict[str, str]) -> JSON:
+def with_module(call: JSON, listed: dict[str, str]) -> JSON:
     """The call with the module that the schema of its Request gives."""
     need = need_of(call, {tool: module for tool, module in listed.items() if module})
     if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
@@ -526,6 +526,9 @@ def _is_found(call: JSON, catalogue: Catalogue, listed: dict[str, str]) -> bool:
     return tool is not None and (tool.module is None or "_module" in call or listed.get(str(call.get("_tool"))) != "")
 
 
-def _definitions(held: JSONObject) -> tuple[JSONObject, ...]:
-    listed = held.get("tools")
-    return tuple(one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
+def definitions_in(held: JSONObject) -> tuple[JSONObject, ...]:
+    """The tools that a plan, or the context of a guide, defines."""
+    listed, context = held.get("tools"), held.get("context")
+    tools = list(listed) if isinstance(listed, list) else []
+    tools += [one.get("tool") for one in (context if isinstance(context, list) else []) if isinstance(one, dict)]
+    return tuple(one for one in tools if isinstance(one, dict))

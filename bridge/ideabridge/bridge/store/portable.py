@@ -311,6 +311,10 @@ class Document:
         told.pop("version", None)
         told["description"] = imported_description(told["description"], told["answer"], told["plan"])
         told["plan"] = unchecked(told["plan"])
+        recorded = cast("JSON", told["recorded"])
+        if isinstance(recorded, dict):
+            # Nobody checked that the publication is what this text says.
+            told["recorded"] = {key: value for key, value in recorded.items() if key != "written"}
         return told
 
     @property
@@ -355,7 +359,9 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     try:
         _SHAPE.check(shape)
     except ValueMismatchError as error:
-        raise IdeaDocumentError(str(error)) from None
+        by_hand = "context" in document and "ideabridge" not in document
+        hint = ". An idea that was written by hand is taken by `ideas add`, and by save_idea" if by_hand else ""
+        raise IdeaDocumentError(f"{error}{hint}") from None
     shown = cast("JSONObject | None", document.get("shown"))
     idea = Idea(cast("list[JSON]", document["context"]), document["schema"], document["solution"], shown)
     if checks != "nothing":

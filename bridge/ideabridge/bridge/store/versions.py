@@ -95,8 +95,12 @@ def _tool_of(pin: JSON) -> JSON:
 
 
 def _without_pins(recorded: JSON) -> JSON:
-    guide = recorded.get("solve") if isinstance(recorded, dict) else None
-    if not isinstance(recorded, dict) or not isinstance(guide, dict):
+    """What is recorded, without pins, and without the members of the document that it was written as."""
+    if not isinstance(recorded, dict):
+        return recorded
+    recorded = {key: value for key, value in recorded.items() if key != "written"}
+    guide = recorded.get("solve")
+    if not isinstance(guide, dict):
         return recorded
     return {**recorded, "solve": {key: value for key, value in guide.items() if key != "pins"}}
 

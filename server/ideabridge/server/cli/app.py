@@ -29,6 +29,7 @@ from ideabridge.server.cli import (
     stores,
     trust,
     users,
+    writing,
 )
 from ideabridge.server.cli.console import ExitCode, echo, report
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
@@ -92,6 +93,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "ideas export weekly_report --output weekly_report.json",
         "ideas export --published --folder shared",
     ),
+    "ideas add": ("ideas add translate.yaml", "ideas add ideas --yes"),
     "ideas import": ("ideas import weekly_report.json", "ideas import shared --publish"),
     "history": ("history import claude-code", "history import codex --dry-run"),
     "history import": ("history import claude-code --dry-run", "history import codex --module github=gh --yes"),
@@ -281,9 +283,10 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
-# These two add their commands to `ideas.app`.
+# These three add their commands to `ideas.app`.
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
+assert writing.app is ideas.app
 app.command("serve")(serve.serve)
 app.command("worker")(serve.work)
 app.command("ui")(serve.show_ui)

@@ -30,6 +30,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import readable_json, visible
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.publishing.written import WrittenIdea
     from ideabridge.bridge.store.idea import IdeaHit, IdeaRecord, Publication, StoredIdea
     from ideabridge.bridge.store.ideas import IdeaFilter
     from ideabridge.bridge.store.portable import Document
@@ -468,7 +469,32 @@ def document_lines(document: Document) -> list[Line]:
         lines.append((f"  {'title:':<11}{visible(document.meta.title)}", None))
     if document.publication is None:
         return [*lines, *_titled_plan(document.idea.solution)]
-    publication = document.publication_members()
+    return [*lines, *_publication_lines(document.publication_members())]
+
+
+def written_lines(written: WrittenIdea) -> list[Line]:
+    """An idea that somebody wrote by hand as text, as it would be saved: all that runs, or that a mind is told."""
+    lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
+    runs = written.answer in ("plan", "program")
+    recorded: JSONObject = {"input": written.example}
+    if written.answer == "recorded":
+        recorded["output"] = written.recorded_output()
+    elif written.answer == "solve":
+        recorded["solve"] = written.guide(list[JSON](written.tools or ()))
+    publication: JSONObject = {
+        "name": written.name or "(no name, so no tool)",
+        "answer": written.answer,
+        "description": written.description or written.title,
+        "input_schema": written.input_schema,
+        "output_schema": written.output_schema,
+        "plan": written.published_plan() if runs else None,
+        "recorded": recorded,
+    }
+    return [*lines, *_publication_lines(publication)]
+
+
+def _publication_lines(publication: dict[str, Any]) -> list[Line]:
+    lines: list[Line] = []
     lines.append((f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green"))
     # A mark precedes each line that could pass for one of the plan below.
     lines += [(f"  | {visible(line)}", None) for line in str(publication["description"]).split("\n")]

@@ -38,7 +38,7 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
     """
     name = "standard input" if place == "-" else place
     try:
-        return decode(_read(place, what, follow=follow), what=name)
+        return decode(read_bytes(place, what, follow=follow), what=name)
     except IdeabridgeError as error:
         raise UsageError(str(error)) from None
 
@@ -73,12 +73,19 @@ def read_text(place: str, what: str) -> str:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not UTF-8.
     """
     try:
-        return _read(place, what).decode()
+        return read_bytes(place, what).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{what}: {place} is not text in UTF-8: byte {error.start:,}") from None
 
 
-def _read(place: str, what: str, *, follow: bool = True) -> bytes:
+def read_bytes(place: str, what: str, *, follow: bool = True) -> bytes:
+    """Read a file, or standard input if `place` is `-`, without a byte order mark. Errors begin with `what`.
+
+    A link is not followed unless a person gave the path (`follow`).
+
+    Raises:
+        UsageError: it cannot be read, or is larger than `MAX_FILE_BYTES`.
+    """
     name = "standard input" if place == "-" else place
     try:
         if place == "-":

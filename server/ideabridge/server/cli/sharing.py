@@ -24,7 +24,7 @@ from ideabridge.tools.names import is_safe_name, printable, readable_json, wrap_
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.publishing.importing import ImportResult
+    from ideabridge.bridge.publishing.importing import SavedIdea
     from ideabridge.bridge.store.shapes import Need
     from ideabridge.bridge.store.store import Store
 
@@ -49,6 +49,8 @@ def export_ideas(
     published: Annotated[bool, typer.Option("--published", help="Export every published idea.")] = False,
 ) -> int:
     """Write ideas as portable JSON documents, with the publication if REF is a name.
+
+    With --folder, a tool that was written by hand becomes the document that it was written as (`ideas add`).
 
     An idea that contains a secret is refused: a configured secret, or one of a well-known form.
     """
@@ -104,19 +106,28 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     refused = 0
     for ref in refs:
         try:
-            document = bridge.export_idea(resolve_idea(bridge.store, ref), caller=SEES_ALL)
+            resolved = resolve_idea(bridge.store, ref)
+            written = None if "@" in ref else bridge.written_idea(resolved, caller=SEES_ALL)
+            document = written if written is not None else bridge.export_idea(resolved, caller=SEES_ALL)
         except IdeabridgeError as error:
             refused += 1
             report(f"{ref}: {error}")
             continue
-        publication = document.get("publication")
-        # The file of `NAME@2` contains the version; no other part of REF becomes part of a path.
-        name = str(document["id"])[:12]
-        if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
-            name = str(publication["name"]) + (f"@{int(str(publication['version']))}" if "@" in ref else "")
+        name = _file_name(document, ref)
         write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
     say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
     return 1 if refused else 0
+
+
+def _file_name(document: JSONObject, ref: str) -> str:
+    """The name of the file of an exported idea, or of one that was written by hand, without its suffix."""
+    if "ideabridge" not in document:
+        return str(document["name"])
+    publication = document.get("publication")
+    # The file of `NAME@2` contains the version; no other part of REF becomes part of a path.
+    if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
+        return str(publication["name"]) + (f"@{int(str(publication['version']))}" if "@" in ref else "")
+    return str(document["id"])[:12]
 
 
 def _text(document: JSONObject) -> str:
@@ -204,8 +215,8 @@ async def import_ideas(
         raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
     if replace and not publish:
         raise UsageError("--replace goes with --publish")
-    files, names = _files(paths), tuple(replace or ())
-    saved: list[tuple[str, ImportResult]] = []
+    files, names = list_files(paths), tuple(replace or ())
+    saved: list[tuple[str, SavedIdea]] = []
     needed: list[Need] = []
     refused: list[JSON] = []
     async with AsyncExitStack() as stack:
@@ -232,39 +243,47 @@ async def import_ideas(
                 bridge = await stack.enter_async_context(connected(Bridge(options.configuration(), store=store)))
             lacking = missing(needed, store, bridge.modules, bridge.tools())
     if options.json:
-        ideas: list[JSON] = [{"file": file, **_imported_json(one)} for file, one in saved]
+        ideas: list[JSON] = [{"file": file, **saved_json(one)} for file, one in saved]
         one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
         print_json({**one, "ideas": ideas, "published": publish, "refused": refused, "missing": list[JSON](lacking)})
     else:
         for file, imported in saved:
-            where = f"{file}: " if len(files) > 1 else ""
-            new, before = imported.publication, imported.before
-            published = f" and published as {new.name}, version {new.version}" if new is not None else ""
-            say(f"{where}idea {imported.idea_id[:12]} is saved{published}", "green")
-            if new is not None and before is not None:
-                stays = "which the name is pinned to" if not new.live else f"idea {before.idea_id[:12]}"
-                diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
-                text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
-                say(where + text, "yellow")
+            say_saved(f"{file}: " if len(files) > 1 else "", imported)
         for line in lacking:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
 
 
-def _files(words: list[str]) -> list[tuple[str, bool]]:
+def say_saved(where: str, saved: SavedIdea) -> None:
+    """Say what saving an idea did, after `where` on its line."""
+    new, before = saved.publication, saved.before
+    idea = f"{where}idea {saved.idea_id[:12]}"
+    if new is not None and saved.is_unchanged:
+        say(f"{idea} is published as {new.name} already, version {new.version}; nothing changed", "dim")
+        return
+    published = f" and published as {new.name}, version {new.version}" if new is not None else ""
+    say(f"{idea} is saved{published}", "green")
+    if new is not None and before is not None:
+        stays = "which the name is pinned to" if not new.live else f"idea {before.idea_id[:12]}"
+        diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
+        text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
+        say(where + text, "yellow")
+
+
+def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list[tuple[str, bool]]:
     """Return (file, whether a person gave this exact path) for files and for the files in folders."""
     files: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
             # A folder from elsewhere must not refer to other files of this machine.
-            inside = sorted(path.glob("*.json"))
+            inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
                     say(f"{file} is a link, and is not followed", "yellow")
             plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
             if not plain:
-                raise UsageError(f"FILE: {word} contains no .json files")
+                raise UsageError(f"FILE: {word} contains no {' or '.join(suffixes)} files")
             files += plain
         else:
             files.append((word, True))
@@ -273,7 +292,7 @@ def _files(words: list[str]) -> list[tuple[str, bool]]:
 
 async def _import_document(
     bridge: Bridge, document: JSON, options: Options, publish: bool, edited: bool, replace: tuple[str, ...]
-) -> tuple[ImportResult, list[Need]]:
+) -> tuple[SavedIdea, list[Need]]:
     """Import one document; before a changed one or a replacement, show it to the person and ask."""
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
@@ -305,7 +324,8 @@ async def _import_document(
     return imported, read.needs
 
 
-def _imported_json(one: ImportResult) -> JSONObject:
+def saved_json(one: SavedIdea) -> JSONObject:
+    """What saving an idea did, as JSON."""
     if one.publication is None:
         return {"idea": one.idea_id}
     before = None if one.before is None else one.before.version

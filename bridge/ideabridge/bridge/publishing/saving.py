@@ -1,0 +1,396 @@
+"""Saving: turn what was not done by a finished run into a tool.
+
+That is an idea that somebody wrote by hand, an idea that came from elsewhere, or what a run that did not end well has
+done. `read_idea` says what it is, and this module adds what only the tools that are here can say: whether it can run,
+what it may do, and which definitions its calls mean.
+
+Nothing runs. A plan or program is checked as in a dry run, and its name, cycles and secrets as in any publication. If a
+tool that it needs is missing here, it is saved nevertheless, with the most cautious hints, and the result says what is
+missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
+from ideabridge.bridge.loop.catalogue import chosen_tools, has_wildcard
+from ideabridge.bridge.loop.event import SolutionProposed
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.solution import LAZY
+from ideabridge.bridge.minds.choice import AUTO, Choice
+from ideabridge.bridge.plan import read_published
+from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
+from ideabridge.bridge.publishing.importing import SavedIdea, missing, own_cycle
+from ideabridge.bridge.publishing.programs import declared_calls
+from ideabridge.bridge.publishing.publisher import RECORDED, Publisher, describe_guide, first_names
+from ideabridge.bridge.publishing.written import MAX_TEXT, WrittenIdea, read_idea, written_texts
+from ideabridge.bridge.runs.offer import defined_tools
+from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools, with_own_module
+from ideabridge.bridge.runs.recorded import read_run
+from ideabridge.bridge.runs.replay import asking_calls, context_of, with_module
+from ideabridge.bridge.runs.starts import start_solve
+from ideabridge.bridge.store.database import now_text
+from ideabridge.bridge.store.idea import Answer, Idea, Publication, StoredIdea
+from ideabridge.bridge.store.shapes import Need, tools_in
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL, user_of
+from ideabridge.bridge.store.versions import differences
+from ideabridge.tools.compose import wrap_output
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import ANONYMOUS, IDEA
+
+_SENTENCE_ENDS: Final = (".", "!", "?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What the tools that are here add to an idea: how it is published, and what it lacks."""
+
+    plan: JSONObject | None
+    guide: JSONObject | None
+    annotations: JSONObject
+    sentence: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Saver:
+    """Saves ideas that no finished run of this store made. `Bridge` documents its methods."""
+
+    publisher: Publisher
+
+    async def save(
+        self,
+        document: ObjectLike | JSON,
+        *,
+        name: str | None = None,
+        publish: bool | None = None,
+        replace: Collection[str] | None = None,
+        to: str | Iterable[str] | None = None,
+        caller: str = LOCAL,
+    ) -> SavedIdea:
+        """See `Bridge.save_idea`."""
+        written = read_idea(document, name=name)
+        self.publisher.screen.check(written_texts(written))
+        wanted = written.name is not None if publish is None else publish
+        if not wanted:
+            return await self._only_save(written, caller)
+        if written.name is None:
+            raise PublicationError("name: missing; a tool needs one, such as weekly_report")
+        return await self.publish(
+            written, written.name, replace=replace, to=to, caller=caller, members=dict(written.members)
+        )
+
+    async def _only_save(self, written: WrittenIdea, caller: str) -> SavedIdea:
+        if user_of(caller) is not None:
+            # Nobody but the owner of the store would see it.
+            raise PublicationError("name: missing; an idea of a user of this server is published under a name")
+        publisher = self.publisher
+        return SavedIdea(
+            await publisher.bridge.patiently(lambda: publisher.store.ideas.save(written.idea, written.meta))
+        )
+
+    async def publish(
+        self,
+        written: WrittenIdea,
+        name: str,
+        *,
+        description: str | None = None,
+        replace: Collection[str] | None = None,
+        to: str | Iterable[str] | None = None,
+        caller: str = LOCAL,
+        members: JSONObject | None = None,
+    ) -> SavedIdea:
+        """Publish an idea that no finished run made.
+
+        Args:
+            written: the idea.
+            name: the name of its tool.
+            description: what the tool does; None: as the idea says.
+            replace: see `Bridge.save_idea`.
+            to: see `Bridge.publish`.
+            caller: who publishes.
+            members: what the document says, from which it can be written again; None: there is no document.
+
+        Raises:
+            PublicationError, ModulesAwayError, PublicationNameError, NameInUseError: see `Bridge.save_idea`.
+        """
+        publisher = self.publisher
+        publisher.check_free(name, caller=caller)
+        audience = None if to is None else publisher.audience(to, caller)
+        prepared = await self._prepare(written, name, caller)
+        text = description or written.description or written.title or _description_of(written, name)
+        text = text if text.endswith(_SENTENCE_ENDS) else f"{text}."
+        recorded: JSONObject = {"input": written.example}
+        if written.answer == "recorded":
+            recorded["output"] = written.recorded_output()
+        if prepared.guide is not None:
+            recorded["solve"] = prepared.guide
+        if members is not None:
+            recorded["written"] = members
+        store = publisher.store
+        owner = None if caller == LOCAL else caller
+        made = Publication(
+            name=name,
+            version=0,
+            idea_id=written.idea.id,
+            description=f"{text} {prepared.sentence}".rstrip(),
+            answer=written.answer,
+            input_schema=written.input_schema,
+            output_schema=written.output_schema,
+            annotations=prepared.annotations,
+            plan=prepared.plan,
+            recorded=recorded,
+            owner=owner,
+            time=now_text(),
+            live=True,
+        )
+
+        def keep() -> tuple[Publication | None, Publication]:
+            with store.transaction():
+                before = find_published(store, name, caller)
+                lines = [] if before is None else differences(before, made)
+                if before is not None and before.idea_id == made.idea_id and not lines:
+                    if audience is not None:
+                        store.publications.share(name, audience)
+                    return before, before
+                if before is not None and lines and replace is not None:
+                    ref = f"{name}@{before.version}"
+                    if not {name, ref} & set(replace):
+                        raise NameInUseError(ref, lines)
+                store.ideas.save(written.idea, written.meta)
+                return before, store.publications.publish(
+                    name,
+                    made.idea_id,
+                    description=made.description,
+                    answer=made.answer,
+                    input_schema=made.input_schema,
+                    output_schema=made.output_schema,
+                    annotations=made.annotations,
+                    plan=made.plan,
+                    recorded=made.recorded,
+                    owner=owner,
+                    audience=audience,
+                    replaces=store.users.manages(caller),
+                )
+
+        before, after = await publisher.bridge.patiently(keep)
+        if after is before:
+            return SavedIdea(made.idea_id, before, before, prepared.missing)
+        # It means the tools that are here now.
+        return SavedIdea(made.idea_id, await publisher.ways.pinned(after, caller), before, prepared.missing)
+
+    async def publish_as_it_is(
+        self,
+        ref: str,
+        name: str,
+        *,
+        description: str | None = None,
+        answer: Answer = "auto",
+        to: str | Iterable[str] | None = None,
+        caller: str = LOCAL,
+    ) -> Publication:
+        """Publish an idea of which no run here ended well, by what it holds: its calls as they are written, with every
+        literal a constant, or else its context and schema, which a mind solves.
+
+        Args:
+            ref: an id, a unique prefix of one, or the id of a run that ended early.
+            name: see `Bridge.publish`.
+            description: see `Bridge.publish`.
+            answer: see `Bridge.publish`; `auto` asks a mind where the calls cannot run by themselves.
+            to: see `Bridge.publish`.
+            caller: see `Bridge.publish`.
+
+        Raises:
+            PublicationError: it cannot become a tool; the message says why, and what would help.
+        """
+        publisher = self.publisher
+        store = publisher.store
+        record = store.runs.get(ref)
+        kept: Idea | None = None
+        if record is not None and record.caller == caller and not store.ideas.of_run(ref):
+            document = _document_of_run(store, ref)
+        else:
+            stored = store.ideas.get(ref, caller=caller)
+            document, kept = _document_of(stored), stored.idea
+        publisher.screen.check({"name": name, "description": description})
+        try:
+            written = _kept(read_idea({**document, "answer": answer}, stored=True), kept)
+            saved = await self.publish(written, name, description=description, to=to, caller=caller)
+        except ModulesAwayError:
+            raise
+        except IdeabridgeError as error:
+            if answer != "auto" or not document.get("solution"):
+                raise PublicationError(f"it cannot become a tool: {error}") from None
+            # Its calls need what the run before them did, or tools that are not here.
+            written = _kept(read_idea({**document, "answer": "solve", "solution": None}, stored=True), kept)
+            saved = await self.publish(written, name, description=description, to=to, caller=caller)
+        if saved.publication is None:
+            raise PublicationError(f"{name} was not published")
+        return saved.publication
+
+    async def _prepare(self, written: WrittenIdea, name: str, caller: str) -> _Prepared:
+        if written.answer == "recorded":
+            return _Prepared(None, None, hints_of(()), RECORDED, ())
+        if written.answer == "solve":
+            return await self._prepare_guide(written, name, caller)
+        publisher = self.publisher
+        planned = written.published_plan()
+        if written.program is not None:
+            names = await publisher.offer.of_program(written.program, caller)
+            planned["names"] = names.used_by(written.program)
+            planned["calls"] = declared_calls(planned["names"], written.program)
+        plan = read_published(planned, written.example, written.input_schema, written.schema, name=name)
+        if not written.has_example:
+            # What the input is, is known at a call only.
+            plan = dataclasses.replace(plan, input=None, input_schema=None)
+        annotations = await publisher.check_plan(plan, name, caller, where="solution")
+        catalogue = publisher.offer.of_plan(plan, caller)
+        calls = calls_in(planned)
+        if written.program is None:
+            planned["calls"] = [with_own_module(call, catalogue) for call in calls]
+        places = asking_calls(publisher.store, catalogue, calls)
+        asked = ", ".join(str(call.get("_tool")) for place in places if isinstance(call := calls[place], dict))
+        lacking = [
+            _need(call)
+            for call in calls
+            if isinstance(call, dict) and "_output" not in call and catalogue.look_up(call) is None
+        ]
+        sentence = f"A model is asked for {asked}." if asked else ""
+        return _Prepared(planned, None, annotations, sentence, self._missing(lacking))
+
+    async def _prepare_guide(self, written: WrittenIdea, name: str, caller: str) -> _Prepared:
+        publisher = self.publisher
+        offer = publisher.offer
+        context = [message.to_json() for message in written.messages]
+        defined = defined_tools(read_context(context))
+        own = {tool.name for tool in defined}
+        wanted = written.tools
+        if wanted is None:
+            called = [call for call in written.calls if isinstance(call, dict) and "_output" not in call]
+            wanted = tuple(dict.fromkeys(_named(call) for call in called))
+        patterns = [one for one in wanted if one not in own]
+        offered = []
+        if patterns:
+            await offer.reach(tool.module for tool in chosen_tools(offer.known, patterns))
+            offered = [tool for tool in offer.chosen(patterns, caller=caller).tools if tool.name not in own]
+        origins: list[JSON] = [list[JSON](tool.origin) for tool in offered]
+        absent = [
+            one
+            for one in patterns
+            if not chosen_tools(offered, [one]) and not any(tool.in_room and tool.module == one for tool in offered)
+        ]
+        absent = [one for one in absent if one != f"{ANONYMOUS}.solve"]
+        unknown = next((one for one in absent if has_wildcard(one)), None)
+        if unknown is not None:
+            raise PublicationError(f"tools: nothing here matches {unknown!r}; name the tools, or start their server")
+        needs = [_need_of_name(one) for one in absent]
+        for need in needs:
+            origins.append([need.module or None, need.tool])
+        guide = written.guide(origins)
+        try:
+            start_solve(
+                context_of(guide, written.example),
+                offer.with_defined(offered, defined),
+                Settings(),
+                written.schema,
+                Choice(AUTO, "it is written by hand"),
+            )
+        except IdeabridgeError as error:
+            raise PublicationError(f"no run can begin with it: {error}") from None
+        cycle = own_cycle(publisher.store, name, [*written.calls, *({"_module": one} for one in wanted)])
+        if cycle is not None:
+            raise PublicationError(f"tools: {cycle}")
+        if isinstance(plan := guide.get("plan"), dict):
+            catalogue = offer.with_defined(offered, defined)
+            calls = [with_own_module(call, catalogue) for call in written.calls]
+            guide["plan"] = {**plan, "calls": calls}
+            if not absent:
+                pinned = pinned_tools(calls, catalogue, defined_in(guide))
+                guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+        hints = hints_of(tool for tool in offered if tool.module != ANONYMOUS)
+        return _Prepared(None, guide, hints, describe_guide(offered, hints), self._missing(needs))
+
+    def _missing(self, needs: list[Need]) -> tuple[str, ...]:
+        publisher = self.publisher
+        return tuple(missing(needs, publisher.store, publisher.modules, publisher.offer.known)) if needs else ()
+
+
+def _kept(written: WrittenIdea, idea: Idea | None) -> WrittenIdea:
+    """The idea as the store has it already, if it does."""
+    return written if idea is None else dataclasses.replace(written, idea=idea)
+
+
+def _document_of(stored: StoredIdea) -> JSONObject:
+    """A saved idea as a document, with the tools that its schema lists."""
+    idea = stored.idea
+    tools = tools_in(idea.schema)
+    solution: JSONObject = dict(idea.solution) if isinstance(idea.solution, dict) else {}
+    calls = solution.get("calls")
+    if isinstance(calls, list):
+        solution["calls"] = [with_module(call, tools) for call in calls]
+    names: list[JSON] = [f"{module}.{tool}" if module else tool for tool, module in tools.items()]
+    document: JSONObject = {"context": idea.context, "schema": idea.schema, "solution": solution, "tools": names}
+    if stored.meta.description:
+        document["description"] = stored.meta.description[:MAX_TEXT]
+    return document
+
+
+def _document_of_run(store: Store, run: str) -> JSONObject:
+    """The question of a run that ended before anything was done, as a document, with the plan that it waited for.
+
+    Raises:
+        PublicationError: it has not ended, or nobody can read how it began.
+    """
+    found = read_run(store, run, ended=True)
+    if found is None:
+        record = store.runs.get(run)
+        status = "gone" if record is None else record.status
+        raise PublicationError(f"run {run} is {status}, and has not ended; cancel it first, or publish it when it has")
+    started = found.started
+    defined = {one.name for one in defined_tools(read_context(started.context))}
+    origins = [
+        tool.origin for tool in found.machine.catalogue.tools if tool.module is not None or tool.name not in defined
+    ]
+    names: list[JSON] = [f"{module}.{tool}" if module else tool for module, tool in origins]
+    context = [one for one in started.context if not (isinstance(one, dict) and one.get("content") == LAZY)]
+    document: JSONObject = {"context": context, "schema": started.output_schema, "tools": names}
+    proposed = [event for event in found.events if isinstance(event, SolutionProposed)]
+    if proposed:
+        # A plan that nobody accepted.
+        output = proposed[-1].output
+        if isinstance(output, dict) and list(output) == ["value"] and wrap_output(started.output_schema)[1]:
+            output = output["value"]
+        document["solution"] = {"calls": proposed[-1].calls, "output": output}
+    return document
+
+
+def _need(call: JSONObject) -> Need:
+    module = call.get("_module")
+    return Need(str(call.get("_tool")), module if isinstance(module, str) else "")
+
+
+def _named(call: JSONObject) -> str:
+    """The name by which a pattern chooses the tool of a call."""
+    module = call.get("_module")
+    if isinstance(module, str) and (module.startswith(IDEA) or module == ANONYMOUS):
+        return f"{ANONYMOUS}.solve" if module == ANONYMOUS else module
+    return str(call.get("_tool")) if module is None else f"{module}.{call.get('_tool')}"
+
+
+def _need_of_name(name: str) -> Need:
+    if name.startswith(IDEA):
+        return Need(name.removeprefix(IDEA), name)
+    module, dot, tool = name.partition(".")
+    return Need(tool, module) if dot and tool else Need(name, "")
+
+
+def _description_of(written: WrittenIdea, name: str) -> str:
+    tools = list(written.meta.tools)
+    return f"Calls {first_names(tools)}" if tools else f"Runs {name}"

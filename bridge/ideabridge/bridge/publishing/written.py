@@ -1,0 +1,471 @@
+"""Written: ideas that a person writes by hand, as documents.
+
+A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?, "tags"?}`. `read_idea`
+checks it without looking at the tools that are here, so the same document makes the same idea on every machine. What it
+holds decides how its tool answers:
+
+| the solution has | answer |
+|---|---|
+| a program | `program`: it runs with the new input |
+| calls, or an output with references | `plan`: they run with the new input; their literals are constants |
+| an output alone | `recorded`: the output, for the input of the context |
+| nothing | `solve`: a mind is asked, with the context and the schema |
+
+Nothing runs when a document is read or saved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final, cast
+
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.messages import Message, read_context, with_instances
+from ideabridge.bridge.context.references import Hole, compile_value, fill
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.plan import Plan, read_published
+from ideabridge.bridge.runs.offer import defined_tools
+from ideabridge.bridge.store.errors import IdeaDocumentError
+from ideabridge.bridge.store.idea import ANSWERS, Answer, Idea, IdeaMeta, Publication, function_schemas
+from ideabridge.bridge.store.publications import check_name
+from ideabridge.tools.compose import solution_schema, wrap_output
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
+from ideabridge.tools.keywords import move_refs, show
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.reading import read_solution
+from ideabridge.tools.schema import Validator, check_schema
+
+MEMBERS: Final = ("name", "description", "context", "schema", "solution", "tools", "answer", "tags", "$schema")
+"""The members of a document. `$schema` is for editors."""
+
+MAX_TEXT: Final = 4000
+"""The most characters of a description."""
+
+MAX_TOOLS: Final = 1000
+"""The most names and patterns of tools, and the most tags."""
+
+_TITLE: Final = 200
+_NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenIdea:
+    """An idea that somebody wrote by hand, checked as far as possible without the tools that it uses.
+
+    Attributes:
+        idea: the triple as it is stored.
+        name: the name of its tool; None: the document has none.
+        description: what it is for; empty: the document does not say.
+        answer: how its tool answers: `plan`, `program`, `recorded` or `solve`.
+        messages: its context.
+        schema: the schema of the output; None: it has none.
+        calls: the calls of its solution.
+        output: the output of its solution, with references; None: it has none.
+        program: the program that its solution is; None: it is none.
+        tools: names or patterns of the tools that a mind may call; None: those that its calls name.
+        tags: free words.
+        members: `description`, `schema`, `tools`, `answer` and `tags` as the document has them.
+    """
+
+    idea: Idea
+    name: str | None
+    description: str
+    answer: Answer
+    messages: list[Message]
+    schema: JSONObject | None
+    calls: list[JSON]
+    output: JSON
+    program: str | None
+    tools: tuple[str, ...] | None
+    tags: tuple[str, ...]
+    members: JSONObject
+
+    @property
+    def title(self) -> str:
+        """One line for people: the beginning of its description, or of the first text in its context."""
+        texts = [str(message.value) for message in self.messages if message.type == "text"]
+        lines = [line.strip() for line in "\n".join([self.description, *texts]).splitlines()]
+        return next(filter(None, lines), self.name or "")[:_TITLE]
+
+    @property
+    def meta(self) -> IdeaMeta:
+        """Its metadata when it is saved."""
+        names = dict.fromkeys(str(call.get("_tool")) for call in self.calls if isinstance(call, dict))
+        return IdeaMeta(title=self.title, description=self.description, tools=tuple(names), tags=self.tags)
+
+    @property
+    def example(self) -> JSONObject:
+        """The input that its context holds; empty without one."""
+        value = next((message.value for message in self.messages if _is_input(message)), None)
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def input_schema(self) -> JSONObject:
+        """The parameters of its tool: the schema of the input in its context, or else one inferred from its value."""
+        return function_schemas(self.idea)[0] or dict(_NO_INPUT)
+
+    @property
+    def output_schema(self) -> JSONObject | None:
+        """The schema of what its tool returns; None if the document does not say."""
+        if self.schema is None:
+            return {"type": "string"} if self.answer == "solve" else None
+        if self.answer == "plan" and self._plan(self.example).output_by_instance:
+            return {"type": "object", "additionalProperties": move_refs(self.schema, ("additionalProperties",))}
+        return self.schema
+
+    @property
+    def has_example(self) -> bool:
+        """Whether the input of its context satisfies the input schema: an author may leave it empty."""
+        return Validator(self.input_schema, what="input").is_valid(self.example)
+
+    def published_plan(self) -> JSONObject:
+        """The plan in the form of a publication, see `read_published`; of a program without the names of its tools."""
+        plan: JSONObject
+        if self.program is not None:
+            plan = {"program": self.program}
+        else:
+            plan = {"calls": self.calls, "output": self.output}
+        states = {one.instance: one.value for one in self.messages if one.type == "state" and one.instance}
+        tools = [message.value for message in self.messages if message.type == "tool"]
+        beside: list[JSON] = [
+            message.to_json() for message in self.messages if message.type != "tool" and not _is_input(message)
+        ]
+        if states:
+            plan["instances"] = states
+        if tools:
+            plan["tools"] = tools
+        if beside:
+            plan["context"] = beside
+        if self.schema is not None:
+            plan["output_schema"] = self.schema
+        return plan
+
+    def _plan(self, arguments: JSONObject) -> Plan:
+        return read_published(self.published_plan(), arguments, self.input_schema, self.schema, name=self.name or "it")
+
+    def guide(self, tools: list[JSON]) -> JSONObject:
+        """The beginning of a run that solves it, see `Publication.guide`; `tools` are `[module or null, name]`."""
+        context: list[JSON] = []
+        for message in self.messages:
+            shown = dataclasses.replace(message, value={}) if _is_input(message) else message
+            context.append(shown.to_json())
+        guide: JSONObject = {"context": context, "tools": tools}
+        guide["output_schema"] = self.schema or {"type": "string"}
+        guide["by_instance"] = False
+        if self.calls:
+            guide["plan"] = {"calls": self.calls, "output": self.output}
+        return guide
+
+    def recorded_output(self) -> JSON:
+        """The output that it records, in which `††` stands for a dagger."""
+        return fill(compile_value(self.output, [], []), lambda _: None)
+
+
+def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: bool = False) -> WrittenIdea:
+    """Read an idea that was written by hand.
+
+    Args:
+        document: see the module.
+        name: the name of its tool if the document has none.
+        stored: it is made of an idea of the store, whose solution was checked when it was saved.
+
+    Raises:
+        IdeaDocumentError: a member is unknown, missing or malformed; the message says which, and what was expected.
+        PublicationNameError: the name cannot be published.
+        PublicationError: it cannot be answered as `answer` says.
+        MessageError, SchemaError, ValueMismatchError: a message, a schema or the solution is malformed, or the output
+            or the input does not satisfy its schema.
+        InvalidJSONError, LimitExceededError: it is not JSON, or is too large or too deep.
+    """
+    read = normalise(document, what="the idea")
+    if not isinstance(read, dict):
+        raise IdeaDocumentError(f'an idea: expected an object, {{"context": [...], ...}}, found {show(read)}')
+    size = len(encode(read))
+    if size > MAX_BYTES:
+        raise LimitExceededError(f"the idea has {size:,} bytes; at most {MAX_BYTES:,} are taken")
+    _expect_members(read)
+    named = _text(read, "name") or name
+    if named is not None:
+        check_name(named)
+    wanted_answer = _text(read, "answer") or "auto"
+    if wanted_answer not in ANSWERS:
+        raise IdeaDocumentError(f"answer: expected {', '.join(ANSWERS)}; found {show(wanted_answer)}")
+    context = with_instances(_context(read))
+    messages = read_context(context)
+    defined_tools(messages)
+    schema = _schema(read)
+    composed = schema is not None and is_solution_schema(schema)
+    solution = _solution(read)
+    calls, output, program = solution.get("calls"), solution.get("output"), solution.get("program")
+    listed = calls if isinstance(calls, list) else []
+    if composed:
+        asked, output = _unwrapped(function_schemas(Idea(context, schema, solution))[1], output)
+    else:
+        asked = schema
+    way = _answer(wanted_answer, listed, output, program)
+    if composed:
+        idea = Idea(context, schema, solution)
+    else:
+        idea = Idea(context, *_composed(asked, way, listed, output, program))
+    if not stored:
+        try:
+            Validator(cast("JSONObject", idea.schema), what="the solution").check(idea.solution)
+        except ValueMismatchError as error:
+            raise IdeaDocumentError(str(error)) from None
+    found = WrittenIdea(
+        idea=idea,
+        name=named,
+        description=(_text(read, "description") or "").strip(),
+        answer=way,
+        messages=messages,
+        schema=asked,
+        calls=listed,
+        output=output,
+        program=program if isinstance(program, str) else None,
+        tools=_names(read, "tools"),
+        tags=_names(read, "tags") or (),
+        members={key: read[key] for key in ("description", "schema", "tools", "answer", "tags") if key in read},
+    )
+    _check_input(found)
+    if way == "recorded" and asked is not None:
+        Validator(asked, what="the output").check(found.recorded_output())
+    return found
+
+
+def written_texts(written: WrittenIdea) -> JSONObject:
+    """Everything that a document says, as it is searched for secrets."""
+    solution = written.idea.solution
+    return {"name": written.name, **written.members, "context": written.idea.context, "solution": solution}
+
+
+def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
+    """The document from which an idea was published; None if it was not written by hand."""
+    recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
+    members = recorded.get("written")
+    if not isinstance(members, dict):
+        return None
+    document: JSONObject = {"name": publication.name}
+    if "description" in members:
+        document["description"] = members["description"]
+    document["context"] = idea.context
+    if "schema" in members:
+        document["schema"] = members["schema"]
+    solution = idea.solution if isinstance(idea.solution, dict) else {}
+    schema = members.get("schema")
+    if isinstance(schema, dict) and not is_solution_schema(schema) and wrap_output(schema)[1]:
+        output = solution.get("output")
+        if isinstance(output, dict):
+            solution = {**solution, "output": output.get("value")}
+    said: JSONObject = {key: value for key, value in solution.items() if value not in (None, [])}
+    if said:
+        document["solution"] = said
+    return {**document, **{key: members[key] for key in ("tools", "answer", "tags") if key in members}}
+
+
+def is_solution_schema(schema: JSONObject) -> bool:
+    """Return whether a schema is that of a Solution, and not only of its output: it has the properties `calls` and
+    `output`, and its calls are an array without items or of objects with `_tool`.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not {"calls", "output"} <= properties.keys():
+        return False
+    calls = properties["calls"]
+    if not isinstance(calls, dict) or calls.get("type") != "array":
+        return False
+    items = calls.get("items")
+    if not isinstance(items, dict):
+        return calls.get("maxItems") == 0
+    branches = items.get("anyOf")
+    return all(_is_call(one, schema) for one in (branches if isinstance(branches, list) else [items]))
+
+
+def _is_call(schema: JSON, root: JSONObject) -> bool:
+    target = schema.get("$ref") if isinstance(schema, dict) else None
+    definitions = root.get("$defs")
+    if isinstance(target, str) and isinstance(definitions, dict):
+        schema = definitions.get(target.removeprefix("#/$defs/"))
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return isinstance(properties, dict) and "_tool" in properties
+
+
+def _is_input(message: Message) -> bool:
+    return message.type == "input" and not message.instance
+
+
+# -- the members of a document ---------------------------------------------------------------------------------------
+
+
+def _expect_members(document: JSONObject) -> None:
+    for key in document:
+        if key in MEMBERS:
+            continue
+        if key in ("calls", "output", "program"):
+            raise IdeaDocumentError(f'{key}: what an idea does stands in "solution": {{"{key}": ...}}')
+        if key in ("ideabridge", "digest"):
+            raise IdeaDocumentError("this is an exported idea, which `ideas import` and `Bridge.import_idea` take")
+        raise IdeaDocumentError(f"{show(key)}: unknown; an idea has {', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}")
+
+
+def _text(document: JSONObject, key: str) -> str | None:
+    value = document.get(key)
+    if value is not None and not isinstance(value, str):
+        raise IdeaDocumentError(f"{key}: expected text, found {show(value)}")
+    if value is not None and len(value) > MAX_TEXT:
+        raise IdeaDocumentError(f"{key}: {len(value):,} characters; at most {MAX_TEXT:,} are taken")
+    return value
+
+
+def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
+    value = document.get(key)
+    if value is None:
+        return None
+    names = [one for one in value if isinstance(one, str) and one] if isinstance(value, list) else []
+    if not isinstance(value, list) or len(names) != len(value) or len(names) > MAX_TOOLS:
+        raise IdeaDocumentError(f"{key}: expected an array of at most {MAX_TOOLS:,} texts, found {show(value)}")
+    return tuple(names)
+
+
+def _context(document: JSONObject) -> list[JSON]:
+    if "context" not in document:
+        raise IdeaDocumentError('context: missing; expected an array of messages, such as {"role", "content"}')
+    value = document["context"]
+    listed = value if isinstance(value, list) else [value]
+    if not listed and document.get("solution") is None:
+        raise IdeaDocumentError("context: empty, and there is no solution, so the idea says nothing")
+    return [_with_value(message) for message in listed]
+
+
+def _with_value(message: JSON) -> JSON:
+    """The message; an input of which only the schema is known gets an empty value."""
+    if not isinstance(message, dict):
+        return message
+    content = message.get("content")
+    if isinstance(content, dict):
+        return {**message, "content": _with_value(content)}
+    if message.get("type") == "input" and "schema" in message and "input" not in message:
+        return {"type": "input", "input": {}, **{key: value for key, value in message.items() if key != "type"}}
+    return message
+
+
+def _schema(document: JSONObject) -> JSONObject | None:
+    value = document.get("schema")
+    if value is None:
+        return None
+    if value is True:
+        return {}
+    if not isinstance(value, dict):
+        raise IdeaDocumentError(f"schema: expected a JSON Schema, which is an object; found {show(value)}")
+    check_schema(value, what="schema")
+    return value
+
+
+def _solution(document: JSONObject) -> JSONObject:
+    """The solution: `{"calls", "output"}` or `{"program"}`; without one, calls and output are empty."""
+    value = document.get("solution")
+    if value is None:
+        return {"calls": [], "output": None}
+    program = value.get("program") if isinstance(value, dict) else None
+    if isinstance(value, dict) and program is not None:
+        if not isinstance(program, str):
+            raise IdeaDocumentError(f"solution.program: expected Python text, found {show(program)}")
+        extra = [key for key in ("calls", "output") if value.get(key)]
+        if extra:
+            raise IdeaDocumentError(f"solution: a program makes its own calls and output; leave {extra[0]} out")
+        return {"program": program}
+    try:
+        solution, _ = read_solution(value)
+    except IdeabridgeError as error:
+        raise IdeaDocumentError(f"solution: {error}") from None
+    return {"calls": solution["calls"], "output": solution["output"]}
+
+
+# -- what it becomes -------------------------------------------------------------------------------------------------
+
+
+def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answer:
+    """How a call of the idea is answered.
+
+    Raises:
+        PublicationError: it holds nothing to answer with in the wanted way; the message says what it lacks.
+    """
+    holes: list[Hole] = []
+    problems: list[tuple[tuple[str, ...], str]] = []
+    compile_value(output, holes, problems)
+    if problems:
+        path, problem = problems[0]
+        raise IdeaDocumentError(f"solution.output{''.join(f'.{key}' for key in path)}: {problem}")
+    possible: dict[str, str | None] = {
+        "program": None if program is not None else "its solution has no program; write it as solution.program",
+        "plan": None if calls or output is not None else "its solution has no calls; write them as solution.calls",
+        "recorded": None,
+        "solve": None,
+    }
+    if program is not None:
+        possible["plan"] = "its solution is a program, so the answer is `program`"
+    if output is None:
+        possible["recorded"] = "its solution has no output; write it as solution.output"
+    elif holes:
+        possible["recorded"] = "its output has references; write the values, or leave the answer out (it is a plan)"
+    if wanted != "auto":
+        lack = possible[wanted]
+        if lack is not None:
+            raise PublicationError(f"answer: it cannot be {wanted!r}: {lack}")
+        return cast("Answer", wanted)
+    if program is not None:
+        return "program"
+    if calls or holes:
+        return "plan"
+    return "recorded" if output is not None else "solve"
+
+
+def _composed(
+    wanted: JSONObject | None, way: Answer, calls: list[JSON], output: JSON, program: JSON
+) -> tuple[JSON, JSONObject]:
+    """(schema, solution) as they are stored: the schema of a Solution with this output, whatever tools are here."""
+    schema = solution_schema([], wanted)
+    properties = cast("JSONObject", schema["properties"])
+    is_any = wanted is None and way != "solve"
+    if is_any:
+        # Without a schema, what calls or a person give may be anything.
+        schema = {key: value for key, value in schema.items() if key != "$defs"}
+        properties["output"] = {}
+    if way != "recorded" or calls:
+        call: JSONObject = {"type": "object", "properties": {"_tool": {"type": "string"}}, "required": ["_tool"]}
+        properties["calls"] = {"type": "array", "items": call}
+    if program is not None:
+        schema["properties"] = {"program": {"type": "string"}, **properties}
+        schema["required"] = ["program"]
+        return schema, {"program": program}
+    if not is_any and output is not None and wrap_output(wanted)[1]:
+        # As a mind writes an output that may be null.
+        output = {"value": output}
+    return schema, {"calls": calls, "output": output}
+
+
+def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
+    """The schema of an output that may be null, and the output, without the `{"value": ...}` around them."""
+    if schema is None or schema.get("required") != ["value"] or schema.get("additionalProperties") is not False:
+        return schema, output
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or list(properties) != ["value"] or not isinstance(properties["value"], dict):
+        return schema, output
+    if output is not None and not (isinstance(output, dict) and list(output) == ["value"]):
+        return schema, output
+    inner = {**properties["value"]}
+    if "$ref" in str(inner):
+        # A definition that it refers to stands beside the wrapping.
+        return schema, output
+    return inner, output["value"] if isinstance(output, dict) else None
+
+
+def _check_input(found: WrittenIdea) -> None:
+    inputs = [message for message in found.messages if _is_input(message)]
+    if len(inputs) > 1:
+        raise MessageError("context: several inputs; one input is what becomes the parameters of a tool")
+    if not inputs:
+        return
+    check_schema(found.input_schema, what="the schema of the input")
+    if found.answer == "recorded" or found.example:
+        Validator(found.input_schema, what="the input").check(found.example)

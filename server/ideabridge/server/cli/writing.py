@@ -1,0 +1,206 @@
+"""`ideabridge ideas add`: ideas that somebody wrote by hand, as files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.console import UsageError, at_terminal, confirm, err, print_json, report, say
+from ideabridge.server.cli.ideas import app, document_lines, written_lines
+from ideabridge.server.cli.inputs import read_bytes
+from ideabridge.server.cli.options import Line, Options, command
+from ideabridge.server.cli.sharing import list_files, saved_json, say_saved
+from ideabridge.server.cli.stores import open_store
+from ideabridge.tools.documents import JSON_SUFFIXES, YAML_SUFFIXES, read_written
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import printable, safe_name, wrap_visible
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.publishing.importing import SavedIdea
+    from ideabridge.bridge.publishing.written import WrittenIdea
+
+_MAX_FILES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file that was read.
+
+    Attributes:
+        file: the file.
+        document: the idea.
+        name: the name of its tool; empty: it has none.
+        is_export: `ideas export` wrote it as a portable document.
+        lines: all that a person must see before it is saved.
+        mentions: the names of tools, modules and ideas that its calls name.
+    """
+
+    file: str
+    document: JSONObject
+    name: str
+    is_export: bool
+    lines: list[Line]
+    mentions: frozenset[str]
+
+
+@app.command("add")
+@command("config", "project", "store", "tools", "json")
+async def add_ideas(
+    options: Options,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|DIR...",
+            help="Ideas written by hand, as JSON, JSON with comments or YAML; folders of them; - for standard input.",
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The name of the tool. Default: as in the file, or as the file."),
+    ] = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="NAME[@VERSION]",
+            help="A published name that a file may replace; may be repeated. At a terminal you are asked.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; everything is still shown.")] = False,
+) -> int:
+    """Save ideas that were written by hand, and publish each as a tool.
+
+    Everything that a call would run, or tell a model, is shown before it is saved, and you are asked. Nothing runs. A
+    tool answers by what its idea holds: a program, calls, an output, or else by asking a model. Files that `ideas
+    export` wrote are taken, too. Exit code 1 if one was refused.
+    """
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import connected
+
+    if not yes and (options.json or not at_terminal()):
+        raise UsageError("there is nobody to ask: look at the files, and add --yes")
+    files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
+    if len(files) > _MAX_FILES:
+        raise UsageError(f"FILE: {len(files):,} files; at most {_MAX_FILES:,} are taken at once")
+    if name is not None and len(files) != 1:
+        raise UsageError("--name goes with one file")
+    refused: list[JSON] = []
+
+    def refuse(file: str, error: IdeabridgeError) -> None:
+        if len(files) == 1:
+            raise error
+        refused.append({"file": file, "error": str(error)})
+        report(f"{file}: {error}")
+
+    read: list[_Read] = []
+    for file, named in files:
+        try:
+            read.append(_read(file, name, follow=named))
+        except IdeabridgeError as error:
+            refuse(file, error)
+    if not options.json:
+        for one in read:
+            _show(one, alone=len(files) == 1)
+    if not yes and read and not confirm(f"Save {'it' if len(read) == 1 else f'these {len(read)} ideas'}?"):
+        say("nothing was saved", "yellow")
+        return 1
+    saved: list[tuple[str, SavedIdea]] = []
+    with open_store(options, create=True) as store:
+        # The definitions of the tools say what a plan may do, so the modules are started.
+        async with connected(Bridge(options.configuration(), store=store)) as bridge:
+            for one in _in_order(read):
+                try:
+                    saved.append((one.file, await _save(bridge, one, options, tuple(replace or ()))))
+                except IdeabridgeError as error:
+                    refuse(one.file, error)
+    missing = list(dict.fromkeys(line for _, one in saved for line in one.missing))
+    if options.json:
+        ideas: list[JSON] = [{"file": file, **saved_json(one), "unchanged": one.is_unchanged} for file, one in saved]
+        print_json({"ideas": ideas, "refused": refused, "missing": list[JSON](missing)})
+    else:
+        for file, one in saved:
+            say_saved(f"{file}: " if len(files) > 1 else "", one)
+        for line in missing:
+            say(f"missing: {line}", "yellow")
+    return 1 if refused else 0
+
+
+def _in_order(read: list[_Read]) -> list[_Read]:
+    """The ideas, each after those of them that it calls, so that each finds what it needs."""
+    by_name = {one.name: one for one in read if one.name}
+    ordered: dict[str, _Read] = {}
+
+    def add(one: _Read, above: frozenset[str]) -> None:
+        for name in sorted((one.mentions & by_name.keys()) - above - {one.name}):
+            add(by_name[name], above | {one.name})
+        ordered.setdefault(one.file, one)
+
+    for one in read:
+        add(one, frozenset())
+    return list(ordered.values())
+
+
+def _read(file: str, name: str | None, *, follow: bool) -> _Read:
+    from ideabridge.bridge.publishing.written import read_idea
+    from ideabridge.bridge.store.portable import read_document
+
+    document = read_written(read_bytes(file, "FILE", follow=follow), what=file, name=Path(file).name)
+    if isinstance(document, dict) and "ideabridge" in document:
+        exported = read_document(document)
+        told = exported.publication or {}
+        if name is not None and name != told.get("name"):
+            raise UsageError("--name: an exported idea keeps its name")
+        return _Read(file, document, str(told.get("name", "")), True, document_lines(exported), frozenset())
+    if not isinstance(document, dict):
+        raise UsageError(f'{file}: expected an object, {{"context": [...], ...}}')
+    if name is not None:
+        document = {**document, "name": name}
+    stem = safe_name(Path(file).stem) if file != "-" else None
+    written = read_idea(document, name=stem)
+    return _Read(file, document, written.name or "", False, written_lines(written), _mentions(written))
+
+
+def _mentions(written: WrittenIdea) -> frozenset[str]:
+    from ideabridge.tools.tool import IDEA
+
+    words = set(re.findall(r"\w+", written.program or ""))
+    named = [call.get(key) for call in written.calls if isinstance(call, dict) for key in ("_tool", "_module")]
+    words.update(str(one).removeprefix(IDEA) for one in (*named, *(written.tools or ())))
+    return frozenset(words)
+
+
+def _show(one: _Read, *, alone: bool) -> None:
+    if not alone:
+        say(printable(one.file), "bold cyan")
+    for text, style in one.lines:
+        # The terminal would go on at its left edge, where the rest could pass for a line of its own.
+        for line in wrap_visible(printable(text), err().width, further="        | "):
+            say(line, style)
+
+
+async def _save(bridge: Bridge, one: _Read, options: Options, replace: tuple[str, ...]) -> SavedIdea:
+    """Save one idea; before it replaces another, show the differences to the person and ask."""
+    from ideabridge.bridge.errors import NameInUseError
+
+    async def save(replaced: tuple[str, ...]) -> SavedIdea:
+        if one.is_export:
+            return await bridge.import_idea(one.document, publish="publication" in one.document, replace=replaced)
+        return await bridge.save_idea(one.document, name=one.name or None, replace=replaced)
+
+    try:
+        return await save(replace)
+    except NameInUseError as error:
+        if options.json or not at_terminal():
+            raise
+        say(f"{error.ref} is published here. With {printable(one.file)} in its place:", "bold")
+        for line in error.lines:
+            say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
+        if not confirm(f"Replace {error.ref}?"):
+            raise
+        return await save((*replace, error.ref))
