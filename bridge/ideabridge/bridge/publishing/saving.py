@@ -297,7 +297,7 @@ class Saver:
         try:
             start_solve(
                 context_of(guide, written.example),
-                offer.with_defined(offered, defined),
+                offer.with_defined(offered, defined, caller=caller),
                 Settings(),
                 written.schema,
                 Choice(AUTO, "it is written by hand"),
@@ -308,7 +308,7 @@ class Saver:
         if cycle is not None:
             raise PublicationError(f"tools: {cycle}")
         if isinstance(plan := guide.get("plan"), dict):
-            catalogue = offer.with_defined(offered, defined)
+            catalogue = offer.with_defined(offered, defined, caller=caller)
             calls = [with_own_module(call, catalogue) for call in written.calls]
             guide["plan"] = {**plan, "calls": calls}
             if not absent:
