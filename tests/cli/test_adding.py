@@ -156,3 +156,12 @@ def test_at_a_terminal_the_person_is_asked(project: Path) -> None:
     terminal.read_until("Save it?")
     terminal.type("y")
     assert terminal.end()[0] == 0
+
+
+def test_a_plan_that_was_only_looked_at_becomes_a_tool(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {"calls": [{"_tool": "compute", "code": "a * b", "a": "†input.a", "b": 3}], "output": "†results.0"}
+    (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json", "--dry-run", "--save-as", "triple", "--json", *STORE]) == 0
+    assert told(capsys)["published"] == {"name": "triple", "version": 1}
+    assert main(["ideas", "call", "triple", "-i", "a=5", "--json", *STORE]) == 0
+    assert told(capsys)["output"] == 15

@@ -147,3 +147,15 @@ async def test_what_an_assistant_cannot_publish_is_refused_with_the_reason(
 ) -> None:
     assert why in await refused(client, "publish_idea", name="never_published", **arguments)
     assert "never_published" not in await all_tools(client)
+
+
+async def test_a_plan_that_was_only_looked_at_becomes_a_tool(client: Client) -> None:
+    name = f"rehearsed_{client.protocol_version.replace('-', '_')}"
+    calls = [{"_tool": "compute", "code": "a * b", "a": "†input.a", "b": 3, "_outputPath": "x"}]
+    told = await call(client, "run_plan", calls=calls, output="†state.x", dry_run=True, save_as=name)
+    assert told["missing_inputs"] == ["†input.a"]
+    assert told["published"]["answer"] == "plan"
+    assert list(told["published"]["input_schema"]["properties"]) == ["a"]
+    done = await client.call_tool(name, {"a": 5})
+    assert not done.is_error
+    assert "15" in str(done.structured_content)

@@ -33,6 +33,7 @@ from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.publishing.distilling import ANSWER_SCHEMA, TASK
+from ideabridge.bridge.publishing.written import plan_document
 from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
@@ -486,7 +487,12 @@ class OwnHandlers:
             preview = await self._bridge.dry_run(plan, caller=request.caller)
             if plan.program is None:
                 preview["drawing"] = await self._bridge.draw(plan, "text", caller=request.caller)
-            return answer(preview, f"dry run, nothing was called: {encode_text(preview)}")
+            text = f"dry run, nothing was called: {encode_text(preview)}"
+            if save_as is not None:
+                document = plan_document(plan, save_as, preview.get("missing_inputs", ()))
+                preview["published"], told = await self._saved(document, None, request)
+                text = f"{told}\n{text}"
+            return answer(preview, text)
         run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
         if save_as is not None:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
@@ -730,7 +736,12 @@ class OwnHandlers:
         if extra:
             raise PublicationError(f"{extra[0]}: it is for what a run did; a written idea says it itself")
         document = {**idea, **{key: arguments[key] for key in ("name", "description", "answer") if key in arguments}}
-        saved = await self._bridge.save_idea(document, to=arguments.get("to"), caller=request.caller)
+        result, text = await self._saved(document, arguments.get("to"), request)
+        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(result['input_schema']))}")
+
+    async def _saved(self, document: JSONObject, to: str | None, request: ToolRequest) -> tuple[JSONObject, str]:
+        """Publish an idea that no run made, and return what is said of it: as JSON, and as text."""
+        saved = await self._bridge.save_idea(document, to=to, caller=request.caller)
         publication = saved.publication
         if publication is None:
             raise PublicationError("name: missing; a tool needs one")
@@ -743,7 +754,7 @@ class OwnHandlers:
             text += "\nmissing here: " + "; ".join(saved.missing)
         if not saved.is_unchanged:
             text += self._note_changes(publication, result)
-        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+        return result, text
 
     def _published(self, publication: Publication) -> tuple[JSONObject, str]:
         """What is said of a new tool: as JSON, and as text."""

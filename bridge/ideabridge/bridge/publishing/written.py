@@ -17,10 +17,12 @@ Nothing runs when a document is read or saved.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
 from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.explanations import operand_path
 from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.context.references import Hole, compile_value, fill
 from ideabridge.bridge.errors import PublicationError
@@ -262,6 +264,29 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
     if said:
         document["solution"] = said
     return {**document, **{key: members[key] for key in ("tools", "answer", "tags") if key in members}}
+
+
+def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONObject:
+    """A plan that did not run, as a document.
+
+    Args:
+        plan: the plan.
+        name: the name of its tool.
+        missing: references to an input that the plan was not given, which become its parameters.
+    """
+    context = dataclasses.replace(plan, description=None).context()
+    names = dict.fromkeys(path[1] for one in missing if (path := operand_path(str(one)))[1:] and path[0] == "input")
+    if plan.input is None and names:
+        schema: JSONObject = {"type": "object", "properties": {key: {} for key in names}, "required": list[JSON](names)}
+        context.append({"type": "input", "input": {}, "schema": schema})
+    document: JSONObject = {"name": name, "context": context, "answer": "auto"}
+    if plan.description:
+        document["description"] = plan.description
+    if plan.output_schema is not None:
+        document["schema"] = plan.output_schema
+    calls: JSONObject = {"calls": plan.calls, "output": plan.output}
+    document["solution"] = calls if plan.program is None else {"program": plan.program}
+    return document
 
 
 def is_solution_schema(schema: JSONObject) -> bool:

@@ -33,7 +33,8 @@ async def run(
     ],
     input: InputOption = None,  # noqa: A002
     save_as: Annotated[
-        str | None, typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool with this name.")
+        str | None,
+        typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool; with --dry-run the plan."),
     ] = None,
     lazy: Annotated[bool, typer.Option("--lazy", help="Show the plan, and run it only after you accept it.")] = False,
     dry_run: Annotated[
@@ -66,6 +67,8 @@ async def run(
             async with show_connecting(bridge, quiet=options.json):
                 rehearsal = await _rehearse(bridge, parsed) if dry_run else {}
                 drawing = None if draw is None else await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
+            if save_as is not None:
+                rehearsal["published"] = await _publish_unrun(bridge, parsed, save_as, rehearsal, options)
             _print_rehearsal(rehearsal, drawing, options)
             return ExitCode.DONE
         async with show_connecting(bridge, quiet=options.json):
@@ -108,6 +111,27 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
         return f"not published as {name!r}: {error}"
     extra["published"] = {"name": publication.name, "version": publication.version}
     return None
+
+
+async def _publish_unrun(
+    bridge: Bridge, plan: Plan, name: str, rehearsal: JSONObject, options: Options
+) -> JSONObject | None:
+    """Publish a plan that was only looked at, with its literals as constants; None if exactly it is published already.
+
+    Raises:
+        IdeabridgeError: it cannot be published; see `Bridge.save_idea`.
+    """
+    from ideabridge.bridge.publishing.written import plan_document
+
+    missing = rehearsal.get("missing_inputs")
+    document = plan_document(plan, name, missing if isinstance(missing, list) else ())
+    saved = await bridge.save_idea(document)
+    publication = saved.publication
+    if publication is None or saved.is_unchanged:
+        return None
+    if not options.json:
+        say(f"nothing ran; published as {name}, version {publication.version}, with its literals as constants", "green")
+    return {"name": publication.name, "version": publication.version}
 
 
 def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Options) -> None:
