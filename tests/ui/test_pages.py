@@ -107,6 +107,7 @@ def pages(run_id: str) -> list[str]:
         "playground",
         "playground?kind=program",
         "playground?kind=context",
+        "write",
         "admin",
         "admin/doctor",
         "runs/run_0000",

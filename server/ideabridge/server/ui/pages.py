@@ -14,8 +14,9 @@ from ideabridge.server.ui.modules import ModulePages
 from ideabridge.server.ui.playground import Playground
 from ideabridge.server.ui.runs import RunPages
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.writing import WritingPage
 
-_PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, AdminPages)
+_PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, WritingPage, AdminPages)
 
 
 def routes_of(site: Site) -> list[Route]:

@@ -1,0 +1,87 @@
+"""Writing: an idea is written or pasted as a document, looked at, and saved as a tool."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ideabridge.bridge.publishing.written import WrittenIdea, read_idea
+from ideabridge.server.ui.access import PREFIX, form_of, visitor_of
+from ideabridge.server.ui.site import Site
+from ideabridge.server.views.text import source_text
+from ideabridge.tools.documents import read_written
+from ideabridge.tools.encoding import JSONObject, content_hash
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.threads import compute_in_thread
+
+_EXAMPLE: Final = """\
+name: with_tax
+description: The price with value added tax
+context:
+  - type: input
+    input: {net: 100, percent: 19}
+solution:
+  calls:
+    - {_tool: compute, code: net * percent / 100, net: †input.net, percent: †input.percent, _outputPath: tax}
+    - {_tool: compute, code: net + tax, net: †input.net, tax: †state.tax, _outputPath: gross}
+  output: {tax: †state.tax, gross: †state.gross}
+"""
+
+
+class WritingPage:
+    """The page on which ideas are written by hand."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._bridge = site.bridge
+
+    def routes(self) -> list[Route]:
+        """The routes under `/ui`."""
+        return [Route("/write", self.show, methods=["GET", "POST"])]
+
+    async def show(self, request: Request) -> Response:
+        """The editor; a POST shows what the document would become, and saves it with `action=save`, once it was shown."""
+        form, visitor = form_of(request), visitor_of(request)
+        text = form.get("text", _EXAMPLE)
+        values: dict[str, Any] = {"written": None, "why": ""}
+        if request.method == "POST":
+            try:
+                document, written = await compute_in_thread(_read, text)
+                # What is saved was looked at: it may come from somebody else.
+                seen = content_hash(text)
+                values.update(written=written, seen=seen, **_shown(written))
+                if form.get("action") == "save" and form.get("seen") == seen:
+                    saved = await self._bridge.save_idea(
+                        document, publish=True, to=form.get("to").strip() or None, caller=visitor.caller
+                    )
+                    name = written.name or ""
+                    self._site.front.announcements.poke()
+                    said = f"{name} is a tool now." if not saved.is_unchanged else f"{name} is exactly this already."
+                    said = " ".join([said, *(f"Missing here: {line}." for line in saved.missing)])
+                    return self._site.back(request, f"{PREFIX}/ideas/{name}", said)
+            except IdeabridgeError as error:
+                values["why"] = self._bridge.secrets.mask(str(error))
+        return self._site.page(request, "write.html", text=text, to=form.get("to"), **values)
+
+
+def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
+    document = read_written(text, what="the idea")
+    if not isinstance(document, dict):
+        raise ArgumentError("the idea: expected an object with context, and perhaps schema and solution")
+    return document, read_idea(document)
+
+
+def _shown(written: WrittenIdea) -> dict[str, Any]:
+    """Everything that a call runs, or that a mind is told."""
+    plan = written.published_plan()
+    if written.program is not None:
+        del plan["program"]
+    return {
+        "program": source_text(written.program or ""),
+        "plan": plan if written.answer in ("plan", "program") else None,
+        "guide": written.guide(list(written.tools or ())) if written.answer == "solve" else None,
+        "recorded": written.recorded_output() if written.answer == "recorded" else None,
+    }

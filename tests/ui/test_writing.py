@@ -1,0 +1,68 @@
+"""An idea is written or pasted into the page, shown, and saved as a tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+
+import httpx
+import pytest
+
+from tests.ui.serving import client, send
+
+IDEA = """
+name: page_double
+description: Doubles <b>a</b> number
+context:
+  - type: input
+    input: {n: 3}
+solution:
+  calls: [{_tool: compute, code: n + n, n: †input.n, _outputPath: double}]
+  output: †state.double
+"""
+
+
+@pytest.fixture
+def http(site: str) -> Generator[httpx.Client]:
+    with client(site) as found:
+        yield found
+
+
+def write(http: httpx.Client, text: str, **fields: str) -> httpx.Response:
+    return send(http, "/ui/write", "/ui/write", text=text, **fields)
+
+
+def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
+    shown = write(http, IDEA, action="save")
+    # What nobody has looked at is not saved.
+    assert shown.url.path == "/ui/write"
+    assert "answered by plan" in shown.text
+    assert "n + n" in shown.text
+    assert "Doubles &lt;b&gt;a&lt;/b&gt; number" in shown.text
+    assert http.get("/ui/ideas/page_double").status_code == 404
+    seen = re.search(r'name="seen" value="([0-9a-f]{64})"', shown.text)
+    assert seen is not None
+    changed = write(http, IDEA.replace("n + n", "n * 2"), action="save", seen=seen[1])
+    assert changed.url.path == "/ui/write"
+    saved = write(http, IDEA, action="save", seen=seen[1])
+    assert saved.url.path == "/ui/ideas/page_double", saved.text
+    assert "page_double is a tool now" in saved.text
+    assert "exactly this already" in write(http, IDEA, action="save", seen=seen[1]).text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("context: [", "line"),
+        ("5", "expected an object"),
+        ("context: []", "says nothing"),
+        ("context: !!python/name:os.system x", "a tag"),
+        ("context: [x]\ntitel: <script>", "&#39;titel&#39;|&#34;titel&#34;|titel"),
+    ],
+)
+def test_what_is_malformed_is_told_and_kept(http: httpx.Client, text: str, why: str) -> None:
+    answer = write(http, text, action="check")
+    assert answer.status_code == 200
+    assert re.search(why, answer.text)
+    assert 'role="alert"' in answer.text
+    assert "<script>" not in answer.text.partition("<main")[2]
