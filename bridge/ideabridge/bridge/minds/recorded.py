@@ -21,6 +21,7 @@ from ideabridge.bridge.context.references import Path as KeyPath
 from ideabridge.bridge.context.references import format_reference, parse_reference
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import MOST, TO_HOSTS, TO_MINDS, Shown
+from ideabridge.bridge.minds.adapt import with_calls
 from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError
 from ideabridge.bridge.store.idea import StoredIdea
 from ideabridge.bridge.store.store import Store
@@ -75,11 +76,21 @@ class Recorded:
         for id_ in _ids(request):
             found = self._store.ideas.of_request(id_)
             if found:
-                newest = found[0]
-                # With what was malformed in it, so that what followed from that follows again.
-                yield encode(newest.idea.solution if newest.meta.written is None else newest.meta.written)
+                yield _written(found[0])
                 return
-        raise RecordingMissError(self._miss(request))
+        offered_otherwise = self._offered_otherwise(request)
+        if offered_otherwise is None:
+            raise RecordingMissError(self._miss(request))
+        yield _written(offered_otherwise)
+
+    def _offered_otherwise(self, request: Request) -> StoredIdea | None:
+        """The newest idea of a Request that offers programs in other words, and is the same in everything else."""
+        schema = encode(_without_program(request.schema))
+        contexts = (encode(request.context), encode(earlier_form(request.context)))
+        for stored in self._ideas():
+            if encode(_without_program(stored.idea.schema)) == schema and encode(stored.idea.context) in contexts:
+                return stored
+        return None
 
     def _miss(self, request: Request) -> str:
         nearest = max(self._ideas(), key=lambda one: _nearness(one, request), default=None)
@@ -107,6 +118,11 @@ class Recorded:
                 return
 
 
+def _written(stored: StoredIdea) -> bytes:
+    """The Solution with what was malformed in it, so that what followed from that follows again."""
+    return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
+
+
 def _ids(request: Request) -> Iterator[str]:
     """The ids under which a Request may be recorded: its own, and those that it had before ideas stored `shown`."""
     yield request.id
@@ -115,6 +131,17 @@ def _ids(request: Request) -> Iterator[str]:
     # A part of a recording may have been made with the limits of another kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
+
+
+def _without_program(schema: JSON) -> JSON:
+    """The schema of a Solution without what it says about programs."""
+    if not isinstance(schema, dict):
+        return schema
+    plain = with_calls(schema)
+    members = plain.get("properties")
+    if not isinstance(members, dict):
+        return plain
+    return {**plain, "properties": {name: part for name, part in members.items() if name != "program"}}
 
 
 _EARLIER_STATE: Final = 2048
@@ -137,6 +164,9 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
         match raw.get("type"):
             case "state":
                 found.append({**raw, "state": shorten(raw["state"], ("state",), small=_EARLIER_STATE)})
+            case "correction" if isinstance(raw["correction"], dict) and "left_out" in raw["correction"]:
+                # Then, nobody was told of it.
+                continue
             case "correction":
                 found.append({**raw, "correction": shorten_literal(raw["correction"])})
             case "call":
