@@ -6,9 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 from anyio import Event as Signal
 from anyio import fail_after
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, Configuration, MessageAdded, Run
 from ideabridge.bridge.store.users import SEES_ALL
@@ -250,3 +253,44 @@ def test_a_message_says_what_it_is_made_of() -> None:
 
     with pytest.raises(ToolDefinitionError, match="return annotation"):
         tool_from(no_schema)
+
+
+CALLS = st.sampled_from(
+    [
+        {"_tool": "book", "room": 7},
+        {"_tool": "book", "room": 700},
+        {"_tool": "show", "value": "†data.ok"},
+        {"_tool": "show", "value": "†data.failed.reason"},
+        {"_tool": "show", "value": "†data.ok.number || †data.failed"},
+        {"_tool": "show", "value": "†data.ok && †data.failed"},
+    ]
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(CALLS, min_size=1, max_size=6))
+def test_whatever_is_listed_routes_the_same_whole_and_streamed(listed: list[JSONObject]) -> None:
+    async def outcomes() -> list[list[tuple[str, JSON]]]:
+        solution: JSONObject = {"calls": list[JSON](listed), "output": "ended"}
+        async with Bridge(toolbox=BOX, mind=Model(solution)) as bridge:
+            whole = await bridge.solve("x", mind="turns")
+            whole.submit(0, solution)
+            runs = [whole, await bridge.solve("x")]
+            for run in runs:
+                assert await run.wait(10) == "done"
+            return [[(one.status.value, one.value) for one in run.calls()] for run in runs]
+
+    whole, streamed = anyio.run(outcomes)
+    assert whole == streamed
+    for place, (call, (status, _)) in enumerate(zip(listed, whole, strict=True)):
+        before = {str(one["room"]) for one in listed[:place] if one["_tool"] == "book"}
+        value = str(call.get("value"))
+        needs = {kind for kind, room in (("ok", "7"), ("failed", "700")) if kind in value and room not in before}
+        if call["_tool"] == "book" or not needs or ("||" in value and len(needs) < 2):
+            assert status == "done"
+        elif place > 0 and "failed" not in [earlier for earlier, _ in whole[:place]]:
+            # The branch was not taken.
+            assert status == "skipped"
+        else:
+            # No code is listed before it that adds data, or code that might have done so has failed.
+            assert status == "failed"
