@@ -13,7 +13,13 @@ from ideabridge.bridge.context.shown import Measures, Shown
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 
 sizes = st.integers(0, 400)
-values = st.builds(lambda size, letter: letter * size, sizes, st.sampled_from("abcé†"))
+
+
+def repeated(size: int, letter: str) -> str:
+    return letter * size
+
+
+values = st.builds(repeated, sizes, st.sampled_from("abcé†"))
 limits = st.builds(Shown, st.integers(256, 600), st.integers(256, 3000))
 
 

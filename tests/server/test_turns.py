@@ -117,6 +117,17 @@ async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(cl
     assert letter in str(again["requests"][0]["context"])
 
 
+async def test_a_request_too_large_for_one_answer_is_refused_with_its_largest_message(client: Client) -> None:
+    task = {"task": "Add up.", "input": {"letter": "line\n" * 80_000, "title": "t"}, "tools": ["add"]}
+    run = (await call(client, "solve", **task))["run"]
+    told = await refused(client, "check_run", run=run)
+    assert "at most 350,000 fit" in told
+    assert "most of it is †input.letter" in told
+    assert (await call(client, "check_run", run=run, paths=["†input.title"]))["values"] == {"†input.title": "t"}
+    made = {"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": None}
+    assert (await call(client, "submit_solution", run=run, turn=0, solution=made))["turn"] == 1
+
+
 async def test_a_host_may_ask_to_see_more_of_results(client: Client) -> None:
     told = await call(client, "solve", task="Join.", tools=["join"], shown={"value": 20_000})
     made = {"calls": [{"_tool": "join", "items": ["long"] * 3000}]}

@@ -446,11 +446,13 @@ class Running:
             result["requests"] = brief_requests(run, requests, self.bridge.offer.known, self.search, known)
         shorten_answer(run, result, is_next_turn=known.before is not None)
         size = len(encode(result))
-        if size > MAX_RESULT:
+        # The text repeats a Request whole, which hosts that show only text need.
+        most = MAX_RESULT if requests is None else MAX_RESULT // 2
+        if size > most:
             asking = [one.runner.request for one in run.open_requests() if one.runner.request is not None]
             why = "".join(f" Of a request, {one.largest()}." for one in asking[:1])
             return refusal(
-                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit.{why}",
+                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {most:,} fit.{why}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
         return answer(result, run_text(result))
