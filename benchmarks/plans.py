@@ -106,7 +106,7 @@ async def replayed(bridge: Bridge) -> dict[str, object]:
     await bridge.publish(run.id, "chain", answer="plan", description="A chain.")
 
     async def replay(x: int) -> None:
-        answer = await bridge.call_idea("chain", {"x": x})
+        answer = await bridge.start_idea("chain", {"x": x})
         if answer.run is None or await answer.run.result() != x:
             raise SystemExit("the replay gave another output")
 

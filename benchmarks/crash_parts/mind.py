@@ -84,7 +84,6 @@ def solution_for(request: Request) -> dict[str, Any]:
     [task] = [json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text]
     state: dict[str, Any] = {}
     for message in request.context:
-        if isinstance(message, dict) and message.get("type") == "state":
-            value = message["state"]
-            state |= value if isinstance(value, dict) else {}
+        if message.type == "state":
+            state |= message.value if isinstance(message.value, dict) else {}
     return solution_of(task, state)

@@ -216,7 +216,7 @@ async def replayed(
     properties: JSON,
 ) -> None:
     """Call a published tool in one new world, and count what it did."""
-    replay = await bridge.call_idea(name, given)
+    replay = await bridge.start_idea(name, given)
     run = replay.run
     if run is None:
         raise RuntimeError(f"{name}: answered without a run")

@@ -30,6 +30,7 @@ from ideabridge.bridge.loop.event import ApprovalAsked
 from ideabridge.bridge.plan import Plan
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ def plan_without_input() -> Plan:
 
 
 async def test_a_dry_run_tells_the_inputs_that_are_missing() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         told = await bridge.dry_run(plan_without_input())
         # †input.to has another operand, and †input alone is there, empty.
         assert told["missing_inputs"] == ["†input.names", "†input.rows", "†input.extra", "†input.names.0"]
@@ -77,7 +78,7 @@ async def test_a_dry_run_refuses_what_was_given_and_does_not_fit() -> None:
 
 
 async def test_drawings_mark_what_changes_things_and_what_is_missing() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         text = await bridge.draw(plan_without_input(), "text")
         assert "1 send for each" in text
         assert text.count("! not read-only") == 1
@@ -129,7 +130,7 @@ async def names(run: Run) -> list[str]:
 
 
 async def test_whoever_iterates_sees_every_event_and_may_decide() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await bridge.run_plan(waiting())
         seen: list[str] = []
         async for event in run:
@@ -146,7 +147,7 @@ async def test_whoever_iterates_sees_every_event_and_may_decide() -> None:
 
 
 async def test_events_from_now_leave_out_what_has_happened() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await bridge.run_plan(waiting())
         assert await run.wait() == "needs_approval"
         seen: list[str] = []
@@ -165,7 +166,7 @@ async def test_events_from_now_leave_out_what_has_happened() -> None:
 
 
 async def test_the_events_of_a_cancelled_run_end() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await bridge.run_plan(waiting())
         run.cancel("enough")
         assert (await names(run))[-1] == "run_ended"
@@ -227,7 +228,7 @@ async def test_a_plan_without_an_output_gives_its_state_or_its_results() -> None
 
 
 async def test_a_run_without_a_result_raises_with_its_errors() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await bridge.run_plan(waiting())
         with pytest.raises(RunFailedError, match="waits for approvals") as waits:
             await run.result()
@@ -335,7 +336,7 @@ def test_a_script_lets_a_mind_solve_a_task() -> None:
 
 
 def fail_in_a_script() -> None:
-    with sync.Bridge(toolbox=Toolbox(send)) as bridge:
+    with sync.Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         with pytest.raises(RunFailedError, match="waits for approvals"):
             bridge.run_plan(waiting())
         raise ZeroDivisionError

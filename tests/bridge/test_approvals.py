@@ -19,6 +19,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
+from tests.asking import ASKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.later]
 
@@ -178,7 +179,7 @@ async def test_rules_hold_in_a_run() -> None:
 
 
 async def test_a_decision_about_another_call_is_refused() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, message("ada"), message("eve"))
         assert await run.wait(5) == "needs_approval"
         digests = [one.approval[1] for one in run.calls() if one.approval is not None]
@@ -192,7 +193,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
 
 
 async def test_an_error_about_an_approval_names_a_few_that_are_pending() -> None:
-    async with Bridge(toolbox=Toolbox(send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, *(message(f"p{number}") for number in range(100)))
         assert await run.wait(5) == "needs_approval"
         with pytest.raises(DecisionError) as refused:
@@ -322,7 +323,7 @@ async def test_a_decision_made_elsewhere_ends_the_callback() -> None:
 
 
 async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
-    async with Bridge(configured({"timeout_seconds": 0.05}), toolbox=Toolbox(send)) as bridge:
+    async with Bridge(configured({"default": "read_only", "timeout_seconds": 0.05}), toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, message("ada", _outputPath="sent || refused"))
         with anyio.fail_after(5):
             while not run.machine.ended:
@@ -339,7 +340,9 @@ async def test_a_time_out_ends_the_callback_too() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with Bridge(configured({"timeout_seconds": 0.05}), toolbox=Toolbox(send), approver=approver) as bridge:
+    async with Bridge(
+        configured({"default": "read_only", "timeout_seconds": 0.05}), toolbox=Toolbox(send), approver=approver
+    ) as bridge:
         run = await started(bridge, message("ada"))
         assert await run.wait(5) == "done"
         assert "nobody decided within" in str(run.errors())
@@ -347,7 +350,7 @@ async def test_a_time_out_ends_the_callback_too() -> None:
 
 async def test_a_time_out_runs_on_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "ideas.sqlite"
-    configuration = configured({"timeout_seconds": 3600})
+    configuration = configured({"default": "read_only", "timeout_seconds": 3600})
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
         early = await started(bridge, message("ada"))
         late = await started(bridge, message("eve"), {**message("bob"), "_after": []})

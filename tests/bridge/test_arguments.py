@@ -29,7 +29,9 @@ WRONG: Any = {
     "configuration: expected a Configuration, found dict; parse_configuration reads": {"configuration": {}},
     "store: expected a path or an open Store, found 5": {"store": 5},
     "handlers: expected Handlers, found dict": {"handlers": {"mood": print}},
-    "mind: expected an object with a name and a method `answer`, found 'openai:tiny'; a model": {"mind": "openai:tiny"},
+    "mind: expected a function that takes a Request, or an object with a name and a method `answer`, found": {
+        "mind": "openai:tiny"
+    },
     "approver: expected a function that takes an ApprovalRequest, found True": {"approver": True},
 }
 
@@ -76,7 +78,7 @@ TOLD: dict[str, Callable[[Any], Awaitable[object]]] = {
         calls={"_tool": "count"}
     ),
     "calls[0]: expected an object (a dict), found 'count'": lambda bridge: bridge.run_plan(calls=["count"]),
-    "arguments: expected an object (a dict), found list": lambda bridge: bridge.call_idea("x", ["y"]),
+    "arguments: expected an object (a dict), found list": lambda bridge: bridge.start_idea("x", ["y"]),
     "run_id: expected text, found None": lambda bridge: bridge.run(None),
 }
 

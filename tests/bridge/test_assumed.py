@@ -18,7 +18,7 @@ from tests.server.tools import add, write_note
 async def test_a_run_reports_what_it_assumed(tmp_path: Path) -> None:
     publish(tmp_path / "s.sqlite", "sums", ADDING)
     async with Bridge(toolbox=Toolbox(add), store=tmp_path / "s.sqlite") as bridge:
-        run = (await bridge.call_idea("sums", {"n": 0, "m": 7})).run
+        run = (await bridge.start_idea("sums", {"n": 0, "m": 7})).run
         assert run is not None
         assert await run.result() == {"total": 7}
         assert [(one["at"], one["taken"]) for one in run.assumed] == [("calls.0.b", 7)]
@@ -52,7 +52,7 @@ async def test_an_approver_chooses_among_the_values(tmp_path: Path) -> None:
 
     publish(tmp_path / "s.sqlite", "noted", WRITING)
     async with Bridge(toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite", approver=approver) as bridge:
-        run = (await bridge.call_idea("noted", {"path": str(tmp_path / "note"), "words": "bye"})).run
+        run = (await bridge.start_idea("noted", {"path": str(tmp_path / "note"), "words": "bye"})).run
         assert run is not None
         assert await run.result() == 5
         assert (tmp_path / "note").read_text() == "hello"

@@ -197,7 +197,7 @@ async def test_a_tool_made_of_such_a_run_reads_what_its_own_calls_add() -> None:
         run.submit(1, {"calls": [{"_tool": "say", "text": "†data.booked.room"}], "output": "†results.1"})
         assert await run.result() == "free"
         await bridge.publish(run.id, "booking", answer="plan")
-        replay = await bridge.call_idea("booking", {"room": "free"})
+        replay = await bridge.start_idea("booking", {"room": "free"})
         assert replay.run is not None
         assert await replay.run.result() == "free"
 

@@ -34,6 +34,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, ValueMismatchError
 from ideabridge.tools.tool import ActivityContext
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -141,7 +142,7 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
     ],
 )
 async def test_bad_plans_are_refused_with_what_where_and_expected(raw: JSON, says: str) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(PlanError) as caught:
             await plan(bridge, raw)
         assert says in str(caught.value)
@@ -149,7 +150,7 @@ async def test_bad_plans_are_refused_with_what_where_and_expected(raw: JSON, say
 
 
 async def test_failures_are_told_without_internals_and_siblings_go_on() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(
             bridge,
             {
@@ -172,7 +173,7 @@ async def test_failures_are_told_without_internals_and_siblings_go_on() -> None:
 
 
 async def test_instances_give_a_map_and_a_call_without_one_runs_for_every() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(
             bridge,
             {
@@ -188,7 +189,7 @@ async def test_instances_give_a_map_and_a_call_without_one_runs_for_every() -> N
 
 
 async def test_a_dry_run_tells_the_order_and_runs_nothing() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         told = await bridge.dry_run(
             read_plan(
                 {
@@ -211,7 +212,7 @@ async def test_a_dry_run_tells_the_order_and_runs_nothing() -> None:
 async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     schema: JSONObject = {"type": "object", "properties": {"half": {"type": "number"}}, "required": ["half"]}
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.solve("Halve the number.", input={"n": 9}, output_schema=schema)
         answer = run.answer()
         assert (answer["status"], answer["turn"]) == ("needs_solution", 0)
@@ -233,7 +234,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert run.value("†state.third") == 3, "what is well formed runs beside what is not"
         assert [one["place"] for one in run.errors()] == [0, 1, 2]
         run_id = run.id
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         assert (run.status, run.turn) == ("needs_solution", 1)
         requests = run.answer()["requests"]
@@ -243,7 +244,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert "call 0 (devide), which writes it, failed" in told
         run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
         assert await run.wait(10) == "needs_solution"
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         run.submit(2, {"calls": [], "output": {"half": "†state.half"}})
         assert await run.wait(10) == "done"
@@ -258,7 +259,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
 
 
 async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("Halve the number.", input={"n": 9})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "one"}, {"_tool": "shout", "text": "two"}]})
         assert await run.wait(10) == "needs_solution"
@@ -277,7 +278,7 @@ async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() 
 
 
 async def test_a_turn_that_is_not_open_is_refused() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x")
         with pytest.raises(SettledTurnError, match="turn 4 is not open; the turn now is 0"):
             run.submit(4, {"calls": []})
@@ -286,7 +287,7 @@ async def test_a_turn_that_is_not_open_is_refused() -> None:
 
 
 async def test_a_later_request_tells_results_by_reference() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", tools=["shout", "remember"])
         calls: list[JSON] = [
             {"_tool": "shout", "text": "long " * 2000, "_outputPath": "log"},
@@ -306,7 +307,7 @@ async def test_a_later_request_tells_results_by_reference() -> None:
 
 
 async def test_each_caller_sees_only_its_own_runs() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", caller="ann")
         with pytest.raises(UnknownRunError):
             await bridge.run(run.id, caller="ben")
@@ -329,11 +330,11 @@ SENDING: JSON = {
 
 async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_restart(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await plan(bridge, SENDING)
         assert run.status == "needs_approval"
         run_id = run.id
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         assert run.status == "needs_approval"
         (pending,) = run.approvals()
@@ -350,7 +351,7 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
 
 async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(tmp_path: Path) -> None:
     path = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=path, lease_seconds=0.05) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=path, lease_seconds=0.05) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "x"}]})
         await run.result()
         with closing(sqlite3.connect(path)) as reader, anyio.fail_after(5):
@@ -362,7 +363,7 @@ async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(tmp
 
 
 async def test_a_denial_is_an_error_with_the_reason() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(bridge, SENDING)
         (pending,) = run.approvals()
         assert isinstance(pending, dict)
@@ -437,7 +438,7 @@ async def test_what_was_in_flight_runs_again_only_where_that_is_safe(tmp_path: P
 
 async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=store) as one, Bridge(toolbox=toolbox(), store=store) as two:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as one, Bridge(ASKS, toolbox=toolbox(), store=store) as two:
         run = await one.solve("x", output_schema={"type": "string"})
         other = await two.run(run.id)
         other.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
@@ -451,7 +452,7 @@ async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(tmp
 
 async def test_cancelling_a_run_cancels_its_calls_and_keeps_what_was_done() -> None:
     started, log = anyio.Event(), list[str]()
-    async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
+    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         run.cancel("changed my mind")
@@ -463,7 +464,7 @@ async def test_cancelling_a_run_cancels_its_calls_and_keeps_what_was_done() -> N
 
 async def test_events_can_be_watched() -> None:
     seen: list[Event] = []
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x")
         run.runner.watchers.append(seen.append)
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a"}]})
@@ -482,29 +483,29 @@ HALF: JSON = {
 
 async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await plan(bridge, HALF)
         publication = await bridge.publish(run.id, "halve", description="Halves a number")
         assert (publication.answer, publication.plan is not None) == ("auto", True)
         assert publication.annotations["readOnlyHint"] is True
         assert publication.input_schema is not None
         assert list(publication.input_schema["properties"]) == ["n", "by"]  # type: ignore[arg-type]
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
-        replay = await bridge.call_idea("halve", {"n": 5, "by": 4})
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
+        replay = await bridge.start_idea("halve", {"n": 5, "by": 4})
         assert replay.run is not None
         await replay.run.wait(10)
         assert replay.run.answer()["output"] == {"half": 1.25}
         with pytest.raises(ValueMismatchError, match="n"):
-            await bridge.call_idea("halve", {"n": "five", "by": 4})
+            await bridge.start_idea("halve", {"n": "five", "by": 4})
 
 
 async def test_recorded_answers_for_the_recorded_input_alone() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(bridge, HALF)
         assert (await bridge.publish(run.id, "halve", answer="recorded")).answer == "recorded"
-        assert (await bridge.call_idea("halve", {"by": 2, "n": 9})).output == {"half": 4.5}
+        assert (await bridge.start_idea("halve", {"by": 2, "n": 9})).output == {"half": 4.5}
         with pytest.raises(PublicationError, match="only for the input it was recorded with"):
-            await bridge.call_idea("halve", {"n": 1, "by": 2})
+            await bridge.start_idea("halve", {"n": 1, "by": 2})
 
 
 async def test_constants_become_parameters_with_their_recorded_values() -> None:
@@ -513,7 +514,7 @@ async def test_constants_become_parameters_with_their_recorded_values() -> None:
         "calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}],
         "output": {"half": "†state.half", "unit": "pieces"},
     }
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(bridge, raw)
         published = await bridge.publish(run.id, "halve")
         assert published.version == 1
@@ -523,7 +524,7 @@ async def test_constants_become_parameters_with_their_recorded_values() -> None:
         assert list(properties) == ["n", "b"]
         assert published.input_schema["required"] == ["n"]
         for given, half in (({"n": 9}, 4.5), ({"n": 9, "b": 3}, 3)):
-            replay = await bridge.call_idea("halve", given)
+            replay = await bridge.start_idea("halve", given)
             assert replay.run is not None
             assert await replay.run.result() == {"half": half, "unit": "pieces"}
             assert replay.run.assumed == []
@@ -532,7 +533,7 @@ async def test_constants_become_parameters_with_their_recorded_values() -> None:
 
 
 async def test_a_run_of_several_requests_is_a_plan_that_says_what_it_assumes() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", input={"a": 1}, output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
         await run.wait(10)
@@ -540,7 +541,7 @@ async def test_a_run_of_several_requests_is_a_plan_that_says_what_it_assumes() -
         await run.wait(10)
         published = await bridge.publish(run.id, "later", answer="plan")
         assert published.plan is not None
-        replay = await bridge.call_idea("later", {"a": 2})
+        replay = await bridge.start_idea("later", {"a": 2})
         assert replay.run is not None
         assert await replay.run.result() == "A"
         assert replay.run.requests == 0
@@ -548,7 +549,7 @@ async def test_a_run_of_several_requests_is_a_plan_that_says_what_it_assumes() -
 
 async def test_a_given_store_stays_open() -> None:
     with Store.open(":memory:") as store:
-        async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
             await plan(bridge, HALF)
         assert len(store.ideas.page().items) == 1
 
@@ -574,7 +575,7 @@ def nested(depth: int) -> JSON:
     ],
 )
 async def test_hostile_plans_are_refused_before_anything_is_kept(raw: JSON, says: str) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(IdeabridgeError, match=says):
             await plan(bridge, raw)
         assert bridge.runs() == []
@@ -588,15 +589,15 @@ async def test_a_message_that_is_none_fails_its_call_and_the_run_can_still_be_re
         return "unreachable"
 
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=Toolbox(babble), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(babble), store=store) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "babble"}]})
         assert "role must be" in str(run.errors())
-    async with Bridge(toolbox=Toolbox(babble), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(babble), store=store) as bridge:
         assert (await bridge.run(run.id)).status == "done"
 
 
 async def test_an_invalid_output_schema_is_told_before_a_run_begins() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(IdeabridgeError, match="nonsense"):
             await bridge.solve("x", output_schema={"type": "nonsense"})
         assert bridge.runs() == []
@@ -609,7 +610,7 @@ async def test_what_an_activity_does_to_its_arguments_does_not_reach_the_state()
         items.clear()
         return 0
 
-    async with Bridge(toolbox=Toolbox(spoil)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(spoil)) as bridge:
         call: JSON = {"_tool": "spoil", "items": "†input.l"}
         run = await plan(bridge, {"input": {"l": [1, 2]}, "calls": [call, call]})
         assert run.value("†input.l") == [1, 2]
@@ -619,7 +620,7 @@ async def test_a_process_that_only_looks_sees_what_another_does(tmp_path: Path) 
     started, log = anyio.Event(), list[str]()
     store = tmp_path / "ideas.sqlite"
     box = blocking(started, log, read_only=True)
-    async with Bridge(toolbox=box, store=store) as one, Bridge(toolbox=box, store=store) as two:
+    async with Bridge(ASKS, toolbox=box, store=store) as one, Bridge(ASKS, toolbox=box, store=store) as two:
         run = await one.run_plan(read_plan(CHAIN))
         await started.wait()
         seen = await two.run(run.id)
@@ -631,13 +632,13 @@ async def test_a_process_that_only_looks_sees_what_another_does(tmp_path: Path) 
 
 async def test_an_error_of_the_caller_leaves_the_bridge_as_it_is() -> None:
     with pytest.raises(PlanError):
-        async with Bridge(toolbox=toolbox()) as bridge:
+        async with Bridge(ASKS, toolbox=toolbox()) as bridge:
             await plan(bridge, {"calls": [{"_tool": "nope"}]})
 
 
 async def test_a_cancelled_run_says_so_in_its_idea() -> None:
     started, log = anyio.Event(), list[str]()
-    async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
+    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         run.cancel()
@@ -645,29 +646,29 @@ async def test_a_cancelled_run_says_so_in_its_idea() -> None:
 
 
 async def test_what_a_named_caller_publishes_is_published_to_it_alone() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(bridge, HALF, caller="ann")
         await bridge.publish(run.id, "halve", caller="ann")
-        assert (await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ann")).answer == "plan"
+        assert (await bridge.start_idea("halve", {"n": 5, "by": 4}, caller="ann")).answer == "plan"
         with pytest.raises(IdeabridgeError, match="nothing is published to you"):
-            await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ben")
+            await bridge.start_idea("halve", {"n": 5, "by": 4}, caller="ben")
 
 
 async def test_the_list_of_runs_tells_what_waits_also_after_a_restart(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         await bridge.solve("x")
         await plan(bridge, SENDING)
-    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         assert [run["status"] for run in bridge.runs()] == ["needs_approval", "needs_solution"]
 
 
 async def test_a_plan_without_output_or_paths_gives_its_results() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "a"}]})
         assert run.given() == {"results": {"0": "A"}}
         await bridge.publish(run.id, "loud", answer="recorded")
-        assert (await bridge.call_idea("loud", {})).output == {"results": {"0": "A"}}
+        assert (await bridge.start_idea("loud", {})).output == {"results": {"0": "A"}}
 
 
 # -- what a reviewer broke ---------------------------------------------------------------------------------------
@@ -687,12 +688,12 @@ async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_pat
         calls.append({"_tool": "shout", "text": text, "_outputPath": f"s{n}"})
     store = tmp_path / "ideas.sqlite"
     box = Toolbox(chatter, shout)
-    async with Bridge(toolbox=box, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=box, store=store) as bridge:
         with anyio.fail_after(20):
             run = await plan(bridge, {"calls": calls})
         assert run.status == "done"
         assert not run.errors()
-    async with Bridge(toolbox=box, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=box, store=store) as bridge:
         assert (await bridge.run(run.id)).status == "done"
 
 
@@ -700,7 +701,7 @@ async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_ta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.1)
-    async with Bridge(toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.solve("x", output_schema={"type": "string"})
         append = bridge.store.runs.append
 
@@ -721,7 +722,7 @@ async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_ta
 
 async def test_a_stale_handle_cannot_cancel_a_finished_run(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(toolbox=toolbox(), store=store) as one, Bridge(toolbox=toolbox(), store=store) as two:
+    async with Bridge(ASKS, toolbox=toolbox(), store=store) as one, Bridge(ASKS, toolbox=toolbox(), store=store) as two:
         run = await one.solve("x", output_schema={"type": "string"})
         (await two.run(run.id)).submit(0, {"calls": [], "output": "done"})
         with pytest.raises(InterruptedRunError):
@@ -733,7 +734,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytes
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     renewed = anyio.Event()
     started, log = anyio.Event(), list[str]()
-    async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
+    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         renew = bridge.store.runs.renew
@@ -757,7 +758,7 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     failed = anyio.Event()
     started, log = anyio.Event(), list[str]()
-    async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         before = bridge.store.runs.get(run.id)
@@ -786,7 +787,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.0)
     released = anyio.Event()
     started, log = anyio.Event(), list[str]()
-    async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         release, faults = bridge.store.runs.release, [StoreBusyError("locked") for _ in range(5)]
@@ -819,7 +820,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     ],
 )
 async def test_edits_that_cannot_run_are_refused_and_the_run_still_waits(call: JSON) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await plan(bridge, SENDING)
         (pending,) = run.approvals()
         assert isinstance(pending, dict)
@@ -876,7 +877,7 @@ async def test_a_resumed_plan_is_the_same_idea(tmp_path: Path) -> None:
     "limits", [{"calls": float("nan")}, {"calls": 0.5}, {"wall_seconds": float("inf")}, {"cals": 1}]
 )
 async def test_limits_that_are_none_are_refused(limits: JSONObject) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(PlanError, match="limits"):
             await bridge.solve("x", limits=limits)
 
@@ -887,7 +888,7 @@ async def test_a_handler_that_fails_leaves_no_run_behind() -> None:
 
     handlers = Handlers()
     handlers.register("odd", broken)
-    async with Bridge(toolbox=toolbox(), handlers=handlers) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox(), handlers=handlers) as bridge:
         with pytest.raises(KeyError):
             await bridge.solve("x", context=[{"type": "odd", "odd": 1}])
         assert bridge.runs() == []
@@ -900,7 +901,7 @@ async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:
         context.add_message({"type": "data", "kind": "notes", "data": {"last": text}})
         return text
 
-    async with Bridge(toolbox=Toolbox(note, shout)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(note, shout)) as bridge:
         run = await bridge.solve("x", output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "note", "text": "milk"}]})
         await run.wait(10)
@@ -917,7 +918,7 @@ async def test_a_tool_defined_in_the_context_is_latent_or_has_the_activity_of_it
         {"type": "tool", "tool": {"name": "judge", "description": "Judge.", "output": {"type": "string"}}},
         {"type": "tool", "tool": {"name": "shout", "parameters": {"type": "object", "properties": {"text": {}}}}},
     ]
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", tools=[], context=context, output_schema={"type": "array"})
         calls: list[JSON] = [{"_tool": "judge", "_output": "fine"}, {"_tool": "shout", "text": "a"}]
         run.submit(0, {"calls": calls, "output": ["†results.0"]})

@@ -20,6 +20,7 @@ from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.security.listing import Modules, described
 
 pytestmark = pytest.mark.anyio
@@ -212,7 +213,7 @@ async def test_a_python_tool_that_changed_can_only_be_denied(store: Path) -> Non
         """Note."""
         return text
 
-    async with Bridge(toolbox=Toolbox(note), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(note), store=store) as bridge:
         run = await bridge.run_plan({"calls": [{"_tool": "note", "text": "x"}]})
         assert run.status == "needs_approval"
 
@@ -221,7 +222,7 @@ async def test_a_python_tool_that_changed_can_only_be_denied(store: Path) -> Non
         """Note."""
         return text + place
 
-    async with Bridge(toolbox=Toolbox(other), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(other), store=store) as bridge:
         run = await bridge.run(run.id)
         with pytest.raises(InterruptedRunError, match=r"its tool 'note' has changed since it was started: .*place"):
             await decide(bridge, run, "note", "approve")

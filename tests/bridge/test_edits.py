@@ -16,6 +16,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Activity
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ def pending(run: Run) -> Any:
 async def test_another_call_runs_in_the_place_of_a_plans() -> None:
     office = Office()
     office.gate.set()
-    async with Bridge(toolbox=office.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=office.toolbox) as bridge:
         reads: JSONObject = {"_tool": "draft", "title": "†state.ada", "_outputPath": "about"}
         run, approval = await waiting(bridge, sending(_activity="quietly"), reads)
         # The plan names no `shred`; the old tool's module and activity do not carry over.
@@ -92,7 +93,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
 
 async def test_the_mind_is_told_what_was_proposed_what_ran_by_whom_and_why() -> None:
     office = Office()
-    async with Bridge(toolbox=office.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=office.toolbox) as bridge:
         run = await bridge.solve("send it")
         run.submit(0, {"calls": [sending()], "output": None})
         assert await run.wait(10) == "needs_approval"
@@ -111,12 +112,15 @@ async def test_the_mind_is_told_what_was_proposed_what_ran_by_whom_and_why() -> 
 
 def run_context(run: Run) -> list[Any]:
     assert run.runner.request is not None
-    return [*run.runner.request.context]
+    return [*run.runner.request.context_json]
 
 
 async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> None:
     office = Office()
-    approval: JSON = {"rules": [{"tool": "shred", "then": "deny", "why": "nothing is destroyed here"}]}
+    approval: JSON = {
+        "default": "read_only",
+        "rules": [{"tool": "shred", "then": "deny", "why": "nothing is destroyed here"}],
+    }
     configuration = parse_configuration({"approval": approval}, project=Path.cwd())
     latent: JSON = {"type": "tool", "tool": {"name": "judge", "parameters": {"type": "object", "properties": {}}}}
     async with Bridge(configuration, toolbox=office.toolbox) as bridge:
@@ -150,7 +154,7 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
 
 async def test_a_call_by_each_is_replaced_item_by_item() -> None:
     office = Office()
-    async with Bridge(toolbox=office.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=office.toolbox) as bridge:
         run, approval = await waiting(bridge, sending("†item", _each=["ada", "eve"], _outputPath="all"))
         call: JSON = {"_tool": "shred", "_each": [{"what": "a"}, {"what": "b"}, {"what": "c"}]}
         run.decide(approval, "edit", by="Ann", call=call)
@@ -174,21 +178,21 @@ async def test_an_approver_may_put_another_call_in_its_place() -> None:
 async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_until_it_has_run(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     office = Office()
-    async with Bridge(toolbox=office.toolbox, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=office.toolbox, store=store) as bridge:
         run, approval = await waiting(bridge, sending())
         run.decide(approval, "edit", by="Ann", call={"_tool": "draft", "title": "it"})
         await office.begun.wait()
     # `send` would be unknown now; `draft` says that it may run twice.
     for bare in (Toolbox(office.send), Toolbox(office.send, office.shred)):
-        async with Bridge(toolbox=bare, store=store) as bridge:
+        async with Bridge(ASKS, toolbox=bare, store=store) as bridge:
             with pytest.raises(InterruptedRunError, match="its tool 'draft' is not here"):
                 await bridge.resume(run.id)
     office.gate.set()
-    async with Bridge(toolbox=office.toolbox, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=office.toolbox, store=store) as bridge:
         assert await (await bridge.resume(run.id)).wait(10) == "done"
     assert office.ran == ["draft it", "draft it"]
     # What has run needs its tool no more.
-    async with Bridge(toolbox=Toolbox(office.send), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(office.send), store=store) as bridge:
         again = await bridge.run(run.id)
         assert (again.status, again.answer()["state"]) == ("done", {"ada": "a draft of it"})
         assert again.calls()[0].tool is not None

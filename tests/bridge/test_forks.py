@@ -16,6 +16,7 @@ from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
+from tests.asking import ASKS
 from tests.bridge.test_seeds import Model
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +183,7 @@ async def test_another_input_is_what_later_turns_are_told() -> None:
 async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(tmp_path: Path) -> None:
     ran = Ran()
     store = tmp_path / "store.sqlite"
-    async with Bridge(toolbox=ran.toolbox, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=ran.toolbox, store=store) as bridge:
         parent = await bridge.run_plan(read_plan(PLAN))
         assert await parent.wait() == "needs_approval"
         [question] = parent.questions()
@@ -204,7 +205,7 @@ async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(t
         free = await bridge.fork(parent.id, places["finished 0"])
         await free.result()
         assert ran.calls == ["send me", "look me: seen x"]
-    async with Bridge(toolbox=ran.toolbox, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=ran.toolbox, store=store) as bridge:
         # It ran without a question, and is not run again with one.
         ran.calls.clear()
         again = await bridge.fork(free.id, (await numbered(await bridge.run(free.id)))["finished 1"])

@@ -35,6 +35,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +71,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 async def bridge(desk: Desk) -> AsyncIterator[Bridge]:
-    async with Bridge(toolbox=desk.toolbox) as opened:
+    async with Bridge(ASKS, toolbox=desk.toolbox) as opened:
         yield opened
 
 
@@ -267,7 +268,9 @@ async def test_a_grant_goes_with_the_approval_of_a_call(bridge: Bridge) -> None:
 
 async def test_a_grant_with_a_secret_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "secret-0123456789")
-    configuration = parse_configuration({"mcpServers": {"far": {"command": "x", "env": {"T": "${A_TOKEN}"}}}})
+    configuration = parse_configuration(
+        {"mcpServers": {"far": {"command": "x", "env": {"T": "${A_TOKEN}"}}}, "approval": {"default": "read_only"}}
+    )
     async with Bridge(configuration, toolbox=desk.toolbox) as bridge:
         run = await bridge.run_plan(sending("a", "b"))
         asked = await waiting(run)
@@ -278,7 +281,7 @@ async def test_a_grant_with_a_secret_is_refused(desk: Desk, monkeypatch: pytest.
 
 
 async def test_a_denial_by_the_configuration_stays(desk: Desk) -> None:
-    rules: JSON = {"rules": [{"then": "deny", "tool": "delete"}]}
+    rules: JSON = {"default": "read_only", "rules": [{"then": "deny", "tool": "delete"}]}
     configuration = parse_configuration({"approval": rules})
     async with Bridge(configuration, toolbox=desk.toolbox) as bridge:
         program = 'import tools\nawait tools.send(to="a")\nawait tools.send(to="b")\nawait tools.delete(name="c")'
@@ -415,7 +418,7 @@ def cut(store: Store, whole: Run, events: Sequence[JSONObject], fingerprint: str
 
 @pytest.mark.parametrize("make", [sending, looping])
 async def test_a_grant_is_counted_once_wherever_the_process_dies(tmp_path: Path, desk: Desk, make: type) -> None:
-    async with Bridge(toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
         whole = await bridge.run_plan(make("a", "b", "c", "d"))
         await grant(whole, {"for": "run", "max": 2})
         run = whole
@@ -429,7 +432,7 @@ async def test_a_grant_is_counted_once_wherever_the_process_dies(tmp_path: Path,
         first = next(place for place, one in enumerate(journal) if one["event"] == "call_decided")
         cuts = [cut(bridge.store, run, journal[:end], record.fingerprint) for end in range(first + 1, len(journal))]
     for name in cuts:
-        async with Bridge(toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
+        async with Bridge(ASKS, toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
             desk.ran.clear()
             run = await bridge.run(name)
             while await settled(run) == "needs_approval":

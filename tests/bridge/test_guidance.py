@@ -11,6 +11,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ def standing(run: Run) -> list[str]:
 
 
 async def test_every_later_request_tells_which_calls_of_a_plan_are_done() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.solve("x", context=[{"type": "plan", "plan": PLAN}])
         assert standing(run) == []
         assert "†state.name" in plan_text(run)
@@ -68,7 +69,7 @@ async def test_every_later_request_tells_which_calls_of_a_plan_are_done() -> Non
 
 
 async def test_an_initial_state_shows_what_a_plan_has_done_already() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         context: list[JSON] = [{"type": "plan", "plan": CALLS}, {"type": "state", "state": {"name": "Ada"}}]
         run = await bridge.solve("x", context=context)
         assert standing(run) == ["0 look -> name: done", "1 look -> seen || missed: not done", "2 look: not done"]
@@ -82,7 +83,7 @@ async def test_with_instances_each_is_told_by_counts_and_a_few_names() -> None:
         *({"type": "state", "state": {"name": name}, "_instance": name} for name in names[:600]),
         *({"type": "state", "state": {}, "_instance": name} for name in names[600:]),
     ]
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.solve("x", context=context)
         assert run.runner.request is not None
         whole, own = (
@@ -117,7 +118,7 @@ async def test_one_plan_over_a_thousand_instances_fails_and_asks_in_each_by_itse
         ],
         "output": {"sent": "†state.sent", "extra": "†state.extra"},
     }
-    async with Bridge(Configuration(limits=Limits(calls=2000)), toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS.model_copy(update={"limits": Limits(calls=2000)}), toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait(60) == "needs_approval"
         entries: list[Any] = run.approvals()

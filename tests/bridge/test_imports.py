@@ -180,7 +180,7 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
         assert adopted.publication.plan == {**plan, "lifting": {"checked": "not here", "claimed": claimed}}
-        replay = await bridge.call_idea("found@1", {"name": "a"})
+        replay = await bridge.start_idea("found@1", {"name": "a"})
         assert replay.run is not None
         assert await replay.run.wait(20) == "done"
         bridge.store.import_idea(forged(document, answer="recorded"), with_publication=True)
@@ -251,7 +251,7 @@ ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
         ({**GUIDE, "context": [{"role": "user"}]}, r"solve: no run can begin with it: "),
         ({**GUIDE, "context": [{"type": "tool", "tool": {"name": 3}}]}, r"solve: no run can begin with it: "),
         ({**GUIDE, "tools": ["look"]}, r"solve\.tools: expected an array of \[module or null, name\], found"),
-        ({**GUIDE, "output_schema": None}, r"solve\.output_schema: expected a JSON Schema, found null"),
+        ({**GUIDE, "output_schema": "text"}, r"solve\.output_schema: expected a JSON Schema, or null for text, found"),
         ({**GUIDE, "output_schema": {"type": "nonsense"}}, r"solve: no run can begin with it: .*nonsense"),
         ({**GUIDE, "by_instance": "yes"}, r"solve\.by_instance: expected true or false, found"),
         ({**GUIDE, "plan": {"calls": ["look"]}}, r"solve\.plan: expected an object \{"),
@@ -282,7 +282,7 @@ async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
         with pytest.raises(PublicationError, match="needs the tool 'look', which no file of tools has"):
-            await bridge.call_idea("found", {"name": "a"})
+            await bridge.start_idea("found", {"name": "a"})
 
 
 async def test_the_same_document_makes_no_second_version() -> None:
@@ -361,6 +361,6 @@ async def test_a_harmless_plan_says_nothing_of_a_document_that_is_solved_anew(ca
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
         assert adopted.publication.annotations["readOnlyHint"] is False
-        replay = await bridge.call_idea("found", {"name": "a"})
+        replay = await bridge.start_idea("found", {"name": "a"})
         assert replay.run is not None
         assert replay.answer == "solve"

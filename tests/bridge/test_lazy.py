@@ -18,6 +18,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.asking import ASKS
 
 from .test_minds import Scripted, solution
 
@@ -65,7 +66,7 @@ def context(run: Run) -> str:
 
 
 async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
         assert await run.wait(10) == "needs_approval"
         entry = only(run)
@@ -91,7 +92,7 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
 
 
 async def test_a_denied_plan_without_a_mind_ends_the_run() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
         run.decide(only(run)["approval"], "deny", by="Ann", reason="too early")
         assert await run.wait(10) == "cancelled"
@@ -102,7 +103,7 @@ async def test_a_denied_plan_without_a_mind_ends_the_run() -> None:
 
 
 async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
         approval = only(run)["approval"]
         wrong: list[tuple[JSON, str]] = [
@@ -132,14 +133,14 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
             "output": "†state.sent",
         }
         await bridge.publish(run.id, "edited", answer="plan")
-        replay = await bridge.call_idea("edited", {})
+        replay = await bridge.start_idea("edited", {})
         assert replay.run is not None
         assert await replay.run.wait(10) == "done"
         assert replay.run.answer()["output"] == "Bob"
 
 
 async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         assert "accepted it as a whole" in context(run)
         # A malformed plan asks nobody, and nothing of it runs: the next Request says what is wrong.
@@ -179,7 +180,7 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         ['{"calls": [{"_tool": "look", "at": "half"}, {"_to'],
         solution(CALLS[:1], "†state.name"),
     )
-    async with Bridge(toolbox=TOOLS, mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS, mind=mind) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         assert await run.wait(10) == "needs_approval"
         assert run.calls() == []
@@ -200,7 +201,7 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
 
 async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    async with Bridge(toolbox=TOOLS, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         run.submit(0, PLAN)
         first = only(run)
@@ -211,14 +212,14 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         # The same plan, proposed again, is another question.
         assert only(run)["approval"] != first["approval"]
         run_id, second = run.id, only(run)
-    async with Bridge(toolbox=TOOLS, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run_id)
         assert (run.status, only(run)) == ("needs_approval", second)
         with pytest.raises(DecisionError, match="is pending"):
             run.decide(first["approval"], "approve", by="Ann")
         with pytest.raises(JournalError, match="bound to another plan"):
             run.runner.post(PlanDecided("0" * 64, "approve", decider_of("somebody")))
-    async with Bridge(toolbox=TOOLS, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(second["approval"], "approve", by="Ann")
         assert await run.wait(10) == "needs_approval"
@@ -260,7 +261,7 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
 
 
 async def test_what_is_no_planning_is_refused() -> None:
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         with pytest.raises(PlanError, match="planning: expected 'eager' or 'lazy', found 'later'"):
             await bridge.solve("x", planning=cast("Any", "later"))
 
@@ -274,12 +275,12 @@ async def test_a_stream_cut_off_by_a_crash_is_no_plan(tmp_path: Path) -> None:
 
     path = tmp_path / "store.sqlite"
     half = ['{"calls": [' + json.dumps(CALLS[0]) + ', {"_tool"', hang]
-    async with Bridge(toolbox=TOOLS, store=path, mind=Scripted([*half])) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS, store=path, mind=Scripted([*half])) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         with anyio.fail_after(10):
             await begun.wait()
     mind = Scripted(solution([], "nothing"))
-    async with Bridge(toolbox=TOOLS, store=path, mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS, store=path, mind=mind) as bridge:
         run = await bridge.run(run.id)
         assert await run.wait(10) == "done"
         assert "broke off" in str(mind.requests[0].texts)
@@ -292,7 +293,7 @@ async def test_a_plan_over_a_thousand_instances_is_shown_once() -> None:
         "calls": [{"_tool": "look", "at": "†state.name", "_outputPath": "seen"}],
         "output": "†state.seen",
     }
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(plan), planning="lazy")
         entry = only(run)
         assert len(json.dumps(entry)) < 2000

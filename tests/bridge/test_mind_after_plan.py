@@ -88,7 +88,7 @@ def bridge(store: Path, mind: Mind | None = None) -> Bridge:
 
 
 async def greet(here: Bridge, name: str) -> Run:
-    run = (await here.call_idea("greet", {"name": name})).run
+    run = (await here.start_idea("greet", {"name": name})).run
     assert run is not None
     await run.wait(20)
     return run
@@ -174,7 +174,7 @@ async def test_a_plan_that_may_be_followed_by_a_mind_has_the_hints_of_both(tmp_p
     for guide in (None, GUIDE):
         store = published(tmp_path / f"{guide is None}.sqlite", guide, None, **reading)
         async with bridge(store) as here:
-            await here.call_idea("greet", {"name": "ann"})
+            await here.start_idea("greet", {"name": "ann"})
             with Store.open(store) as opened:
                 hints.append(here.hints(opened.publications.named("greet", caller=SEES_ALL))["readOnlyHint"])
     assert hints == [True, False]

@@ -18,6 +18,7 @@ from ideabridge.tools import SchemaError, Tool, Toolbox, ToolDefinitionError, to
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations
 from tests import preloaded
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -90,19 +91,19 @@ async def output_of(bridge: Bridge, *calls: JSON, output: JSON, **more: JSON) ->
     ],
 )  # fmt: skip
 async def test_a_misspelt_call_is_refused_with_what_was_meant(call: JSONObject, says: str) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         assert says in await refused(bridge, {"_tool": "echo", **call})
 
 
 async def test_every_fault_of_a_call_is_told_at_once() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         told = await refused(bridge, {"_tool": "echo", "txt": "a", "times": "x"})
         assert "Did you mean 'text'?" in told
         assert 'times: found "x", expected an integer' in told
 
 
 async def test_a_tool_without_listed_parameters_takes_any_name_but_a_misspelt_meta_property() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         call: JSONObject = {
             "_tool": "anything",
             "_output": "1",
@@ -122,7 +123,7 @@ async def test_a_tool_without_listed_parameters_takes_any_name_but_a_misspelt_me
 
 
 async def test_the_same_holds_by_turns_streamed_and_in_edits() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("say it")
         run.submit(0, {"calls": [{"_tool": "echo", "text": "a", "time": 2}], "output": None})
         assert await run.wait(10) == "needs_solution"
@@ -139,7 +140,7 @@ async def test_the_same_holds_by_turns_streamed_and_in_edits() -> None:
 
 
 async def test_a_reference_inside_a_longer_text_is_refused_and_names_template() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         first: JSONObject = {"_tool": "echo", "text": "x", "_outputPath": "log"}
         for text in (
             "Log is: †state.log",
@@ -158,7 +159,7 @@ async def test_a_reference_inside_a_longer_text_is_refused_and_names_template() 
 
 
 async def test_daggers_that_are_no_references_stay_and_two_are_one_where_they_would_be() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         prose = "Smith† and Jones††, see † below; †foot, $5 of {state}, see $.state.x, †states"
         texts: list[JSON] = [prose, "Log is: ††state.log", "††state.log and ††input", "†††item"]
         expected: list[JSON] = [prose, "Log is: †state.log", "†state.log and †input", "††item"]
@@ -189,12 +190,12 @@ async def test_placeholders_of_a_template_are_no_references() -> None:
     ],
 )
 async def test_a_wrong_query_is_found_before_anything_runs(call: JSON, says: str) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         assert says in await refused(bridge, {"_tool": "echo", "text": "x", "_outputPath": "log"}, call)
 
 
 async def test_a_path_goes_into_text_that_holds_json_wherever_it_stands() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         rows = json.dumps([{"id": 1, "tags": ["a"]}, {"id": 2, "tags": []}])
         calls: list[JSON] = [
             {"_tool": "echo", "text": rows, "_outputPath": "rows"},
@@ -216,7 +217,7 @@ async def test_a_path_goes_into_text_that_holds_json_wherever_it_stands() -> Non
 
 
 async def test_text_that_holds_no_json_says_what_it_begins_with_and_what_takes_it_apart() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         log = "commit 3f2a\nAuthor: Ada\n" * 1_000
         plan: JSONObject = {
             "calls": [
@@ -237,7 +238,7 @@ async def test_text_that_holds_no_json_says_what_it_begins_with_and_what_takes_i
 
 
 async def test_a_latent_output_is_held_to_the_schema_of_its_tool() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         for written in list[JSON]([{"n": 5}, "plain", None]):
             call: JSONObject = {"_tool": "numbered", "_output": written}
             run = await bridge.run_plan(read_plan({"calls": [call]}))
@@ -253,7 +254,7 @@ async def test_a_latent_output_is_held_to_the_schema_of_its_tool() -> None:
 
 @pytest.mark.parametrize("module", [None, "anonymous"])
 async def test_a_latent_result_written_in_a_room_is_held_to_the_schema_too(module: str | None) -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         where: JSONObject = {} if module is None else {"_module": module}
         run = await bridge.run_plan(read_plan({"calls": [{"_tool": "numbered", **where}], "output": "†results.0"}))
         assert await run.wait(10) == "needs_solution"
@@ -272,7 +273,7 @@ async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObje
         Toolbox(Tool("x", output=bad))
     with pytest.raises(ToolDefinitionError, match="tool 'bad', output"):
         tool(name="bad", output_schema=bad)(lambda: None)
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(SchemaError, match="the parameters of x: the schema is invalid"):
             await bridge.solve("x", context=[{"type": "tool", "tool": {"name": "x", "parameters": bad}}])
 

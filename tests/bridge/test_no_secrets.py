@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge import Bridge, Configuration, read_plan
+from ideabridge.bridge import ApprovalRules, Bridge, Configuration, read_plan
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import RejectedSolutionError, SecretGivenError
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -48,7 +48,7 @@ def send(text: str) -> str:
     return f"sent {text}"
 
 
-def bridged(folder: Path, mind: Prepared | None = None, approval: str = "allow_all") -> Bridge:
+def bridged(folder: Path, mind: Prepared | None = None, approval: str | ApprovalRules = "allow_all") -> Bridge:
     # The module never runs: what stands in its configuration is secret all the same.
     module = ModuleConfiguration(command="no-such-program", env={"API_TOKEN": SECRET}, disabled=True)
     configuration = Configuration.model_validate({"mcpServers": {"m": module.model_dump(exclude_defaults=True)}})
@@ -132,7 +132,7 @@ async def test_an_answer_that_streams_in_breaks_off_where_one_stands_in_it(tmp_p
         run = await bridge.solve("shout")
         assert await run.wait() == "done"
         assert [call.value for call in run.calls()] == ["A"]
-    assert "holds the secret API_TOKEN" in json.dumps(mind.asked[1].context)
+    assert "holds the secret API_TOKEN" in json.dumps(mind.asked[1].context_json)
     assert SECRET.encode() not in kept(tmp_path)
 
 
@@ -143,12 +143,12 @@ async def test_what_tools_give_and_say_is_kept_without(tmp_path: Path) -> None:
         run = await bridge.solve("look")
         assert await run.wait() == "done"
         assert run.value("†state.a") == {"header": f"Bearer {WITHOUT}", WITHOUT: "a key"}
-    assert f"it is {WITHOUT}" in json.dumps(mind.asked[1].context)
+    assert f"it is {WITHOUT}" in json.dumps(mind.asked[1].context_json)
     assert SECRET.encode() not in kept(tmp_path)
 
 
 async def test_a_decision_that_holds_one_decides_nothing(tmp_path: Path) -> None:
-    async with bridged(tmp_path, approval="default") as bridge:
+    async with bridged(tmp_path, approval=ApprovalRules(default="read_only")) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [{"_tool": "send", "text": "x"}]}))
         assert await run.wait() == "needs_approval"
         approval = run.questions()[0].approval

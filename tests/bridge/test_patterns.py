@@ -32,6 +32,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import ActivityError
+from tests.asking import ASKS
 from tests.modules.conftest import configure, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.later]
@@ -122,7 +123,7 @@ def held(name: str, path: str | None = None, *, fails: bool = False) -> dict[str
 
 async def test_a_session_is_one_run_whose_steps_the_application_answers() -> None:
     desk = Desk()
-    async with Bridge(toolbox=desk.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox) as bridge:
         async with bridge.session(state={"city": "Oslo"}, input={"n": 3}) as session:
             assert await session.run({"_tool": "echo", "x": "†state.city", "_outputPath": "first"}) == "Oslo"
             assert await session.run({"_tool": "echo", "x": ["†state.first", "†input.n"]}) == ["Oslo", 3]
@@ -457,7 +458,7 @@ async def test_a_message_that_comes_too_late_is_refused_and_harms_nothing() -> N
         return "told"
 
     late: dict[str, JSON] = {"type": "data", "kind": "notes", "data": {"too": "late"}}
-    async with Bridge(toolbox=Toolbox(keeping, threaded)) as bridge, bridge.session() as session:
+    async with Bridge(ASKS, toolbox=Toolbox(keeping, threaded)) as bridge, bridge.session() as session:
         calls: list[dict[str, JSON]] = [{"_tool": "keeping"}, {"_tool": "threaded"}]
         assert await session.run_all(calls) == ["kept", "told"]
         with pytest.raises(ActivityError, match="the message comes too late"):
@@ -500,7 +501,7 @@ async def test_leaving_a_session_by_an_error_ends_its_run_as_failed() -> None:
             await session.run({"_tool": "echo", "x": 1})
             raise KeyError("x")
 
-    async with Bridge(toolbox=desk.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox) as bridge:
         with pytest.raises(KeyError):
             await script(bridge)
         run = await bridge.run(ids[0])
@@ -532,7 +533,7 @@ async def test_what_loses_is_cancelled_at_its_server_too() -> None:
 async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded(pattern: str) -> None:
     desk = Desk()
     desk.open("a", "b")
-    async with Bridge(toolbox=desk.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox) as bridge:
         async with bridge.session() as session:
             run_group = {"all": session.run_all, "any": session.run_any, "race": session.run_race}[pattern]
             await run_group([held("a", "a"), held("b", "b")])
@@ -541,7 +542,7 @@ async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded
             await bridge.publish(session.id, "grouped", answer="plan")
         published = await bridge.publish(session.id, "grouped", answer="recorded")
         assert published.answer == "recorded"
-        assert (await bridge.call_idea("grouped", {})).output == session.state
+        assert (await bridge.start_idea("grouped", {})).output == session.state
 
 
 # -- taken up again ----------------------------------------------------------------------------------------------
@@ -557,12 +558,12 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
         group = await session.run_all([held("a", "a"), held("b", "b")])
         return [first, *group]
 
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         # As if the process had died: nobody leaves the session.
         run_id = await _abandoned(bridge, script, desk)
     again = Desk()
     again.open("first", "a", "b")
-    async with Bridge(toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+    async with Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
         with anyio.fail_after(10):
             assert await script(session) == ["first", "a", "b"]
         assert session.state == {"first": "first", "a": "a", "b": "b"}
@@ -591,11 +592,11 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
         return [*first, *await session.run_all([held("a", "a"), held("b", "b")])]
 
     desk.open("c")
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run_id = await _abandoned(bridge, script, desk)
     again = Desk()
     again.open("a", "b", "c")
-    async with Bridge(toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+    async with Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
         with anyio.fail_after(10):
             assert await script(session) == ["c", "c", "a", "b"]
         assert again.begun == ["b"]
@@ -609,9 +610,9 @@ async def test_another_solution_for_a_step_that_is_done_is_refused(tmp_path: Pat
     async def script(session: Session) -> list[JSON]:
         return await session.run_all([held("a", "a"), held("b", "b")])
 
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run_id = await _abandoned(bridge, script, desk)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
         with pytest.raises(SettledTurnError, match="settled by another solution"):
             await session.run_any([held("a", "a"), held("b", "b")])
 

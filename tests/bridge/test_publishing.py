@@ -17,6 +17,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, SchemaError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.lifting.runs import checked
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +50,7 @@ def weather(place: str) -> str:
 
 
 def bridge(store: Store | None = None) -> Bridge:
-    return Bridge(toolbox=Toolbox(shout, divide, send, weather), store=store)
+    return Bridge(ASKS, toolbox=Toolbox(shout, divide, send, weather), store=store)
 
 
 async def plan(here: Bridge, raw: JSON, caller: str = "local") -> Run:
@@ -59,7 +60,7 @@ async def plan(here: Bridge, raw: JSON, caller: str = "local") -> Run:
 
 
 async def called(here: Bridge, name: str, arguments: JSONObject) -> JSON:
-    replay = await here.call_idea(name, arguments)
+    replay = await here.start_idea(name, arguments)
     assert replay.run is not None
     assert await replay.run.wait(20) == "done"
     return replay.run.given()
@@ -118,7 +119,7 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         "calls": [{"_tool": "flaky", "text": "†input.text", "_outputPath": "x"}],
         "output": "†state.x",
     }
-    async with Bridge(toolbox=Toolbox(flaky)) as here:
+    async with Bridge(ASKS, toolbox=Toolbox(flaky)) as here:
         first, second = await plan(here, raw, "ann"), await plan(here, raw, "ben")
         assert (first.status, second.status) == ("failed", "done")
         assert first.idea == second.idea
@@ -141,7 +142,7 @@ async def test_each_run_of_one_idea_has_its_own_result() -> None:
         """Give the next number."""
         return next(numbers)
 
-    async with Bridge(toolbox=Toolbox(count)) as here:
+    async with Bridge(ASKS, toolbox=Toolbox(count)) as here:
         runs = [await plan(here, {"calls": [{"_tool": "count"}], "output": "†results.0"}) for _ in range(2)]
         assert runs[0].idea == runs[1].idea
         told = [(await here.publish(run.id, "number", answer="recorded")).recorded for run in runs]
@@ -224,7 +225,7 @@ async def test_an_output_that_may_be_null_is_published_as_its_user_asked(output:
         {"_tool": "wrap", "n": "†input.n", "_outputPath": "wrapped"},
     ]
     schema: JSONObject = {"type": ["number", "null"]}
-    async with Bridge(toolbox=Toolbox(divide, wrap)) as here:
+    async with Bridge(ASKS, toolbox=Toolbox(divide, wrap)) as here:
         run = await solved(here, [], calls, output, schema)
         published = await here.publish(run.id, "half", answer="plan")
         assert published.output_schema == schema

@@ -528,7 +528,7 @@ async def test_what_a_person_answered_a_module_is_given_to_no_later_call() -> No
             await run.result()
         assert (await bridge.publish(run.id, "seat", answer="auto")).annotations["readOnlyHint"] is True
         for number in (2, 3):
-            replay = await bridge.call_idea("seat", {"who": "ann"})
+            replay = await bridge.start_idea("seat", {"who": "ann"})
             assert replay.answer == "plan"
             assert replay.run is not None
             with anyio.fail_after(20):

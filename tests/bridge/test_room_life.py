@@ -19,6 +19,7 @@ from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.asking import ASKS
 from tests.modules.conftest import configure, raw
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +36,7 @@ class Mind:
 
     async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         text = "\n".join(str(message["content"]) for message in request.texts)
-        self.seen.append(json.dumps([request.context, request.schema, request.texts], ensure_ascii=False))
+        self.seen.append(json.dumps([request.context_json, request.schema, request.texts], ensure_ascii=False))
         yield json.dumps(self.think(text), ensure_ascii=False)
 
 
@@ -218,7 +219,7 @@ async def test_nothing_of_a_run_leaks_into_its_clean_room() -> None:
     closed: JSON = {"type": "object", "properties": {"s": {}, "private_path": {"type": "string"}}}
     context: list[JSON] = [{"type": "state", "state": {"private_path": "private value"}, "schema": closed}]
     mind = Mind(think)
-    async with Bridge(toolbox=Toolbox(fail), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(fail), mind=mind) as bridge:
         run = await bridge.solve(
             "the outer task", context=context, input={"asked": "by me"}, tools=["anonymous.solve", "fail"]
         )

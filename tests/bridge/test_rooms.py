@@ -22,6 +22,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.asking import ASKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.later]
 
@@ -97,7 +98,7 @@ def calls(*listed: JSON, output: JSON = None) -> JSONObject:
 
 
 async def test_inline_explicit_code_here_gives_the_result() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [{"_tool": "fetch", "name": "a"}], "output": "†results.0"}))
         assert await run.result() == "the text a"
 
@@ -127,7 +128,7 @@ async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a
         )
 
     mind = Mind(think)
-    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:
         run = await bridge.solve("summarise text a", context=[SUMMARISE])
         assert await run.result() == "short a"
         assert len(mind.seen) == 2
@@ -159,13 +160,13 @@ async def test_module_latent_a_clean_room_sees_the_call_and_its_imports_alone() 
             output="†state.s.summary",
         )
 
-    async with Bridge(toolbox=own_tools(), mind=Mind(think)) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=Mind(think)) as bridge:
         run = await bridge.solve("secret task", context=[SUMMARISE], input={"style": "be brief", "other": "hidden"})
         assert await run.result() == "clean"
 
 
 async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         plan: JSONObject = {
             "calls": [{"_tool": "fetch", "name": "†input.name", "_outputPath": "t"}],
             "input": {"name": "a"},
@@ -188,7 +189,7 @@ async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
 
 
 async def test_a_plan_that_calls_an_idea_is_published_as_a_plan_itself() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         await published(bridge, "get_text", FETCHING)
         calling: JSONObject = {"_tool": "get_text", "_module": "idea:get_text", "name": "†input.of", "_outputPath": "b"}
         outer: JSONObject = {"calls": [calling], "input": {"of": "b"}, "output": {"found": "†state.b.text"}}
@@ -196,7 +197,7 @@ async def test_a_plan_that_calls_an_idea_is_published_as_a_plan_itself() -> None
         assert told.answer == "plan"
         assert "model" not in told.description
         assert told.annotations["readOnlyHint"] is True
-        replay = await bridge.call_idea("outer", {"of": "c"})
+        replay = await bridge.start_idea("outer", {"of": "c"})
         assert replay.run is not None
         assert await replay.run.result() == {"found": "the text c"}
 
@@ -210,12 +211,12 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         "_outputPath": "d",
     }
     described: JSONObject = {"calls": [solving], "input": {"of": "b"}, "output": {"said": "†state.d"}}
-    async with Bridge(toolbox=own_tools(), mind=Mind(lambda text: calls(output="†input.of"))) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=Mind(lambda text: calls(output="†input.of"))) as bridge:
         told = await published(bridge, "describe", described)
         assert told.answer == "plan"
         assert "no model" not in told.description
         assert "A model is asked for calls.0 (solve) alone" in told.description
-        replay = await bridge.call_idea("describe", {"of": "c"})
+        replay = await bridge.start_idea("describe", {"of": "c"})
         assert replay.run is not None
         assert await replay.run.result() == {"said": "c"}
         # And so does a plan that calls it.
@@ -229,12 +230,12 @@ async def test_a_published_plan_with_a_latent_call_says_that_a_model_is_asked() 
     box.add(Tool("spell", "A text spelt out.", {"type": "object", "properties": {"text": {"type": "string"}}}))
     spelling: JSONObject = {"_tool": "spell", "text": "†input.text", "_outputPath": "s"}
     plan: JSONObject = {"calls": [spelling], "input": {"text": "ab"}, "output": "†state.s"}
-    async with Bridge(toolbox=box, mind=Mind(lambda text: calls(output="a b"))) as bridge:
+    async with Bridge(ASKS, toolbox=box, mind=Mind(lambda text: calls(output="a b"))) as bridge:
         assert "A model is asked" in (await published(bridge, "spelt", plan)).description
 
 
 async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         await published(bridge, "a", FETCHING)
         for name, below in (("b", "idea:a"), ("c", "idea:b")):
             calling: JSONObject = {"_tool": below[-1], "_module": below, "name": "†input.name", "_outputPath": "t"}
@@ -248,13 +249,13 @@ async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() 
         calling = {"_tool": "a", "_module": "idea:a@1", "name": "†input.name", "_outputPath": "t"}
         plan: JSONObject = {**FETCHING, "calls": [calling], "output": {"text": "†state.t.text"}}
         assert (await published(bridge, "a", plan)).version == 2
-        replay = await bridge.call_idea("a", {"name": "x"})
+        replay = await bridge.start_idea("a", {"name": "x"})
         assert replay.run is not None
         assert await replay.run.result() == {"text": "the text x"}
 
 
 async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         first = await published(bridge, "a", FETCHING)
         calling: JSONObject = {"_tool": "a", "_module": "idea:a", "name": "†input.name", "_outputPath": "t"}
         # As the import of a document does, which is checked piece by piece.
@@ -269,14 +270,14 @@ async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth
             plan={"calls": [calling]},
             recorded=None,
         )
-        replay = await bridge.call_idea("a", {"name": "x"})
+        replay = await bridge.start_idea("a", {"name": "x"})
         assert replay.run is not None
         await replay.run.wait()
         assert "idea:a > idea:a > idea:a > idea:a" in json.dumps(replay.run.errors())
 
 
 async def test_an_idea_nobody_published_is_told_before_anything_runs() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         with pytest.raises(Exception, match=r"nothing is published to you as 'idea:gone'"):
             await bridge.run_plan(read_plan({"calls": [{"_tool": "gone", "_module": "idea:gone"}]}))
 
@@ -302,7 +303,7 @@ async def test_a_task_in_a_clean_room_has_the_tools_it_was_given_and_no_more() -
         return calls(room, output="†state.found")
 
     mind = Mind(think)
-    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:
         run = await bridge.solve("outer", tools=["anonymous.solve", "fetch", "send"])
         assert await run.result() == "the text a"
         assert "fetch" in json.dumps(mind.schemas[1])
@@ -311,7 +312,7 @@ async def test_a_task_in_a_clean_room_has_the_tools_it_was_given_and_no_more() -
 
 async def test_rooms_are_not_offered_unless_they_are_asked_for() -> None:
     mind = Mind(lambda text: calls(output="done"))
-    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:
         await (await bridge.solve("say done")).result()
         assert "anonymous" not in json.dumps(mind.schemas[0])
 
@@ -339,7 +340,7 @@ async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> 
         return calls({"_tool": "fetch", "name": "x"}) if "never ends" in text else calls(room)
 
     mind = Mind(think)
-    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:
         run = await bridge.solve("outer", tools=["anonymous.solve", "fetch"], limits={"requests": 10})
         assert await run.wait() == "limit"
         assert run.answer()["reason"] == "10 requests were made, the most a run and its rooms may make"
@@ -361,7 +362,7 @@ async def test_what_a_room_used_counts_for_the_run() -> None:
         )
 
     mind = Mind(think, Usage(100, 10, 0.5))
-    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:
         run = await bridge.solve("go", context=[SUMMARISE])
         assert await run.result() == "s"
         assert run.answer()["usage"] == {"requests": 2, "tokens": 220, "cost": 1.0}
@@ -372,7 +373,7 @@ async def test_a_room_that_fails_fails_its_call_alone() -> None:
     plan: JSONObject = {
         "calls": [bad, {"_tool": "fetch", "name": "a", "_outputPath": "t"}],
     }
-    async with Bridge(toolbox=own_tools(), mind=Mind(lambda text: calls(output="x"))) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), mind=Mind(lambda text: calls(output="x"))) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait() == "done"
         assert run.machine.state == {"t": "the text a"}
@@ -380,7 +381,7 @@ async def test_a_room_that_fails_fails_its_call_alone() -> None:
 
 
 async def test_cancelling_a_run_ends_its_rooms() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         run = await waiting_room(bridge)
         run.cancel("enough")
         assert await run.wait() == "cancelled"
@@ -398,7 +399,7 @@ async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
         await opened.wait()
         return "quick"
 
-    async with Bridge(toolbox=Toolbox(quick)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(quick)) as bridge:
         tools = ["quick", "anonymous.solve"]
         async with bridge.session(tools=tools) as session, anyio.create_task_group() as group:
             run = session.underlying
@@ -452,7 +453,7 @@ def the_request(run: Run) -> JSONObject:
 
 
 async def test_by_turns_the_request_of_a_room_is_one_of_the_runs() -> None:
-    async with Bridge(toolbox=own_tools()) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         run = await waiting_room(bridge)
         request = the_request(run)
         assert "turn" not in run.answer()
@@ -464,7 +465,10 @@ async def test_by_turns_the_request_of_a_room_is_one_of_the_runs() -> None:
 
 async def test_another_process_may_answer_a_room_and_the_run_goes_on_there(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
-    async with Bridge(toolbox=own_tools(), store=path) as first, Bridge(toolbox=own_tools(), store=path) as second:
+    async with (
+        Bridge(ASKS, toolbox=own_tools(), store=path) as first,
+        Bridge(ASKS, toolbox=own_tools(), store=path) as second,
+    ):
         here = await waiting_room(first)
         there = await second.run(here.id)
         assert there.status == "needs_solution"
@@ -482,9 +486,9 @@ async def test_another_process_may_answer_a_room_and_the_run_goes_on_there(tmp_p
 
 async def test_a_room_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
-    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         run_id = (await waiting_room(bridge)).id
-    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         run = await bridge.run(run_id)
         assert run.status == "needs_solution"
         room = await bridge.run(str(the_request(run)["run"]))
@@ -507,7 +511,7 @@ async def test_approvals_of_a_room_are_asked_of_the_run() -> None:
         "output": "†results.0",
     }
     # The rooms of both items are open together.
-    async with Bridge(Configuration(order="none"), toolbox=own_tools(), mind=Mind(think)) as bridge:
+    async with Bridge(UNORDERED, toolbox=own_tools(), mind=Mind(think)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         while len(run.approvals()) < 3:
             await run.runner.wait_changed()
@@ -562,7 +566,7 @@ HELD_AND_ROOM: JSONObject = {
 }
 
 
-UNORDERED = Configuration(order="none")
+UNORDERED = ASKS.model_copy(update={"order": "none"})
 """The room and the call beside it have tools that may change something: both are to be at work at once."""
 
 
@@ -576,7 +580,10 @@ async def held_and_room(bridge: Bridge, gates: Gates) -> Run:
 
 async def test_what_another_process_answered_in_a_room_is_told_of_the_run(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
-    async with Bridge(toolbox=own_tools(), store=path) as first, Bridge(toolbox=own_tools(), store=path) as second:
+    async with (
+        Bridge(ASKS, toolbox=own_tools(), store=path) as first,
+        Bridge(ASKS, toolbox=own_tools(), store=path) as second,
+    ):
         run = await waiting_room(first)
         room = await second.run(str(the_request(run)["run"]))
         room.submit(0, {"calls": [{"_tool": "fetch", "name": "x"}], "output": None})
@@ -602,7 +609,7 @@ async def test_a_call_that_was_cut_off_goes_on_though_a_room_waits_for_a_solutio
 
 async def test_a_room_whose_run_ended_without_it_is_ended_when_it_is_found(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
-    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         run = await waiting_room(bridge)
         room_id = str(the_request(run)["run"])
     with Store.open(path) as store:
@@ -611,7 +618,7 @@ async def test_a_room_whose_run_ended_without_it_is_ended_when_it_is_found(tmp_p
         driver.take()
         driver.journal([RunEnded("cancelled")])
         driver.release()
-    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+    async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         room = await bridge.run(room_id)
         assert await room.wait() == "cancelled"
         with pytest.raises(FinishedRunError):

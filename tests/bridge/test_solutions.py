@@ -61,8 +61,7 @@ async def test_what_is_well_formed_runs_beside_what_is_not_whole_and_streamed() 
         streamed = await bridge.solve("x")
         assert await streamed.result() == "ONE"
         assert streamed.machine.state == {"one": "ONE", "four": "ONE"}
-        errors = [message for message in model.shown[1].context if isinstance(message, dict) and "error" in message]
-        assert [message["error"] for message in errors] == told
+        assert [message.value for message in model.shown[1].context if message.type == "error"] == told
 
 
 async def test_a_plan_and_a_step_of_a_session_run_nothing_unless_all_of_it_is_well_formed() -> None:
@@ -97,8 +96,8 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
         assert await run.wait(10) == "needs_solution"
         request = run.runner.request
         assert request is not None
-        [kept] = [one for one in request.context if isinstance(one, dict) and one.get("type") == "error"]
-        assert kept["error"] == run.errors()[0]
+        [kept] = [message.value for message in request.context if message.type == "error"]
+        assert kept == run.errors()[0]
         assert text in str(kept)
         shown = context(run)
         assert text not in shown
@@ -110,7 +109,7 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
         published = await bridge.publish(run.id, "loudly", answer="plan")
         assert published.plan is not None
         assert text in str(published.input_schema)
-        replay = await bridge.call_idea("loudly", {"n": 1})
+        replay = await bridge.start_idea("loudly", {"n": 1})
         assert replay.run is not None
         assert await replay.run.result() == text.upper()
 

@@ -108,7 +108,7 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         assert (told.answer, told.plan) == ("solve", None)
         assert told.annotations["readOnlyHint"] is True
         assert told.description == "Say what you see there. A model solves it anew; it may call look, which only read."
-        replay = await bridge.call_idea("see", {"at": "bellows"})
+        replay = await bridge.start_idea("see", {"at": "bellows"})
         assert (replay.answer, await gave(replay)) == ("solve", "I saw bellows")
         first = mind.seen[2]
         assert "Say what you see there." in first
@@ -130,8 +130,8 @@ async def test_by_turns_the_caller_is_asked_and_the_output_is_checked() -> None:
     async with Bridge(toolbox=box(), mind=Mind(literally)) as bridge:
         await bridge.publish(await solved(bridge), "see", answer="solve")
         with pytest.raises(ValueMismatchError):
-            await bridge.call_idea("see", {"at": 5}, mind="turns")
-        replay = await bridge.call_idea("see", {"at": "cog"}, mind="turns")
+            await bridge.start_idea("see", {"at": 5}, mind="turns")
+        replay = await bridge.start_idea("see", {"at": "cog"}, mind="turns")
         assert replay.run is not None
         assert await replay.run.wait(10) == "needs_solution"
         replay.run.submit(0, {"calls": [], "output": 7})
@@ -150,7 +150,7 @@ async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None
     limited = Configuration(limits=Limits(requests=1))
     async with Bridge(limited, toolbox=box(), mind=Mind(literally)) as bridge:
         await bridge.publish(await looked(bridge), "see", answer="solve")
-        replay = await bridge.call_idea("see", {"at": "cog"})
+        replay = await bridge.start_idea("see", {"at": "cog"})
         assert replay.run is not None
         assert await replay.run.wait(10) == "limit"
 
@@ -159,7 +159,7 @@ async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
         await bridge.publish(await looked(bridge), "see", description="Say what is there", answer="solve")
-        assert await gave(await bridge.call_idea("see", {"at": "cog"})) == "I saw cog"
+        assert await gave(await bridge.start_idea("see", {"at": "cog"})) == "I saw cog"
         assert "Say what is there." in mind.seen[0]
         # Of an output that nobody described, anything is taken: what may be null is written in an object.
         anything: JSONObject = {key: value for key, value in LOOKING.items() if key != "output_schema"}
@@ -169,7 +169,7 @@ async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -
             return {"calls": [], "output": {"value": ["any", 1]}}
 
         mind.think = anyhow
-        assert await gave(await bridge.call_idea("any", {"at": "cog"})) == ["any", 1]
+        assert await gave(await bridge.start_idea("any", {"at": "cog"})) == ["any", 1]
         run = await looked(bridge, {"calls": LOOKING["calls"], "input": {"at": "anvil"}})
         with pytest.raises(PublicationError, match="run it with an `output`"):
             await bridge.publish(run, "state", answer="solve")
@@ -216,7 +216,7 @@ async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
             await bridge.publish(through, "see", answer="plan")
         # Version 1 comes to stand again, and offers nothing that leads back.
         bridge.store.publications.stand_for("see", 1)
-        replay = await bridge.call_idea("other", {"at": "cog"})
+        replay = await bridge.start_idea("other", {"at": "cog"})
         assert replay.run is not None
         assert {tool.module for tool in replay.run.machine.catalogue.tools} == {None, "idea:see"}
 
@@ -227,7 +227,7 @@ async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
         await bridge.publish(await solved(bridge), "see", answer="solve")
     async with Bridge(toolbox=Toolbox(send), mind=Mind(literally), store=store) as bridge:
         with pytest.raises(PublicationError, match="see cannot be called here: it needs the tool 'look'"):
-            await bridge.call_idea("see", {"at": "cog"})
+            await bridge.start_idea("see", {"at": "cog"})
         [verdict] = await bridge.verify(["see"])
         assert verdict.faults == ["calls.0: look is not here now: unknown tool 'look'."]
 
@@ -236,7 +236,7 @@ async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=box(), store=store, mind=Mind(literally)) as bridge:
         told = await bridge.publish(await solved(bridge), "see", answer="solve")
-        replay = await bridge.call_idea("see", {"at": "cog"}, mind="turns")
+        replay = await bridge.start_idea("see", {"at": "cog"}, mind="turns")
         assert replay.run is not None
     async with Bridge(toolbox=box(), store=store) as bridge:
         run = await bridge.run(replay.run.id)
@@ -254,7 +254,7 @@ async def test_two_solved_runs_confirm_each_other() -> None:
     async with Bridge(toolbox=box(), mind=Mind(think)) as bridge:
         run = await solved(bridge)
         await bridge.publish(run, "see", answer="solve")
-        replay = await bridge.call_idea("see", {"at": "bellows"})
+        replay = await bridge.start_idea("see", {"at": "bellows"})
         assert await gave(replay) == "bellows it is"
         assert replay.run is not None
         confirmed = await bridge.publish(run, "see", choices={"runs": [replay.run.id]})
@@ -271,7 +271,7 @@ async def test_auto_runs_its_plan_also_for_an_input_that_was_answered_before() -
         assert told.answer == "auto"
         assert "stored answer" not in told.description
         for at in ("anvil", "cog", "cog"):
-            replay = await bridge.call_idea("see", {"at": at})
+            replay = await bridge.start_idea("see", {"at": at})
             assert (replay.answer, await gave(replay)) == ("plan", f"{at} it is")
         assert RAN == ["anvil", "anvil", "cog", "cog"]
 
@@ -287,7 +287,7 @@ async def test_auto_without_a_plan_asks_a_mind() -> None:
         assert "A model solves it anew" in told.description
         for at in ("anvil", "cog", "cog"):
             asked = len(mind.seen)
-            replay = await bridge.call_idea("see", {"at": at})
+            replay = await bridge.start_idea("see", {"at": at})
             assert (replay.answer, await gave(replay)) == ("solve", f"I saw {at}")
             assert len(mind.seen) == asked + 2
 
@@ -319,14 +319,14 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
                 store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](plan=None)))
             store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](answer="solve")))
             with pytest.raises(PublicationError, match="publish it again"):
-                await bridge.call_idea("see", {"at": "a"})
+                await bridge.start_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.
             await bridge.publish(await looked(bridge), "away", answer="solve")
             document = bridge.export_idea("away", caller=SEES_ALL)
         with Store.open(":memory:") as other:
             other.import_idea(document, with_publication=True)
             async with Bridge(toolbox=box(), store=other, mind=Mind(literally)) as bridge:
-                assert await gave(await bridge.call_idea("away", {"at": "cog"})) == "I saw cog"
+                assert await gave(await bridge.start_idea("away", {"at": "cog"})) == "I saw cog"
 
 
 async def test_an_absent_parameter_has_its_default() -> None:
@@ -358,11 +358,11 @@ async def test_an_absent_parameter_has_its_default() -> None:
             ({"ends": ["!", "?"]}, "bb!?"),
         ]
         for given, said in cases:
-            assert await gave(await bridge.call_idea("again", {"text": "b", **given})) == said
+            assert await gave(await bridge.start_idea("again", {"text": "b", **given})) == said
         with pytest.raises(ValueMismatchError, match=r"n: found 0, expected at least 1"):
-            await bridge.call_idea("again", {"text": "b", "n": 0})
+            await bridge.start_idea("again", {"text": "b", "n": 0})
         with pytest.raises(ValueMismatchError, match="text"):
-            await bridge.call_idea("again", {"n": 2})
+            await bridge.start_idea("again", {"n": 2})
         # In a plan of another idea, too.
         called: JSONObject = {"_tool": "again", "_module": "idea:again", "text": "c", "_outputPath": "seen"}
         run = await bridge.run_plan({"calls": [called], "output": "†state.seen"})
@@ -372,12 +372,12 @@ async def test_an_absent_parameter_has_its_default() -> None:
         document: dict[str, Any] = bridge.export_idea("again", caller=SEES_ALL)
         document["publication"]["recorded"]["input"] = {"text": "a"}
         await bridge.import_idea(document, publish=True, edited=True, replace=["again"])
-        assert await gave(await bridge.call_idea("again", {"text": "b"})) == "bb."
+        assert await gave(await bridge.start_idea("again", {"text": "b"})) == "bb."
         # A recorded answer is for exactly the input that it was recorded with.
         await bridge.publish(await looked(bridge, plan), "once", answer="recorded")
-        assert await gave(await bridge.call_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"
+        assert await gave(await bridge.start_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"
         with pytest.raises(PublicationError, match="answers only for the input it was recorded with"):
-            await bridge.call_idea("once", {"text": "a"})
+            await bridge.start_idea("once", {"text": "a"})
 
 
 async def test_a_mind_that_solves_anew_sees_the_defaults() -> None:
@@ -388,7 +388,7 @@ async def test_a_mind_that_solves_anew_sees_the_defaults() -> None:
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
         await bridge.publish(await looked(bridge, plan), "see", answer="solve")
-        assert await gave(await bridge.call_idea("see", {})) == "I saw anvil"
+        assert await gave(await bridge.start_idea("see", {})) == "I saw anvil"
 
 
 async def test_a_default_that_its_own_schema_refuses_is_reported() -> None:
@@ -398,6 +398,6 @@ async def test_a_default_that_its_own_schema_refuses_is_reported() -> None:
     }
     async with Bridge(toolbox=box()) as bridge:
         await bridge.publish(await looked(bridge, plan), "see")
-        assert await gave(await bridge.call_idea("see", {"at": "cog"})) == "cog it is"
+        assert await gave(await bridge.start_idea("see", {"at": "cog"})) == "cog it is"
         with pytest.raises(ValueMismatchError, match=r"the input of see with its defaults.*at: found 7"):
-            await bridge.call_idea("see", {})
+            await bridge.start_idea("see", {})

@@ -25,6 +25,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.server.serving import call, configured, over_stdio
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ def changed_toolbox() -> Toolbox:
 async def left_behind(store: Path, count: int = 1) -> list[str]:
     """Runs that were at work when their bridge was closed."""
     desk = Desk(open=False)
-    async with Bridge(toolbox=desk.toolbox, store=store) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=store) as bridge:
         runs = [await bridge.run_plan(read_plan(PLAN)) for _ in range(count)]
         await desk.started.wait()
         return [run.id for run in runs]
@@ -91,11 +92,11 @@ async def left_behind(store: Path, count: int = 1) -> list[str]:
 async def test_what_was_at_work_goes_on_and_what_waits_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         solving, asking = await bridge.solve("x"), await bridge.run_plan(read_plan(ASKING))
         assert (solving.status, asking.status) == ("needs_solution", "needs_approval")
     ids = await left_behind(path, 20)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         waiting = [bridge.store.runs.get(run.id) for run in (solving, asking)]
         await desk.recover(bridge)
         assert sorted(desk.taken_up) == sorted(ids)
@@ -124,14 +125,14 @@ async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path
 
     store = tmp_path / "ideas.sqlite"
     with anyio.fail_after(30):
-        async with anyio.create_task_group() as outer, Bridge(store=store, toolbox=Toolbox(work)) as bridge:
+        async with anyio.create_task_group() as outer, Bridge(ASKS, store=store, toolbox=Toolbox(work)) as bridge:
             await bridge.run_plan(read_plan(PLAN))
             await started.wait()
             outer.cancel_scope.cancel()
             await anyio.sleep_forever()
         assert ended == ["x"]
         desk = Desk(open=True)
-        async with Bridge(store=store, toolbox=desk.toolbox) as bridge:
+        async with Bridge(ASKS, store=store, toolbox=desk.toolbox) as bridge:
             await desk.recover(bridge)
             again = await bridge.run(bridge.runs()[0]["run"])
             assert (await again.wait(), again.given()) == ("done", "x")
@@ -157,7 +158,7 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         # Told once: the next start says nothing of it.
         await desk.recover(bridge)
         assert len(desk.troubles) == 1
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.taken_up == [run_id]
         record = bridge.store.runs.get(run_id)
@@ -193,7 +194,7 @@ async def test_a_journal_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -
         assert epoch is not None
         store.runs.append(damaged, epoch, [{"event": "from_the_future"}])
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.taken_up == [sound]
         [(told, why)] = desk.troubles
@@ -204,7 +205,7 @@ async def test_a_journal_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -
 async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         done, asking = await bridge.run_plan(read_plan(PLAN)), await bridge.run_plan(read_plan(ASKING))
         await done.wait(10)
         # The note of how it stands comes after the event: so a kill between the two leaves it.
@@ -212,7 +213,7 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
             epoch = bridge.store.runs.acquire(run.id, "somebody", 0, 0)
             assert epoch is not None
             bridge.store.runs.set_status(run.id, epoch, "running", None)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.troubles == []
         # Who waits for the end of a run hears of it.
@@ -230,8 +231,8 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
     path = tmp_path / "store.sqlite"
     desk, other = Desk(open=False), Desk(open=True)
     async with (
-        Bridge(toolbox=desk.toolbox, store=path) as one,
-        Bridge(toolbox=other.toolbox, store=path) as two,
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as one,
+        Bridge(ASKS, toolbox=other.toolbox, store=path) as two,
     ):
         run = await one.run_plan(read_plan(PLAN))
         await desk.started.wait()
@@ -251,7 +252,7 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
 async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), caller="somebody")
         await run.wait(10)
         with pytest.raises(FinishedRunError, match="has ended"):
@@ -309,7 +310,7 @@ async def until_done(bridge: Bridge, run_id: str) -> None:
 async def test_what_is_left_behind_later_is_taken_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
         for run_id in [*await left_behind(path), *await left_behind(path)]:
             await until_done(bridge, run_id)
         assert desk.troubles == []
@@ -320,7 +321,7 @@ async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
 ) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run = await bridge.run_plan(read_plan(PLAN))
         await run.wait(10)
 
@@ -335,7 +336,7 @@ async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
     def fail(driver: Driver, status: str, summary: object = None) -> None:
         raise StoreFullError("no room")
 
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         with monkeypatch.context() as patch:
             patch.setattr(Driver, "set_status", fail)
             async with sweeping(bridge, desk, monkeypatch) as looks:
@@ -352,8 +353,8 @@ async def test_looking_at_runs_at_work_changes_nothing(tmp_path: Path, monkeypat
     path = tmp_path / "store.sqlite"
     busy, desk = Desk(open=False), Desk(open=True)
     async with (
-        Bridge(toolbox=busy.toolbox, store=path) as one,
-        Bridge(toolbox=desk.toolbox, store=path) as other,
+        Bridge(ASKS, toolbox=busy.toolbox, store=path) as one,
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as other,
         sweeping(other, desk, monkeypatch) as looks,
     ):
         run = await one.run_plan(read_plan(PLAN))
@@ -373,7 +374,7 @@ async def test_what_cannot_be_taken_up_is_told_once_however_often_it_is_seen(
 ) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch) as looks:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch) as looks:
         with Store.open(path) as store, store.transaction():
             store.runs.create("damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint)
             epoch = store.runs.acquire("damaged", "somebody", 15, 0)
@@ -400,7 +401,7 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
         # A server that starts under another configuration says so, and one of its own takes it up all the same.
         await other.recover(bridge)
         assert len(other.troubles) == 1
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
         await until_done(bridge, run_id)
 
 
@@ -410,8 +411,8 @@ async def test_a_run_that_a_passing_store_error_ended_here_is_taken_up_again(
     path = tmp_path / "store.sqlite"
     busy, desk = Desk(open=False), Desk(open=True)
     async with (
-        Bridge(toolbox=busy.toolbox, store=path) as one,
-        Bridge(toolbox=desk.toolbox, store=path) as other,
+        Bridge(ASKS, toolbox=busy.toolbox, store=path) as one,
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as other,
         sweeping(other, desk, monkeypatch),
     ):
         run = await one.run_plan(read_plan(PLAN))
@@ -429,7 +430,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         note, failed = bridge.store.runs.set_status, 0
 
         def fails_once(*arguments: Any) -> None:
@@ -450,7 +451,7 @@ async def test_a_lease_is_not_kept_where_a_decision_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(open=True)
-    async with Bridge(toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
         run = await bridge.run_plan(read_plan(ASKING))
         [request] = run.pending()
 
@@ -474,7 +475,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         acquire, failed = bridge.store.runs.acquire, 0
 
         def fails_long(*arguments: Any) -> int | None:
@@ -505,7 +506,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
         assert record is not None
         store.runs.set_status(run_id, epoch, "running", {"taken_up": 2, "events": record.last_event})
         store.runs.release(run_id, epoch)
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         acquire, failed = bridge.store.runs.acquire, 0
 
         def fails_once(*arguments: Any) -> int | None:

@@ -539,7 +539,7 @@ async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning
         assert found.kept == {"published": 1}
         bridge.store.prune(found)
         assert kept(bridge.store) == {runs[1], "newest"}
-        replay = await bridge.call_idea("letters", {"text": "dddd"})
+        replay = await bridge.start_idea("letters", {"text": "dddd"})
         assert replay.run is not None
         assert await replay.run.result() == 4
         assert (await bridge.publish("letters", "letters")).version == 2

@@ -155,7 +155,7 @@ class Answer:
 
 async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
     """Call a published plan; a person approves whatever it asks, as it is proposed."""
-    replay = await bridge.call_idea(name, given)
+    replay = await bridge.start_idea(name, given)
     run = replay.run
     assert run is not None
     asked: list[str] = []

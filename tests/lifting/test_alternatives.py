@@ -18,6 +18,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.lifting.runs import Answer, Turn, answered, solved, turn
 
 pytestmark = pytest.mark.anyio
@@ -86,7 +87,7 @@ def toolbox(done: list[str]) -> Toolbox:
 
 @pytest.fixture
 def bridge(toolbox: Toolbox) -> Bridge:
-    return Bridge(toolbox=toolbox)
+    return Bridge(ASKS, toolbox=toolbox)
 
 
 # -- close an issue if it is open -----------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ async def test_a_person_may_refuse_a_call_whose_tests_differ(bridge: Bridge, don
         run, choices = await tidied(bridge, (11, 12, 13, 14))
         await bridge.publish(run.id, "tidy", description="Tidies.", choices=choices)
         done.clear()
-        replay = await bridge.call_idea("tidy", {"number": 18})
+        replay = await bridge.start_idea("tidy", {"number": 18})
         assert replay.run is not None
         assert await replay.run.wait(20) == "needs_approval"
         for question in replay.run.questions():
@@ -210,7 +211,7 @@ async def test_a_call_whose_test_cannot_be_read_is_not_made(bridge: Bridge, done
         run, choices = await tidied(bridge, (11, 12, 13, 14, 15, 16))
         await bridge.publish(run.id, "tidy", description="Tidies.", choices=choices)
         done.clear()
-        replay = await bridge.call_idea("tidy", {"number": 99})
+        replay = await bridge.start_idea("tidy", {"number": 99})
         assert replay.run is not None
         assert await replay.run.wait(20) == "failed"
         assert done == []
@@ -321,7 +322,7 @@ async def test_an_imported_plan_assumes_its_tests(bridge: Bridge, toolbox: Toolb
         document = bridge.export_idea("tidy", caller=SEES_ALL)
         lines = [text for text, _ in evidence_lines(bridge.store.publications.get("tidy", caller=SEES_ALL), [])]
         assert any(text.startswith('  calls.1 comment: made when †results.0.state = "open"; or when') for text in lines)
-    async with Bridge(toolbox=toolbox) as elsewhere:
+    async with Bridge(ASKS, toolbox=toolbox) as elsewhere:
         await elsewhere.import_idea(document, publish=True)
         answer, changed = await replayed(elsewhere, done, "tidy", {"number": 11})
         assert changed == ["comment 11 Done with it.", "close 11"]
@@ -337,7 +338,7 @@ async def test_a_replay_that_a_person_confirms_removes_tests(bridge: Bridge, don
         await bridge.publish(run.id, "tidy", description="Tidies.", choices=choices)
         before = len(conditions(bridge.lift(run.id, choices=choices))["calls.1._when"])
         # It is closed, and somebody has it.
-        replay = await bridge.call_idea("tidy", {"number": 18})
+        replay = await bridge.start_idea("tidy", {"number": 18})
         assert replay.run is not None
         while await replay.run.wait(10) == "needs_approval":
             for question in replay.run.questions():

@@ -28,6 +28,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox
 from ideabridge.tools.encoding import JSON
+from tests.asking import ASKS
 from tests.server.assuming import WRITING
 from tests.server.assuming import publish as publish_plan
 from tests.server.tools import write_note
@@ -125,7 +126,7 @@ def test_a_malformed_record_is_refused(change: dict[str, JSON], message: str) ->
 
 async def _replay(bridge: Bridge, folder: Path, words: str, by: Decider) -> str:
     """Call the idea `noted` with new words, and approve its call."""
-    run = (await bridge.call_idea("noted", {"path": str(folder / "note"), "words": words})).run
+    run = (await bridge.start_idea("noted", {"path": str(folder / "note"), "words": words})).run
     assert run is not None
     assert await run.wait(5) == "needs_approval"
     [asked] = run.pending()
@@ -139,7 +140,7 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
     at = ("calls", "0", "text")
     publish_plan(tmp_path / "s.sqlite", "noted", WRITING)
     person = Decider("person", "terminal", "local")
-    async with Bridge(toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite") as bridge:
         publications = bridge.store.publications
         published = publications.get("noted", 1, caller=SEES_ALL)
 
@@ -163,14 +164,14 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
 
         # The name has learned, so the question about its call gives no such reason any more. The version still does.
         arguments = {"path": str(tmp_path / "note"), "words": "again"}
-        run = (await bridge.call_idea("noted", arguments)).run
+        run = (await bridge.start_idea("noted", arguments)).run
         assert run is not None
         assert await run.wait(5) == "needs_approval"
         assert "its explanations differ" not in run.pending()[0].why
         run.cancel()
         assert await run.wait(5) == "cancelled"
         assert add(run.id)[0] is None
-        run = (await bridge.call_idea("noted@1", arguments)).run
+        run = (await bridge.start_idea("noted@1", arguments)).run
         assert run is not None
         assert await run.wait(5) == "needs_approval"
         assert "its explanations differ" in run.pending()[0].why

@@ -13,6 +13,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.lifting.runs import Seen, Turn, answered, solved, turn
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ def bridge(stored: list[str]) -> Bridge:
         stored.append(title)
         return f"lent {title}"
 
-    return Bridge(toolbox=Toolbox(books, pages, today, lend))
+    return Bridge(ASKS, toolbox=Toolbox(books, pages, today, lend))
 
 
 def titles(seen: Seen) -> list[JSON]:
@@ -173,7 +174,7 @@ async def test_a_replay_that_a_person_confirms_shows_the_items_that_it_ran_with(
     async with bridge:
         run = await one_by_one(bridge, "prose", "lend")
         published = await bridge.publish(run.id, "lend_all", description="Lend.")
-        replay = (await bridge.call_idea("lend_all", {"shelf": "poems"})).run
+        replay = (await bridge.start_idea("lend_all", {"shelf": "poems"})).run
         assert replay is not None
         assert await replay.wait(5) == "needs_approval"
         [asked] = replay.pending()

@@ -12,6 +12,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.lifting.runs import SHORTEN, Seen, Shortener, Turn, answered, approved, called, solved, turn
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ def store(key: str, value: JSON) -> str:
 
 @pytest.fixture
 def bridge() -> Bridge:
-    return Bridge(toolbox=Toolbox(books, pages, record, owner, store))
+    return Bridge(ASKS, toolbox=Toolbox(books, pages, record, owner, store))
 
 
 def explained(draft: PlanDraft) -> dict[str, list[str]]:
@@ -371,7 +372,7 @@ async def test_a_retry_counts_as_what_it_is_again() -> None:
         lambda seen: turn({"_tool": "flaky", "name": "†input.name"}),
         lambda seen: turn(output="†results.1"),
     ]
-    async with Bridge(toolbox=Toolbox(flaky)) as here:
+    async with Bridge(ASKS, toolbox=Toolbox(flaky)) as here:
         run = await solved(here, "x", {"name": "ann"}, turns, None)
         draft = here.lift(run.id)
         assert draft.calls == [{"_tool": "flaky", "name": "†input.name"}]
@@ -486,7 +487,7 @@ async def test_the_report_shows_the_consequence_of_each_copied_value(bridge: Bri
 @pytest.mark.parametrize("written", [True, False])
 async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(written: bool) -> None:
     call: JSONObject = {"_tool": "shorten", "text": "†results.0.owner"}
-    async with Bridge(toolbox=Toolbox(record), mind=Shortener()) as here:
+    async with Bridge(ASKS, toolbox=Toolbox(record), mind=Shortener()) as here:
         run = await here.solve("x", input={"name": "ann"}, context=[SHORTEN], mind="turns")
         step = {**call, "_output": "a"} if written else call
         run.submit(0, turn({"_tool": "record", "name": "†input.name"}, step, output="†results.1"))
@@ -533,7 +534,7 @@ async def test_a_plan_may_be_asked_and_approved_again(bridge: Bridge) -> None:
             None,
         )
         await bridge.publish(run.id, "stored")
-        replay = await bridge.call_idea("stored", {"key": "z"})
+        replay = await bridge.start_idea("stored", {"key": "z"})
         assert replay.run is not None
         assert await replay.run.wait(10) == "needs_approval"
         await approved(replay.run)

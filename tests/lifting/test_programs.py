@@ -20,6 +20,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.asking import ASKS
 from tests.lifting.programs import CODE, TOOLS, NoValueError, Program, inputs, programs
 from tests.lifting.runs import approved, turn
 
@@ -121,7 +122,7 @@ async def answers(
     known_inputs = known(program, seen)
     if not known_inputs:
         return found
-    async with Bridge(toolbox=TOOLS) as bridge:
+    async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         first, *others = runs = [await carried_out(bridge, program, one) for one, _ in known_inputs]
         if not all(same(run.given(), answer) for run, (_, answer) in zip(runs, known_inputs, strict=True)):
             # Text that holds JSON, written as an output that may be an object, is read as that object.
@@ -138,7 +139,7 @@ async def answers(
             found.counts["unpublished"] += 1
             return found
         for one, expected in known(program, fresh):
-            replay = await bridge.call_idea("program", one)
+            replay = await bridge.start_idea("program", one)
             assert replay.run is not None
             asked = False
             while await replay.run.wait(10) == "needs_approval":

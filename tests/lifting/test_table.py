@@ -152,7 +152,8 @@ def looked_at(part: Part, most: int) -> dict[str, Outcome]:
 async def look_at_all(folder: Path, part: Part, most: int) -> dict[str, Outcome]:
     worlds = make_worlds(folder)
     restored(worlds)
-    configuration = parse_configuration({"mcpServers": part.servers(folder), "store": ":memory:"}, project=folder)
+    raw: JSONObject = {"mcpServers": part.servers(folder), "store": ":memory:", "approval": {"default": "read_only"}}
+    configuration = parse_configuration(raw, project=folder)
     async with Bridge(configuration, toolbox=part.tools(), mind=Shortener()) as bridge:
         await bridge.modules.settled(30)
         return {task.name: await look_at(bridge, worlds, number, task, most) for number, task in enumerate(part.tasks)}

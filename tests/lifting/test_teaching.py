@@ -11,6 +11,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.lifting.runs import Turn, solved, turn
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,7 @@ TURNS: list[Turn] = [
 
 async def replayed(bridge: Bridge, name: str, by: Decider) -> list[str]:
     """Call the tool, approve what asks, and return the reasons of the questions."""
-    replay = await bridge.call_idea("letter", {"name": name})
+    replay = await bridge.start_idea("letter", {"name": name})
     assert replay.run is not None
     reasons: list[str] = []
     while await replay.run.wait(10) == "needs_approval":
@@ -49,7 +50,7 @@ async def replayed(bridge: Bridge, name: str, by: Decider) -> list[str]:
 
 
 async def test_what_a_person_confirms_is_learned_and_what_an_assistant_does_is_not() -> None:
-    async with Bridge(toolbox=Toolbox(person, send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(person, send)) as bridge:
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
         await bridge.publish(run.id, "letter")
         for by, learned in ((Decider("assistant", "tool", "local"), False), (AT_TERMINAL, True)):
@@ -62,7 +63,7 @@ async def test_what_a_person_confirms_is_learned_and_what_an_assistant_does_is_n
 
 
 async def test_the_evidence_of_named_runs_is_stored() -> None:
-    async with Bridge(toolbox=Toolbox(person, send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(person, send)) as bridge:
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
         other = await solved(bridge, "x", {"name": "bob"}, TURNS, {"type": "string"})
         await bridge.publish(run.id, "letter", choices={"runs": [other.id]})
@@ -71,7 +72,7 @@ async def test_the_evidence_of_named_runs_is_stored() -> None:
 
 
 async def test_an_import_claims_no_evidence() -> None:
-    async with Bridge(toolbox=Toolbox(person, send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(person, send)) as bridge:
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
         others: list[JSON] = []
         for name in ("bob", "carl"):
@@ -80,7 +81,7 @@ async def test_an_import_claims_no_evidence() -> None:
         assert "assumed" not in (await replayed(bridge, "dora", AT_TERMINAL))[0]
         document = bridge.export_idea("letter", caller=SEES_ALL)
         read_document(document, "whole")
-    async with Bridge(toolbox=Toolbox(person, send)) as elsewhere:
+    async with Bridge(ASKS, toolbox=Toolbox(person, send)) as elsewhere:
         await elsewhere.import_idea(document, publish=True)
         (reason,) = await replayed(elsewhere, "dora", AT_TERMINAL)
         assert "calls.1.to" in reason
@@ -91,7 +92,7 @@ async def test_an_import_claims_no_evidence() -> None:
     "claim", [{}, {"runs": 99}, {"why": None}, {"runs": 99, "why": None}, {"why": ""}, {"why": "checked"}]
 )
 async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSONObject) -> None:
-    async with Bridge(toolbox=Toolbox(person, send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(person, send)) as bridge:
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
         await bridge.publish(run.id, "letter")
         document = bridge.export_idea("letter", caller=SEES_ALL)
@@ -101,9 +102,9 @@ async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSO
     assert isinstance(plan, dict)
     explained: list[JSON] = [{"at": ["calls", "1", "to"], "by": ["†results.0.email"], **claim}]
     forged = sealed({**document, "publication": {**published, "plan": {**plan, "explained": explained}}})
-    async with Bridge(toolbox=Toolbox(person, send)) as elsewhere:
+    async with Bridge(ASKS, toolbox=Toolbox(person, send)) as elsewhere:
         await elsewhere.import_idea(forged, publish=True)
-        replay = await elsewhere.call_idea("letter", {"name": "bob"})
+        replay = await elsewhere.start_idea("letter", {"name": "bob"})
         assert replay.run is not None
         assert await replay.run.wait(10) == "needs_approval"
         [question] = replay.run.questions()

@@ -218,7 +218,7 @@ async def test_a_replay_of_a_publication_confirms_nothing(bridge: Bridge) -> Non
     turns: list[Turn] = [lambda s: turn({"_tool": "shout", "text": s.a}, output="†results.0")]
     run = await solved(bridge, "x", {"a": "ppp"}, turns, TEXT)
     await bridge.publish(run.id, "shouted")
-    replay = await bridge.call_idea("shouted", {"a": "qqq"})
+    replay = await bridge.start_idea("shouted", {"a": "qqq"})
     assert replay.run is not None
     assert await replay.run.result() == "QQQ"
     with pytest.raises(PublicationError, match="replay"):
@@ -253,7 +253,7 @@ async def test_runs_that_had_no_choice_show_nothing_about_a_position() -> None:
         for runs, sure in (("abc", False), ("def", True)):
             first, *others = [await by_hand(bridge, of) for of in runs]
             await bridge.publish(first.id, "tool", choices={"runs": [one.id for one in others]})
-            replay = await bridge.call_idea("tool", {"of": "g"})
+            replay = await bridge.start_idea("tool", {"of": "g"})
             assert replay.run is not None
             assert await replay.run.wait(10) == "done"
             found = [one for one in replay.run.assumed if one["at"] == "calls.1.name"]

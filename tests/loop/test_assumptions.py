@@ -32,6 +32,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
+from tests.asking import ASKS
 from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started
 
 COUNT = Tool(
@@ -554,7 +555,7 @@ async def question(run: Run) -> Any:
 
 @pytest.mark.anyio
 async def test_a_malformed_explanation_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
-    async with Bridge(toolbox=Toolbox(people, send), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(people, send), store=tmp_path / "ideas.sqlite") as bridge:
         broken = replace(mailing("Bob"), explained={"values": [literal("calls.1.cc", constant(1))]})
         with pytest.raises(PlanError, match="explained: the call has no cc"):
             await bridge.run_plan(broken)
@@ -563,7 +564,7 @@ async def test_a_malformed_explanation_is_refused_before_anything_is_stored(tmp_
 
 @pytest.mark.anyio
 async def test_a_dry_run_shows_what_explanations_read() -> None:
-    async with Bridge(toolbox=Toolbox(people, send)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(people, send)) as bridge:
         shown = await bridge.dry_run(mailing("Bob"))
         assert shown["layers"] == [[0], [1]]
         assert shown["calls"][1]["reads"] == ["†results.0", "†input.name", "†results.0.0.mail"]

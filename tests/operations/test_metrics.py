@@ -26,6 +26,7 @@ from ideabridge.server.operations.requests import ServedRequest
 from ideabridge.server.serve import Ready, serve_http
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.server.serving import ERAS, call, configured, http_process, listening, plain, refused, served
 
 pytestmark = pytest.mark.anyio
@@ -232,7 +233,7 @@ def test_a_package_that_cannot_be_imported_is_told_with_why(
 
 async def test_the_number_of_series_is_bounded_whatever_tools_there_are() -> None:
     box = Toolbox()
-    async with Bridge(toolbox=box) as bridge:
+    async with Bridge(ASKS, toolbox=box) as bridge:
         metrics = Metrics(bridge, DirectCalls(bridge), "1")
         for number in range(3 * MOST_TOOLS):
             name = f"tool_{number}"

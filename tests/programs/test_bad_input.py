@@ -22,6 +22,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Activity, ActivityContext, Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ def named(name: str) -> tuple[Tool, Activity]:
 
 @pytest.fixture
 async def bridge() -> AsyncIterator[Bridge]:
-    configuration = parse_configuration({"limits": {"calls": CALLS}})
+    configuration = parse_configuration({"limits": {"calls": CALLS}, "approval": {"default": "read_only"}})
     async with Bridge(configuration, toolbox=Toolbox(size, echo, send)) as opened:
         yield opened
         # Whatever came before: it goes on.
@@ -249,7 +250,7 @@ async def test_tools_of_any_name_can_be_called() -> None:
     toolbox = Toolbox()
     for name in NAMES:
         toolbox.add(*named(name))
-    async with Bridge(toolbox=toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox) as bridge:
         names = ProgramNames(bridge.tools())
         functions = {str(names.call(TOOLS, one, {})["_tool"]): one for one in names.tools[TOOLS]}
         for name in NAMES:

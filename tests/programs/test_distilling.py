@@ -113,7 +113,7 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     assert (published.input_schema or {})["required"] == ["prefix"]
     assert published.report == {"reproduces": [run], "copied": []}
     register.marked.clear()
-    replay = await bridge.call_idea("mark_names", {"prefix": "c"})
+    replay = await bridge.start_idea("mark_names", {"prefix": "c"})
     assert replay.run is not None
     assert await replay.run.wait() == "done"
     assert (replay.run.given(), register.marked) == ({"found": ["cora"]}, ["cora"])
@@ -208,10 +208,10 @@ async def test_a_mind_gets_the_differences_and_tries_again(register: Register) -
     assert published.description.startswith("Marks names.")
     assert [one.program for one in refused] == [OTHER_CALLS, OTHER_OUTPUT]
     assert "is not in the run" in refused[0].why
-    asked = json.dumps(mind.requests[0].context, ensure_ascii=False)
+    asked = json.dumps(mind.requests[0].context_json, ensure_ascii=False)
     assert "tools.page(number: int, size: int) -> list[str]" in asked
     assert "call 3: tools.mark(name='anna') -> null" in asked
-    again = json.dumps(mind.requests[2].context, ensure_ascii=False)
+    again = json.dumps(mind.requests[2].context_json, ensure_ascii=False)
     assert "is not in the run" in again
     assert "its output differs" in again
 

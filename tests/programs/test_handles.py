@@ -19,6 +19,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
 from tests import preloaded
+from tests.asking import ASKS
 from tests.programs.test_resume import cut_journal
 
 pytestmark = pytest.mark.anyio
@@ -299,7 +300,7 @@ await large.keep(data=await tools.read(found, "rows"))
     made = await ended(bridge, program)
     published = await bridge.publish(made.id, "keep_rows", answer="program")
     assert published.answer == "program"
-    run = (await bridge.call_idea("keep_rows", {"n": N + 1})).run
+    run = (await bridge.start_idea("keep_rows", {"n": N + 1})).run
     assert run is not None
     with anyio.fail_after(30):
         await run.wait()
@@ -339,7 +340,7 @@ async def test_a_tool_named_read_gets_another_name() -> None:
         """Read a file."""
         return f"file {path}"
 
-    async with Bridge(toolbox=Toolbox(other)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(other)) as bridge:
         run = await bridge.run_program(
             'import tools\n[await tools.read_(path="x"), await tools.read({"path": "y"}, "path")]'
         )

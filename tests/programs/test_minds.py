@@ -28,6 +28,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.minds.fake import FakeEndpoint, endpoint, say
 from tests.server.sampled import Model, said
 from tests.server.serving import ERAS, call, configured, over_stdio, refused
@@ -207,7 +208,7 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(lazy: bool) ->
 async def by_endpoint(*answers: JSON, cut: int = 5) -> tuple[Run, FakeEndpoint]:
     """Solve the task with a model behind HTTP, which streams these answers in pieces of `cut` bytes."""
     async with endpoint(*[say(json.dumps(answer), cut=cut) for answer in answers]) as fake:
-        bridge = Bridge(toolbox=Toolbox(page, price))
+        bridge = Bridge(ASKS, toolbox=Toolbox(page, price))
         bridge.mind = ModelMind(ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets)
         async with bridge:
             run = await solved(bridge)
@@ -233,14 +234,14 @@ async def test_a_model_writes_a_malformed_answer_again_before_anything_runs() ->
 
 async def test_recorded_programs_run_again() -> None:
     with Store.open(":memory:") as store:
-        async with Bridge(toolbox=Toolbox(page, price), store=store) as bridge:
+        async with Bridge(ASKS, toolbox=Toolbox(page, price), store=store) as bridge:
             run = await bridge.solve("What do all items cost?", output_schema=INTEGER)
             for turn, program in enumerate((LOOKS, MISSPELLED, FAILS, LOOP)):
                 run.submit(turn, {"program": program})
                 await run.wait()
             assert (run.status, run.given()) == ("done", 11)
             recorded = [one.id for one in bridge.store.ideas.of_run(run.id)]
-        async with Bridge(toolbox=Toolbox(page, price), mind=Recorded(store)) as bridge:
+        async with Bridge(ASKS, toolbox=Toolbox(page, price), mind=Recorded(store)) as bridge:
             again = await solved(bridge)
             assert (again.status, again.given(), len(again.calls())) == ("done", 11, 8)
             assert [one.id for one in bridge.store.ideas.of_run(again.id)] == recorded
@@ -258,12 +259,12 @@ async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: P
         ordered.append(item)
         return item
 
-    async with Bridge(toolbox=Toolbox(price, order), store=path, mind=Scripted({"program": asks})) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(price, order), store=path, mind=Scripted({"program": asks})) as bridge:
         run = await bridge.solve("Order a pen.", output_schema=INTEGER)
         with anyio.fail_after(30):
             assert await run.wait() == "needs_approval"
     mind = Scripted({"program": RIGHT})
-    async with Bridge(toolbox=Toolbox(price, order), store=path, mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(price, order), store=path, mind=mind) as bridge:
         again = await bridge.run(run.id)
         [question] = again.questions()
         again.decide(question.approval, "approve", by="me")
@@ -317,7 +318,7 @@ async def test_the_names_of_tools_have_a_bound() -> None:
 
         return look
 
-    async with Bridge(toolbox=Toolbox(*map(named, range(300)))) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(*map(named, range(300)))) as bridge:
         run = await bridge.solve("x")
         [request] = run.answer()["requests"]
     described = program_in(request["schema"])["description"]

@@ -81,7 +81,7 @@ async def ended(bridge: Bridge, program: str, given: JSONObject | None = None) -
 
 
 async def called(bridge: Bridge, name: str, arguments: JSONObject) -> JSON:
-    replay = await bridge.call_idea(name, arguments)
+    replay = await bridge.start_idea(name, arguments)
     assert replay.run is not None
     with anyio.fail_after(30):
         assert await replay.run.wait() == "done", replay.run.errors()
@@ -105,7 +105,7 @@ async def test_a_program_becomes_a_tool_that_runs_it_with_new_input(bridge: Brid
     assert await called(bridge, "find_names", {"size": 3, "prefix": "b"}) == {"found": ["bert"], "pages": 2}
     assert library.marked == ["bert"]
     with pytest.raises(ValueMismatchError, match="prefx"):
-        await bridge.call_idea("find_names", {"size": 1, "prefx": "b"})
+        await bridge.start_idea("find_names", {"size": 1, "prefx": "b"})
 
 
 async def test_a_program_without_a_value_gives_null(bridge: Bridge, library: Library) -> None:
@@ -169,7 +169,7 @@ async def test_a_changed_tool_is_noticed(library: Library, tmp_path: Path) -> No
 
     async with Bridge(toolbox=Toolbox(page), store=tmp_path / "store.db") as other:
         with pytest.raises(MeantToolError, match=r"(?s)count_names cannot be called: page has changed: .*order"):
-            await other.call_idea("count_names", {"n": 1})
+            await other.start_idea("count_names", {"n": 1})
     async with Bridge(toolbox=Toolbox(page)) as other:
         with pytest.raises(PublicationError, match="line 2, column 11: No argument provided for required parameter"):
             await other.import_idea(document, publish=True)

@@ -22,6 +22,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 INSIDE = "    "
 PARTS = 5
@@ -132,7 +133,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.bench = Bench()
-        self.bridge = Bridge(toolbox=self.bench.toolbox, store=":memory:")
+        self.bridge = Bridge(ASKS, toolbox=self.bench.toolbox, store=":memory:")
 
     async def faults(self, program: str, given: JSONObject, cuts: Sequence[int]) -> list[str]:
         """What a program does differently after its process died."""
@@ -203,7 +204,7 @@ def test_many_programs_that_are_stopped_anywhere_end_as_in_one_piece(check: Chec
 @pytest.mark.anyio
 async def test_another_interpreter_does_not_continue_a_program(tmp_path: Path) -> None:
     bench = Bench()
-    async with Bridge(toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
         whole = await bridge.run_plan({"program": "import tools\nawait tools.look(n=1)"})
         await to_the_end(whole)
         events = [event for _, event in bridge.store.runs.events(whole.id)]
@@ -217,7 +218,7 @@ async def test_another_interpreter_does_not_continue_a_program(tmp_path: Path) -
 @pytest.mark.anyio
 async def test_a_program_that_calls_something_else_ends(tmp_path: Path) -> None:
     bench = Bench()
-    async with Bridge(toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
         whole = await bridge.run_plan({"program": "import tools\nawait tools.look(n=1)\nawait tools.look(n=2)"})
         await to_the_end(whole)
         events = [event for _, event in bridge.store.runs.events(whole.id)]

@@ -17,6 +17,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.security.listing import Modules
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +63,7 @@ def shop() -> Shop:
 
 @pytest.fixture
 async def bridge(shop: Shop) -> AsyncIterator[Bridge]:
-    async with Bridge(toolbox=shop.toolbox) as opened:
+    async with Bridge(ASKS, toolbox=shop.toolbox) as opened:
         yield opened
 
 
@@ -79,7 +80,7 @@ async def test_parameters_have_names_of_any_script() -> None:
         """The weather of a city."""
         return f"{город} {días}"
 
-    async with Bridge(toolbox=Toolbox(weather)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(weather)) as bridge:
         run = await ended(bridge, "import tools\nawait tools.weather(город=input['where'], días=3)", {"where": "Пермь"})
         assert await run.result() == "Пермь 3"
         with pytest.raises(PlanError, match="No argument provided for required parameter `город`"):

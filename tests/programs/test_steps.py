@@ -16,6 +16,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ def shop() -> Shop:
 
 @pytest.fixture
 async def bridge(shop: Shop) -> AsyncIterator[Bridge]:
-    async with Bridge(toolbox=shop.toolbox) as opened:
+    async with Bridge(ASKS, toolbox=shop.toolbox) as opened:
         yield opened
 
 
@@ -260,7 +261,7 @@ async def test_a_tool_of_that_name_keeps_it() -> None:
         """Something else."""
         return f"not run: {program}"
 
-    async with Bridge(toolbox=Toolbox(run_program)) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(run_program)) as bridge:
         calls: list[JSON] = [
             {"_tool": "run_program", "program": "1 + 1", "_outputPath": "own"},
             step("1 + 1", _module="anonymous", _outputPath="step"),
@@ -296,7 +297,7 @@ async def test_a_large_result_is_a_handle_in_a_step(bridge: Bridge) -> None:
 
 
 async def test_a_plan_with_a_program_is_published_and_pins_its_tools(shop: Shop) -> None:
-    async with Bridge(toolbox=shop.toolbox) as bridge:
+    async with Bridge(ASKS, toolbox=shop.toolbox) as bridge:
         run = await ended(
             bridge,
             {

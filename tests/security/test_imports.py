@@ -478,5 +478,5 @@ async def test_an_odd_name_of_a_tool_or_module_is_no_error_of_ours(key: str, odd
         # An idea whose tools are not here is taken, and refuses its calls.
         with suppress(IdeabridgeError):
             await bridge.import_idea(changed, publish=True)
-            called = await bridge.call_idea("odd", {"items": [1]})
+            called = await bridge.start_idea("odd", {"items": [1]})
             assert called.run is None or await called.run.wait(20) in ("done", "failed")

@@ -21,6 +21,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 from .listing import Modules, described
 
@@ -55,7 +56,7 @@ def approve(run: Run) -> None:
 
 
 async def replayed(bridge: Bridge, name: str = "history") -> JSON:
-    answer = await bridge.call_idea(name, {"repo": "other"})
+    answer = await bridge.start_idea(name, {"repo": "other"})
     assert answer.run is not None
     return await ended(answer.run)
 
@@ -81,11 +82,11 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match=r"module 'git' is down .*no other tool takes the place"):
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
     # Not even where `git` is not configured any more, so that nothing of it is known.
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="needs the server 'git', which is not configured here"):
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
     assert modules.calls("evil") == []
 
 
@@ -114,7 +115,7 @@ async def test_a_module_takes_no_place_of_a_tool_of_the_process(modules: Modules
     modules.lists("evil", "words")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="needs the tool 'words', which no file of tools has here"):
-            await bridge.call_idea("counted", {"repo": "a b"})
+            await bridge.start_idea("counted", {"repo": "a b"})
     assert modules.calls("evil") == []
 
 
@@ -139,7 +140,7 @@ async def test_a_tool_that_changed_since_publication_is_refused(change: str, mod
     modules.lists("git", now)
     async with Bridge(modules.configured("git", approval="allow_all"), store=store) as bridge:
         with pytest.raises(MeantToolError, match=rf"git\.git_log has changed: {difference}") as caught:
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
         assert "ideabridge ideas verify history" in str(caught.value)
         assert "ideabridge modules accept git" in str(caught.value)
         [verdict] = await bridge.verify(["history"])
@@ -216,13 +217,13 @@ async def test_an_own_tool_that_changed_does_not_go_on_with_a_run(tmp_path: Path
 
     store = tmp_path / "ideas.sqlite"
     calls: list[JSON] = [{"_tool": "send", "repo": "†input.repo", "_outputPath": "log"}]
-    async with Bridge(toolbox=box(wide=False), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=box(wide=False), store=store) as bridge:
         run = await bridge.run_plan({**LOG, "calls": calls})
         assert await run.wait(20) == "needs_approval"
-    async with Bridge(toolbox=box(wide=True), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=box(wide=True), store=store) as bridge:
         with pytest.raises(InterruptedRunError, match=r"'send' has changed .*force: was absent"):
             await bridge.resume(run.id)
-    async with Bridge(toolbox=box(wide=False), store=store) as bridge:
+    async with Bridge(ASKS, toolbox=box(wide=False), store=store) as bridge:
         again = await bridge.resume(run.id)
         approve(again)
         assert await ended(again) == "sent r"
@@ -255,7 +256,7 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
     modules.lists("git", described("git_log", required=["repo"], additionalProperties=False))
     async with Bridge(modules.configured("git"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="additionalProperties: was absent, now false"):
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
 
 
 # -- ideas of earlier versions -------------------------------------------------------------------------------------
@@ -281,12 +282,12 @@ async def test_an_idea_of_before_means_the_tools_of_its_run(modules: Modules, tm
     modules.takes_down("git")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="needs the server 'git', which is not configured here"):
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
     modules.brings_up("git")
     modules.lists("git", described("git_log", read_only=False))
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="readOnlyHint: was true, now false"):
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
     assert modules.calls("evil") == []
 
 
@@ -302,7 +303,7 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
         connection.executescript("UPDATE runs SET status = 'failed'; DELETE FROM events;")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="needs the server 'git', which is not configured here"):
-            await bridge.call_idea("history", {"repo": "other"})
+            await bridge.start_idea("history", {"repo": "other"})
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         [verdict] = await bridge.verify(["history"], live=False)
@@ -341,7 +342,7 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(modules: Modules
         await ended(run)
         await bridge.publish(run.id, "history", answer="plan")
         with pytest.raises(MeantToolError, match=r"idea:history has changed: .*repository: was absent") as caught:
-            await bridge.call_idea("above", {"repo": "other"})
+            await bridge.start_idea("above", {"repo": "other"})
         assert "modules accept idea:history" in str(caught.value)
         [changed] = await bridge.changed_tools("idea:history")
         assert changed.publication.name == "above"

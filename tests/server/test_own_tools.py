@@ -400,13 +400,12 @@ async def test_a_tool_that_nobody_described_tells_what_it_calls_and_gives(client
     assert "annotations" not in found["tools"][0]
 
 
-async def test_an_idea_that_a_plan_calls_like_a_tool_is_named_as_the_module_it_is(client: Client) -> None:
+async def test_a_plan_calls_an_idea_by_its_name_or_as_the_module_it_is(client: Client) -> None:
     name = f"named_{client.protocol_version.replace('-', '_')}"
     await call(client, "run_plan", **SUM, save_as=name)
-    told = await refused(client, "run_plan", calls=[{"_tool": name, "a": 1, "b": 2}])
-    assert told == f'calls[0]: {name} is a published idea: add "_module": "idea:{name}"'
-    run = await call(client, "run_plan", calls=[{"_tool": name, "_module": f"idea:{name}", "a": 1, "b": 2}])
-    assert run["errors"] == []
+    for module in ({}, {"_module": f"idea:{name}"}):
+        run = await call(client, "run_plan", calls=[{"_tool": name, **module, "a": 1, "b": 2}])
+        assert run["errors"] == []
 
 
 async def test_several_questions_are_answered_together(client: Client) -> None:

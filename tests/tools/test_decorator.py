@@ -337,3 +337,21 @@ def test_the_decorator_is_not_hidden_by_the_module_of_the_same_name() -> None:
     assert ideabridge.tools.Tool is Tool
     with pytest.raises(AttributeError):
         _ = ideabridge.tools.__getattr__("nothing_of_the_kind")
+
+
+def test_every_name_that_mcp_allows_is_kept() -> None:
+    def getPrice(item: str) -> float:  # noqa: N802 - names of others
+        """A price."""
+        return 2.5
+
+    def größe() -> int:
+        """MCP's names are ASCII."""
+        return 1
+
+    assert tool_from(getPrice).tool.name == tool_from(getPrice).activity.name == "getPrice"
+    assert tool_from(größe).tool.name.isascii()
+    for name in ("getPrice", "GET", "a.b-c_D9", "9", "_private", "x" * 128):
+        assert tool_from(getPrice, name=name).tool.name == name
+    for name in ("", "a b", "größe", "a/b", "x" * 129, "a\n"):
+        with pytest.raises(ToolDefinitionError, match=r"does not fit \^\[A-Za-z0-9_.-\]\{1,128\}\$"):
+            tool_from(getPrice, name=name)

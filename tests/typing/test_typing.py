@@ -68,8 +68,10 @@ def test_user_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert anyio.run(user_programs.approvals) == ["hello, Ada", "good day, Ada"]
     assert anyio.run(user_programs.minds) == [1, {"n": 0, "line": ""}]
     assert anyio.run(user_programs.sessions) == [2.5, 5.0, 2.5, "runtime"]
-    assert anyio.run(user_programs.publishing) == {"n": 1, "line": "Alan"}
-    assert user_programs.scripts() == ["Ada, Grace", 2, 5.0, "template", "plan"]
+    assert anyio.run(user_programs.single_calls) == [2.5] * 7
+    assert anyio.run(user_programs.function_minds) == [1, 7, 1]
+    assert anyio.run(user_programs.publishing) == "Alan"
+    assert user_programs.scripts() == ["Ada, Grace", 2, 5.0, "template", 2.5, 2.5, 1, "plan"]
 
 
 def test_a_name_has_one_place_to_import_it_from() -> None:

@@ -27,6 +27,7 @@ from ideabridge.bridge import (
     Handlers,
     Limits,
     Message,
+    MindFunction,
     MindName,
     ModelConfiguration,
     ModuleConfiguration,
@@ -44,7 +45,7 @@ from ideabridge.bridge import (
     read_plan,
     sync,
 )
-from ideabridge.tools import Activity, ActivityContext, Annotations, JSONObject, Tool, Toolbox, tool
+from ideabridge.tools import JSON, Activity, ActivityContext, Annotations, JSONObject, Tool, Toolbox, tool
 
 PLAN = {
     "input": {"names": ["Ada", "Grace"]},
@@ -149,7 +150,8 @@ async def approvals() -> list[str]:
     calls = [{"_tool": "send", "to": to, "_outputPath": f"sent || {to}"} for to in ("Ada", "Eve")]
     async with Bridge(toolbox=TOOLBOX, approver=decide) as bridge:
         state = await (await bridge.run_plan(calls)).result()
-    async with Bridge(toolbox=TOOLBOX) as bridge:
+    asks = Configuration(approval=ApprovalRules(default="read_only"))
+    async with Bridge(asks, toolbox=TOOLBOX) as bridge:
         run = await bridge.run_plan({"calls": calls[:1]})
         while await run.wait() == "needs_approval":
             for one in run.pending():
@@ -233,6 +235,46 @@ async def sessions() -> list[Any]:
         return [session.state["price"], sum(both), first, *kinds]
 
 
+async def single_calls() -> list[float]:
+    """Calls without a session."""
+    calls = [{"_tool": "price", "item": item} for item in ("tea", "cake")]
+    async with Bridge(toolbox=TOOLBOX) as bridge:
+        one: float = await bridge.call({"_tool": "price", "item": "†input.item"}, output=float, input={"item": "tea"})
+        first: float = await bridge.any(calls, output=float)
+        ended: float = await bridge.race(calls, output=float, state={"items": []})
+        every: list[float] = await bridge.all(calls, output=float)
+        untyped: list[Any] = await bridge.all(calls)
+        return [one, first, ended, *every, *untyped]
+
+
+async def count_them(request: Request) -> JSONObject:
+    """A mind that is a function."""
+    kinds: list[str] = [message.kind for message in request.context]
+    stored: list[JSON] = request.context_json
+    assert len(kinds) == len(stored)
+    return {"calls": [], "output": len(request.texts)}
+
+
+def in_words(request: Request) -> str:
+    """A mind that is a plain function."""
+    return '{"calls": [], "output": 7}'
+
+
+MINDS: list[MindFunction] = [count_them, in_words]
+
+
+async def function_minds() -> list[int]:
+    """Functions that answer Requests."""
+    answers: list[int] = []
+    for mind in MINDS:
+        async with Bridge(mind=mind) as bridge:
+            run = await bridge.solve("Count.", output=int)
+            answers.append(await run.result(int))
+    async with Bridge(mind=count_them) as bridge:
+        answers.append(await (await bridge.solve("Count.", output=int)).result(int))
+    return answers
+
+
 async def publishing() -> Any:
     """A run becomes a tool."""
     how: Answer = "plan"
@@ -242,8 +284,12 @@ async def publishing() -> Any:
         await run.wait()
         await bridge.publish(run.id, "line_of", answer=how, parameters=parameters)
         arguments = {"names": ["Alan"]}
-        replay = await bridge.call_idea("line_of", arguments)
-        return replay.output if replay.run is None else await replay.run.result()
+        line: Line = await bridge.call_idea("line_of", arguments, output=Line)
+        assert line.n == 1
+        replay = await bridge.start_idea("line_of", arguments)
+        assert replay.run is not None
+        assert await replay.run.result() == await bridge.call_idea("line_of", arguments)
+        return line.line
 
 
 def scripts() -> list[Any]:
@@ -261,4 +307,9 @@ def scripts() -> list[Any]:
         except RunFailedError as error:
             ended.append(error.errors[0]["call"]["_tool"])
         prices = session.run_all([{"_tool": "price", "item": "tea"}, {"_tool": "send", "to": "Ada"}])
-        return [line.line, number, prices[0] * 2, *ended, bridge.runs(limit=1)[0]["kind"]]
+        calls = [{"_tool": "price", "item": "tea"}]
+        first: float = bridge.any(calls, output=float)
+        both: list[float] = bridge.all(calls, output=float)
+        length: int = bridge.call({"_tool": "count", "items": "†input.text"}, output=int, input={"text": "x"})
+        kind = bridge.run_plan(PLAN) and bridge.runs(limit=1)[0]["kind"]
+        return [line.line, number, prices[0] * 2, *ended, first, *both, length, kind]

@@ -110,7 +110,7 @@ async def by_a_command(site: str, here: Path) -> str:
 
 @asynccontextmanager
 async def embedded(here: Path, approval: Any = None, **keys: Any) -> AsyncGenerator[Bridge]:
-    configuration = parse_configuration({"approval": approval or "default"}, project=here)
+    configuration = parse_configuration({"approval": approval or {"default": "read_only"}}, project=here)
     async with Bridge(
         configuration, toolbox=Toolbox(shop.refund, shop.list_orders), store=here / STORE, **keys
     ) as bridge:

@@ -24,6 +24,7 @@ from ideabridge.server.views.pending import Pending
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, memory_of
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +42,7 @@ def pay(amount: int) -> int:
 
 
 async def runs_with_large_results(path: Path, count: int) -> list[str]:
-    async with Bridge(toolbox=Toolbox(many_rows), store=path) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(many_rows), store=path) as bridge:
         found: list[str] = []
         for number in range(count):
             run = await bridge.run_plan({"calls": [{"_tool": "many_rows", "start": 100_000 * number}]})
@@ -135,7 +136,7 @@ async def test_results_are_decoded_without_the_lock_of_the_store(
 async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Bridge(toolbox=Toolbox(many_rows, pay), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(many_rows, pay), store=tmp_path / "ideas.sqlite") as bridge:
         runs: list[Run] = []
         for start in range(3):
             calls: JSON = [

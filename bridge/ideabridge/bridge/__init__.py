@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge as Bridge
+    from ideabridge.bridge.bridge import CallOptions as CallOptions
     from ideabridge.bridge.configuration import ApprovalRule as ApprovalRule
     from ideabridge.bridge.configuration import ApprovalRules as ApprovalRules
     from ideabridge.bridge.configuration import Configuration as Configuration
@@ -91,6 +92,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.choice import MindName as MindName
     from ideabridge.bridge.minds.errors import ModelSetupError as ModelSetupError
     from ideabridge.bridge.minds.errors import ModelUnavailableError as ModelUnavailableError
+    from ideabridge.bridge.minds.function import MindAnswer as MindAnswer
+    from ideabridge.bridge.minds.function import MindFunction as MindFunction
     from ideabridge.bridge.minds.recorded import Recorded as Recorded
     from ideabridge.bridge.minds.recorded import recording as recording
     from ideabridge.bridge.minds.settings import ModelConfiguration as ModelConfiguration
@@ -135,7 +138,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import trust_file as trust_file
 
 _HOMES: Final = {
-    "bridge": ("Bridge",),
+    "bridge": ("Bridge", "CallOptions"),
     "configuration": (
         "ApprovalRule",
         "ApprovalRules",
@@ -228,6 +231,10 @@ _HOMES: Final = {
     "minds.errors": (
         "ModelSetupError",
         "ModelUnavailableError",
+    ),
+    "minds.function": (
+        "MindAnswer",
+        "MindFunction",
     ),
     "minds.recorded": (
         "Recorded",

@@ -39,9 +39,11 @@ def check_parts(
     if not isinstance(handlers, Handlers | None):
         hint = "make Handlers() and register each handler for its type of message"
         raise ArgumentError.of("handlers", "Handlers", handlers, hint)
-    if mind is not None and not (isinstance(getattr(mind, "name", None), str) and callable(getattr(mind, "answer", 0))):
+    is_mind = isinstance(getattr(mind, "name", None), str) and callable(getattr(mind, "answer", 0))
+    if mind is not None and not is_mind and (not callable(mind) or isinstance(mind, type)):
         hint = "a model endpoint is configured: Bridge(Configuration(model=...))"
-        raise ArgumentError.of("mind", "an object with a name and a method `answer`", mind, hint)
+        expected = "a function that takes a Request, or an object with a name and a method `answer`"
+        raise ArgumentError.of("mind", expected, mind, hint)
     check_approver(approver)
 
 

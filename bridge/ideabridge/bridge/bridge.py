@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,6 +28,7 @@ from ideabridge.bridge.arguments import (
     read_messages,
     read_names,
     read_object,
+    read_objects,
     read_schema,
 )
 from ideabridge.bridge.configuration import Configuration, fingerprint, module_fingerprint
@@ -41,9 +42,11 @@ from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider
+from ideabridge.bridge.loop.policy import embedded_tools
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, MindName, choose
+from ideabridge.bridge.minds.function import MindFunction, as_mind
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
@@ -69,7 +72,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import Runs, RunSummary
 from ideabridge.bridge.runs.session import Session, open_session
 from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solve
-from ideabridge.bridge.runs.values import schema_of
+from ideabridge.bridge.runs.values import schema_of, typed
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
@@ -90,16 +93,32 @@ TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the varia
 T = TypeVar("T")
 
 
+class CallOptions(TypedDict, total=False):
+    """What calls without a session may be given.
+
+    Attributes:
+        input: the value of `†input`.
+        state: the initial value of `†state`.
+        caller: the owner of the run.
+    """
+
+    input: ObjectLike | None
+    state: ObjectLike | None
+    caller: str
+
+
 class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
         configuration: the content of `ideabridge.json`; None: nothing is configured.
-        toolbox: the caller's tools, in addition to the built-in ones and those of the configured tool files.
+        toolbox: the caller's tools, in addition to the built-in ones and those of the configured tool files. Their
+            calls run without asking, unless there is an approver, or `approval` of the configuration says otherwise.
         store: a path, or an open store, which stays open; None: the configured store, or else one in memory.
         handlers: handlers of the caller's message types, which take precedence over those of the tool files and the
             toolbox, and receive them.
-        mind: answers the Requests of `solve`; None: the configured model, or else the caller, by turns.
+        mind: answers the Requests of `solve`: a `Mind`, or a function that takes a Request and returns the Solution;
+            None: the configured model, or else the caller, by turns.
         approver: a coroutine function that decides on calls that ask; None: the run waits for `Run.decide`.
         on_tools_changed: is called after the tools of a module have changed.
         lease_seconds: how long a run stays reserved for this process after it has stopped responding; None: 15.
@@ -118,7 +137,7 @@ class Bridge:
         toolbox: Toolbox | None = None,
         store: Store | Path | str | None = None,
         handlers: Handlers | None = None,
-        mind: Mind | None = None,
+        mind: Mind | MindFunction | None = None,
         approver: Approver | None = None,
         on_tools_changed: Callable[[], None] | None = None,
         lease_seconds: float | None = None,
@@ -129,10 +148,13 @@ class Bridge:
             configuration=configuration, toolbox=toolbox, store=store, handlers=handlers, mind=mind, approver=approver
         )
         self.configuration = configuration or Configuration()
+        if toolbox is not None and approver is None:
+            # A program trusts the code that it hands over; with an approver, it wants to be asked.
+            self.configuration = self.configuration.model_copy(update={"embedded": embedded_tools(toolbox)})
         self.handlers = handlers or Handlers()
         self.secrets = Secrets()
         model = self.configuration.model
-        self.mind = mind or (None if model is None else ModelMind(model, self.secrets))
+        self.mind = as_mind(mind) or (None if model is None else ModelMind(model, self.secrets))
         self.approver = approver
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:
@@ -153,10 +175,13 @@ class Bridge:
         self._teaching: Teaching | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
-        self.offer = Offer(self.toolbox, self.modules, self._idea_tool, self.configuration)
+        self.offer = Offer(self.toolbox, self.modules, self._idea_tool, self._idea_names, self.configuration)
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
         return idea_tool(self.store, module, caller, self.offer.catalogue)
+
+    def _idea_names(self, caller: str) -> list[str]:
+        return self.store.publications.names_by_use(caller)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -504,18 +529,71 @@ class Bridge:
         chosen, decided = read_object("choices", choices), read_object("parameters", parameters)
         return drafted(self.store, ref, caller, chosen, decided, strict)
 
+    @overload
     async def call_idea(
         self,
         name: str,
-        arguments: ObjectLike,
+        arguments: ObjectLike | None = None,
+        *,
+        output: type[T],
+        mind: MindName | Choice = AUTO,
+        caller: str = LOCAL,
+        version: int | None = None,
+    ) -> T: ...
+    @overload
+    async def call_idea(
+        self,
+        name: str,
+        arguments: ObjectLike | None = None,
+        *,
+        output: None = None,
+        mind: MindName | Choice = AUTO,
+        caller: str = LOCAL,
+        version: int | None = None,
+    ) -> Any: ...
+    async def call_idea(
+        self,
+        name: str,
+        arguments: ObjectLike | None = None,
+        *,
+        output: type[Any] | None = None,
+        mind: MindName | Choice = AUTO,
+        caller: str = LOCAL,
+        version: int | None = None,
+    ) -> Any:
+        """Call a published idea, and return its output. `start_idea` does the same, and returns the run.
+
+        Args:
+            name: NAME, or NAME@VERSION.
+            arguments: the input of the idea.
+            output: the type to return, a pydantic model or any type that pydantic knows; None: JSON.
+            mind: who answers if it is solved anew, see `choose`.
+            caller: who calls; the run belongs to them.
+            version: the version, if the name does not contain it; None: the current one.
+
+        Raises:
+            RunFailedError: its run has no output, or waits for somebody, who may still decide; see `Run.result`.
+            OutputTypeError: the output does not fit the type.
+            ValueMismatchError, PublicationError, PlanError, MindUnavailableError, UnknownPublicationError,
+                ArgumentError: as for `start_idea`.
+        """
+        check_type("output", output)
+        replay = await self.start_idea(name, arguments, mind=mind, caller=caller, version=version)
+        value = replay.output if replay.run is None else await replay.run.result()
+        return value if output is None else typed(value, output)
+
+    async def start_idea(
+        self,
+        name: str,
+        arguments: ObjectLike | None = None,
         *,
         mind: MindName | Choice = AUTO,
         caller: str = LOCAL,
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Answer a call of a published idea: with the recorded output, or by starting a run of its plan or one that
-        solves it anew. An idea published with `auto` runs its plan if it has one, and is solved anew otherwise.
+        """Begin to answer a call of a published idea: with the recorded output, or by starting a run of its plan or one
+        that solves it anew. An idea published with `auto` runs its plan if it has one, and is solved anew otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
@@ -807,7 +885,8 @@ class Bridge:
             input: the value of `†input`.
             output: the type of the output, as in `Run.result`; its JSON Schema becomes the output schema.
             output_schema: the JSON Schema of the output; None: text.
-            tools: names or patterns of the tools to offer; None: all.
+            tools: names or patterns of the tools to offer; None: all. A name that no tool has, `idea:NAME`, and
+                patterns such as `*` and `idea:*` offer published ideas as well; see `Offer.chosen`.
             context: context messages that precede the task. If there are several states, each is an instance; those
                 without `_instance` are named ①, ②, ... in order.
             limits: limits that are lower than the configured ones.
@@ -939,6 +1018,128 @@ class Bridge:
         choice = Choice(TURNS, "an application answers each step itself")
         start = partial(self._begin, context, tools, settings, choice, caller, "a session")
         return open_session(start if run_id is None else partial(self.resume, run_id, caller=caller))
+
+    # -- calls without a session -------------------------------------------------------------------------------
+
+    @overload
+    async def call(self, call: ObjectLike, *, output: type[T], **options: Unpack[CallOptions]) -> T: ...
+    @overload
+    async def call(self, call: ObjectLike, *, output: None = None, **options: Unpack[CallOptions]) -> Any: ...
+    async def call(self, call: ObjectLike, *, output: type[Any] | None = None, **options: Unpack[CallOptions]) -> Any:
+        """Make one call, and return its value.
+
+            price = await bridge.call({"_tool": "price", "shop": "north"}, output=float)
+
+        It is a run of its own, journaled and saved as an idea, under the limits and approvals of any run.
+
+        Args:
+            call: the call.
+            output: the type of the value, a pydantic model or any type that pydantic knows; None: JSON.
+            **options: `input` is the value of `†input`, `state` the initial value of `†state`, `caller` the owner of
+                the run.
+
+        Raises:
+            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the call has no value.
+            RunFailedError: it asks, and the bridge has no approver.
+            RejectedSolutionError, ArgumentError: it is malformed; nothing ran.
+            OutputTypeError: the value does not fit the type.
+        """
+        listed = read_objects("calls", [call])
+        async with self._step(listed, output, options) as session:
+            value = await session.run(listed[0])
+        return value if output is None else typed(value, output)
+
+    @overload
+    async def all(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]) -> list[T]: ...
+    @overload
+    async def all(
+        self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]
+    ) -> list[Any]: ...
+    async def all(
+        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+    ) -> list[Any]:
+        """Make calls concurrently, all or nothing, and return their values; see `Session.run_all`, also for errors.
+
+        Args:
+            calls: the calls.
+            output: the type of each value; None: JSON.
+            **options: as for `call`.
+
+        Raises:
+            RunFailedError, OutputTypeError: as for `call`.
+        """
+        listed = read_objects("calls", calls)
+        async with self._step(listed, output, options) as session:
+            values = await session.run_all(listed)
+        return values if output is None else [typed(value, output) for value in values]
+
+    @overload
+    async def any(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]) -> T: ...
+    @overload
+    async def any(self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]) -> Any: ...
+    async def any(
+        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Any:
+        """Make alternative calls concurrently, and return the value of the first that succeeds; see `Session.run_any`,
+        also for errors.
+
+        Args:
+            calls: the calls.
+            output: the type of the value; None: JSON.
+            **options: as for `call`.
+
+        Raises:
+            RunFailedError, OutputTypeError: as for `call`.
+        """
+        listed = read_objects("calls", calls)
+        async with self._step(listed, output, options) as session:
+            value = await session.run_any(listed)
+        return value if output is None else typed(value, output)
+
+    @overload
+    async def race(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]) -> T: ...
+    @overload
+    async def race(
+        self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]
+    ) -> Any: ...
+    async def race(
+        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Any:
+        """Make alternative calls concurrently, and return the value of the first that ends; see `Session.run_race`,
+        also for errors.
+
+        Args:
+            calls: the calls.
+            output: the type of the value; None: JSON.
+            **options: as for `call`.
+
+        Raises:
+            RunFailedError, OutputTypeError: as for `call`.
+        """
+        listed = read_objects("calls", calls)
+        async with self._step(listed, output, options) as session:
+            value = await session.run_race(listed)
+        return value if output is None else typed(value, output)
+
+    def _step(
+        self, calls: Sequence[JSONObject], output: object, options: CallOptions
+    ) -> AbstractAsyncContextManager[Session]:
+        """Open a session for one step, with the tools of its calls alone."""
+        check_type("output", output)
+        context: list[JSON] = [
+            {"type": "state", "state": read_object("state", options.get("state")) or {}},
+            {"type": "input", "input": read_object("input", options.get("input")) or {}},
+        ]
+        settings, caller = self.settings(), options.get("caller", LOCAL)
+        plan = Plan(calls=list[JSON](calls))
+        choice = Choice(TURNS, "an application made the calls")
+
+        async def start() -> Run:
+            catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
+            begun = start_solve(context, catalogue, settings, None, choice)
+            return await self._open_runs.create(begun, caller, plan.title)
+
+        return open_session(start, waits=False)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """Return a run of this caller, from memory or from its journal.

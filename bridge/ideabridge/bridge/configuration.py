@@ -268,7 +268,8 @@ class Configuration(BaseModel):
     )
     approval: Approval = Field(
         default="default",
-        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules.",
+        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules. Calls of tools"
+        " that a program hands to its own Bridge do not ask, unless a rule or the `default` of rules says so.",
     )
     order: Order = Field(
         default="effects",
@@ -330,6 +331,11 @@ class Configuration(BaseModel):
 
     layers: tuple[Layer, ...] = Field(default=(), exclude=True, description="The files it came from, the lowest first.")
     also: tuple[Approval, ...] = Field(default=(), exclude=True, description="Approvals that hold besides `approval`.")
+    embedded: Mapping[str, tuple[str, str]] = Field(
+        default_factory=dict[str, tuple[str, str]],
+        exclude=True,
+        description="The tools that a program hands to its Bridge: digest and code by name (see `embedded_tools`).",
+    )
     unexposed: frozenset[str] = Field(
         default=frozenset(), exclude=True, description="Modules that `expose` does not cover."
     )
@@ -340,16 +346,20 @@ class Configuration(BaseModel):
         """The approvals in the form that a run stores. If there are several, the strictest decides on each call."""
         parts: list[JSON] = []
         for approval in (*self.also, self.approval):
-            part = (
-                approval
-                if isinstance(approval, str)
-                else cast("JSONObject", approval.model_dump(mode="json", exclude_none=True))
-            )
+            part = self._approval_part(approval)
             if part != "allow_all" and part not in parts:
                 parts.append(part)
         if len(parts) > 1:
             return {"all": parts}
         return cast("str | JSONObject", parts[0]) if parts else "allow_all"
+
+    def _approval_part(self, approval: Approval) -> str | JSONObject:
+        embedded: JSONObject = {name: list[JSON](parts) for name, parts in self.embedded.items()}
+        if isinstance(approval, ApprovalRules):
+            part: JSONObject = approval.model_dump(mode="json", exclude_none=True)
+            says_default = "default" in approval.model_fields_set
+            return part if says_default or not embedded else {**part, "embedded": embedded}
+        return {"default": "read_only", "embedded": embedded} if approval == "default" and embedded else approval
 
     @property
     def folder(self) -> Path:
@@ -428,7 +438,11 @@ class Configuration(BaseModel):
         return None
 
 
-_NOT_KEYS: Final = ("source", "project", "layers", "also", "unexposed", "untrusted", "modules", "schema_url")
+_NOT_KEYS: Final = (
+    *(name for name, field in Configuration.model_fields.items() if field.exclude),
+    "modules",
+    "schema_url",
+)
 """Fields of `Configuration` that are not keys of the file: where it came from, and names that are aliased."""
 
 

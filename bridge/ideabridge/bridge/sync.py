@@ -19,11 +19,23 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypedD
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from ideabridge.bridge import ApprovalRequest, Approver, Configuration, Decision, Handlers, Mind, PlanLike, Run, Store
+from ideabridge.bridge import (
+    ApprovalRequest,
+    Approver,
+    Configuration,
+    Decision,
+    Handlers,
+    Mind,
+    MindFunction,
+    PlanLike,
+    Run,
+    Store,
+)
 from ideabridge.bridge import Bridge as AsyncBridge
 from ideabridge.bridge import Session as AsyncSession
 from ideabridge.bridge.arguments import check_approver, check_type
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.runs.values import typed
 from ideabridge.tools import ObjectLike, Tool, Toolbox
 
 A = TypeVar("A")
@@ -49,6 +61,11 @@ class _SolveOptions(TypedDict, total=False):
     limits: ObjectLike | None
     thought_process: bool | None
     shown: Mapping[str, int] | None
+
+
+class _CallOptions(TypedDict, total=False):
+    input: ObjectLike | None
+    state: ObjectLike | None
 
 
 class _Blocking(Generic[A]):
@@ -114,7 +131,7 @@ class Bridge(_Blocking[AsyncBridge]):
         toolbox: Toolbox | None = None,
         store: Store | Path | str | None = None,
         handlers: Handlers | None = None,
-        mind: Mind | None = None,
+        mind: Mind | MindFunction | None = None,
         approver: SyncApprover | None = None,
     ) -> None:
         check_approver(approver)
@@ -161,10 +178,68 @@ class Bridge(_Blocking[AsyncBridge]):
         """Let the bridge's mind solve a task, and return the result. `output` is the type of the result."""
         return self._result(partial(self.underlying.solve, task, output=output, **options), output)
 
-    def call_idea(self, name: str, arguments: ObjectLike, *, version: int | None = None) -> Any:
+    @overload
+    def call_idea(
+        self, name: str, arguments: ObjectLike | None = None, *, output: type[T], version: int | None = None
+    ) -> T: ...
+    @overload
+    def call_idea(
+        self, name: str, arguments: ObjectLike | None = None, *, output: None = None, version: int | None = None
+    ) -> Any: ...
+    def call_idea(
+        self,
+        name: str,
+        arguments: ObjectLike | None = None,
+        *,
+        output: type[Any] | None = None,
+        version: int | None = None,
+    ) -> Any:
         """Call a published idea, and return its output; see `ideabridge.bridge.Bridge.call_idea`."""
-        replay = self.portal.call(partial(self.underlying.call_idea, name, arguments, version=version))
-        return replay.output if replay.run is None else self._result_of(replay.run)
+        check_type("output", output)
+        replay = self.portal.call(partial(self.underlying.start_idea, name, arguments, version=version))
+        if replay.run is not None:
+            return self._result_of(replay.run, output)
+        return replay.output if output is None else typed(replay.output, output)
+
+    @overload
+    def call(self, call: ObjectLike, *, output: type[T], **options: Unpack[_CallOptions]) -> T: ...
+    @overload
+    def call(self, call: ObjectLike, *, output: None = None, **options: Unpack[_CallOptions]) -> Any: ...
+    def call(self, call: ObjectLike, *, output: type[Any] | None = None, **options: Unpack[_CallOptions]) -> Any:
+        """Make one call, and return its value; see `ideabridge.bridge.Bridge.call`."""
+        return self.portal.call(partial(self.underlying.call, call, output=output, **options))
+
+    @overload
+    def all(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]) -> list[T]: ...
+    @overload
+    def all(
+        self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]
+    ) -> list[Any]: ...
+    def all(
+        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+    ) -> list[Any]:
+        """Make calls concurrently, all or nothing; see `ideabridge.bridge.Bridge.all`."""
+        return self.portal.call(partial(self.underlying.all, calls, output=output, **options))
+
+    @overload
+    def any(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]) -> T: ...
+    @overload
+    def any(self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]) -> Any: ...
+    def any(
+        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+    ) -> Any:
+        """Return the value of the first call that succeeds; see `ideabridge.bridge.Bridge.any`."""
+        return self.portal.call(partial(self.underlying.any, calls, output=output, **options))
+
+    @overload
+    def race(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]) -> T: ...
+    @overload
+    def race(self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]) -> Any: ...
+    def race(
+        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+    ) -> Any:
+        """Return the value of the first call that ends; see `ideabridge.bridge.Bridge.race`."""
+        return self.portal.call(partial(self.underlying.race, calls, output=output, **options))
 
     def session(
         self,

@@ -165,7 +165,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "task": {"type": "string", "minLength": 1},
                 "input": _OPEN,
                 "output_schema": _OPEN,
-                "tools": {**_TEXTS, "description": "Names, patterns (git_*)."},
+                "tools": {**_TEXTS, "description": "Names, patterns (git_*, idea:*)."},
                 "run": _TEXT,
                 "turn": {"type": "integer", "minimum": 0},
                 "solution": _OPEN,

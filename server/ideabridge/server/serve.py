@@ -76,7 +76,7 @@ async def _front(
 
     with bounded_log(log_level), ExitStack() as stack:
         async with (
-            Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed, role=role) as bridge,
+            _serving(Bridge(configuration, store=store, on_tools_changed=changed, role=role), toolbox) as bridge,
             anyio.create_task_group() as group,
         ):
             # Others may keep the store locked for a moment.
@@ -98,6 +98,13 @@ async def _front(
                 front.running.closing = True
                 front.direct_calls.flush()
                 group.cancel_scope.cancel()
+
+
+def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
+    """Add tools to a bridge whose callers are hosts. Calls of a toolbox handed to `Bridge` itself would not ask."""
+    if toolbox is not None:
+        bridge.toolbox.update(toolbox)
+    return bridge
 
 
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

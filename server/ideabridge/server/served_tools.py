@@ -415,7 +415,7 @@ class PublishedTool:
             value = recorded_answer(publication, arguments)
             entry.give(publication.name, value)
             return await self._of_value(value)
-        replay = await self._bridge.call_idea(
+        replay = await self._bridge.start_idea(
             publication.name,
             arguments,
             caller=request.caller,

@@ -35,7 +35,7 @@ from ideabridge.tools.errors import (
 )
 from ideabridge.tools.keywords import at, map_schemas, show, show_path
 from ideabridge.tools.message import DataMessage
-from ideabridge.tools.names import is_safe_name, safe_name
+from ideabridge.tools.names import MAX_TOOL_NAME, is_tool_name, safe_name
 from ideabridge.tools.threads import run_tool_in_thread
 from ideabridge.tools.tool import (
     DEFINITION,
@@ -442,10 +442,12 @@ def tool_from(
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
             raise ToolDefinitionError(f"{place}: it has no name; say name=...")
-        name = safe_name(own)
-    elif not is_safe_name(name):
+        # Python's names may have letters that MCP's names may not.
+        name = own if is_tool_name(own) else safe_name(own)
+    elif not is_tool_name(name):
         raise ToolDefinitionError(
-            f"{place}: the name {name!r} does not fit ^[a-z][a-z0-9_]{{0,47}}$; {safe_name(name)!r} would"
+            f"{place}: the name {name!r} does not fit ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, as MCP's names do;"
+            f" {safe_name(name)!r} would"
         )
     text, descriptions = _read_docstring(inspect.getdoc(function))
     hints = _hints_of(function, place)

@@ -153,6 +153,10 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
 MAX_NAME: Final = 48
 """Characters in a name. Hosts limit `server__tool` to 60."""
 
+MAX_TOOL_NAME: Final = 128
+"""Characters in the name of a tool, as MCP allows."""
+
+_TOOL: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -163,6 +167,11 @@ _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
 """Of more names than this, only the likeliest are compared, because a comparison takes up to 0.2 ms."""
+
+
+def is_tool_name(text: str) -> bool:
+    """Return True if MCP allows `text` as the name of a tool: 1 to 128 of A-Z, a-z, 0-9, `_`, `-` and `.`."""
+    return _TOOL.match(text) is not None
 
 
 def is_safe_name(text: str) -> bool:

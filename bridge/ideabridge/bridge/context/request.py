@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
 
 _USUAL: Final = 4
@@ -26,7 +27,7 @@ class Request:
     """One self-contained question to a mind. It refers to no earlier Request.
 
     Attributes:
-        context: the typed messages, as the idea stores them.
+        context_json: the messages as the idea stores them.
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
         model: settings for the model that handlers asked for.
@@ -38,7 +39,7 @@ class Request:
         members: the schemas of the members of the Solution that handlers added, by name.
     """
 
-    context: list[JSON]
+    context_json: list[JSON]
     schema: JSONObject
     texts: list[JSONObject]
     model: JSONObject
@@ -50,10 +51,15 @@ class Request:
     _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     @property
+    def context(self) -> list[Message]:
+        """The typed messages."""
+        return [read_message(message) for message in self.context_json]
+
+    @property
     def id(self) -> str:
         """SHA-256 of context, schema and `shown`, computed once. Equal Requests have equal ids."""
         if not self._ids:
-            content: JSONObject = {"context": self.context, "schema": self.schema}
+            content: JSONObject = {"context": self.context_json, "schema": self.schema}
             if self.shown is not None:
                 content["shown"] = self.shown
             # The schema has the definitions of all tools, which may be megabytes.
@@ -103,7 +109,7 @@ class Request:
         kind = title.partition(",")[0].lower()
         members = [
             (len(encode(value)), name)
-            for message in self.context
+            for message in self.context_json
             if isinstance(message, dict) and message.get("type") == kind
             for name, value in _members(message, kind)
         ]

@@ -388,6 +388,8 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefl
     if call.name:
         _read_tool(call, catalogue, briefly=briefly)
     _check_parameters(call, parameters, catalogue, briefly=briefly)
+    if call.problems and call.tool is not None and "_module" not in raw:
+        call.problems[-1] += catalogue.beside(call.tool)
     return call
 
 

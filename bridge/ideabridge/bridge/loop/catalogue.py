@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Final, cast
 
 from ideabridge.bridge.context.references import quoted
@@ -43,6 +44,7 @@ class Catalogue:
                 # With `_module`, a call may use the name that the module itself uses.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
         self.latent = frozenset(latent)
+        self._json: tuple[list[JSON], list[JSON]] | None = None
         self._exact: dict[ToolKey, Validator] = {}
         self._admitted: dict[ToolKey, Validator] = {}
         self._names: dict[ToolKey, ParameterNames] = {}
@@ -82,8 +84,10 @@ class Catalogue:
         if module is not None and module.startswith(IDEA):
             raise UnknownToolError(_no_idea(module, name, [key for key in self._by_key if key[0] == module]))
         named = self._by_name.get(name, [])
-        if module is None and len(named) == 1:
-            return named[0]
+        # Where an idea and a tool have one name, the tool is meant; `_module` calls the idea.
+        meant = [tool for tool in named if not _is_idea(tool)] or named
+        if module is None and len(meant) == 1:
+            return meant[0]
         qualified = [] if named else self._qualified(name, module)
         if len(qualified) == 1:
             return qualified[0]
@@ -111,6 +115,13 @@ class Catalogue:
         left = {tool.name for tool in alike if tool.name != tool.origin[1]} if len({t.key for t in alike}) == 1 else ()
         near = hint(name, [one for one in self._by_name if one not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
+
+    def beside(self, tool: Tool) -> str:
+        """Say, as the end of an error, how the idea is called that has the name of a tool; "" if there is none."""
+        ideas = [one for one in self._by_name.get(tool.name, ()) if _is_idea(one)]
+        if not ideas or _is_idea(tool):
+            return ""
+        return f'; the published idea {quoted(tool.name)} is called with "_module": "{ideas[0].module}"'
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
         """The tools that `module.tool` or `module/tool` may mean. People read these names in lists of tools."""
@@ -186,7 +197,12 @@ class Catalogue:
         return found
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
-        """(tools, latent keys) as a journal stores them."""
+        """(tools, latent keys) as a journal stores them; made once, so they must not be changed."""
+        if self._json is None:
+            self._json = self._to_json()
+        return self._json
+
+    def _to_json(self) -> tuple[list[JSON], list[JSON]]:
         tools: list[JSON] = []
         tools.extend(_stored(tool) for tool in self.tools)
         latent: list[JSON] = [[module, name] for module, name in sorted(self.latent, key=str)]
@@ -221,17 +237,28 @@ def has_wildcard(pattern: str) -> bool:
     return any(one in pattern for one in "*?[")
 
 
+def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether a name matches one of the patterns."""
+    expressions = [translate(pattern) for pattern in patterns]
+    if not expressions:
+        return lambda _: False
+    compiled = re.compile("|".join(expressions))
+    return lambda name: compiled.match(name) is not None
+
+
+def _is_idea(tool: Tool) -> bool:
+    return tool.module is not None and tool.module.startswith(IDEA)
+
+
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
     """The tools that match a pattern such as `git_*` by their name, or by `module.name` with either of their names."""
     wanted = set(patterns)
-    wild = [pattern for pattern in wanted if has_wildcard(pattern)]
+    matches = matcher(pattern for pattern in wanted if has_wildcard(pattern))
+    plain = {pattern for pattern in wanted if not has_wildcard(pattern)}
 
     def is_chosen(tool: Tool) -> bool:
         names = (tool.name, f"{tool.module}.{tool.name}", tool.label)
-        # Most patterns are plain names, which need no comparison with every tool.
-        if any(name in wanted and not has_wildcard(name) for name in names):
-            return True
-        return any(fnmatchcase(name, pattern) for pattern in wild for name in names)
+        return any(name in plain or matches(name) for name in names)
 
     return [tool for tool in tools if is_chosen(tool)]
 

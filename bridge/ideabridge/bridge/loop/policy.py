@@ -9,7 +9,7 @@ match as written can make the verdict stricter, never milder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -18,12 +18,13 @@ from ideabridge.bridge.context.reader import is_reader
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.tool import Annotations, Tool
+from ideabridge.tools.toolbox import Toolbox
 
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
 """`default`, `allow_all`, an object of rules as the configuration's key `approval` takes it, or `{"all": [...]}` of
-these: the strictest decides on each call.
+these: the strictest decides on each call. An object of rules may have `embedded`, see `embedded_tools`.
 """
 
 
@@ -135,14 +136,36 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
     return PolicyVerdict("ask", f"{_named(tool)} does not say that it is read-only")
 
 
-def ruled(rules: Sequence[Rule], otherwise: str, *, also: str = "") -> Policy:
+def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
+    """The tools of a toolbox that has their code as well, and whose calls would ask: the digest of the definition and
+    the name of the activity, by the name of the tool.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for tool in toolbox:
+        activity = activity_of(tool)
+        if activity in toolbox.activities and tool.annotations.read_only is not True:
+            found[tool.name] = (tool.digest, activity)
+    return found
+
+
+def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
+    """The name of the activity that runs a call of a tool of this process."""
+    named = (call or {}).get("_activity")
+    return named if isinstance(named, str) else tool.activity or tool.name
+
+
+def ruled(
+    rules: Sequence[Rule], otherwise: str, *, also: str = "", embedded: Mapping[str, JSON] | None = None
+) -> Policy:
     """The policy of a list of rules: the first rule that matches decides.
 
     Args:
         rules: the rules.
         otherwise: the verdict if no rule matches: `allow`, `ask`, `deny`, or `read_only` (the default policy).
         also: see `Rule.matches_folded`.
+        embedded: with `read_only`, tools that run as well; see `embedded_tools`.
     """
+    handed_over = embedded or {}
 
     def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         least = ALLOW
@@ -157,6 +180,10 @@ def ruled(rules: Sequence[Rule], otherwise: str, *, also: str = "") -> Policy:
             # The rule matches only another name of the tool, so a later rule may be stricter.
             least = _stricter(least, found)
         if otherwise == "read_only":
+            # The same definition and the same code: a tool of a file, or of a context, may have the same name.
+            is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
+            if tool.module is None and is_embedded:
+                return least
             return _stricter(least, default_policy(tool, call))
         if otherwise == "allow":
             return least
@@ -207,7 +234,8 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
     if "all" not in setting:
         rules = [Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])]
         last = str(setting.get("default") or "read_only")
-        return ruled(rules, otherwise if last == "read_only" else last, also=also)
+        embedded = cast("JSONObject | None", setting.get("embedded"))
+        return ruled(rules, otherwise if last == "read_only" else last, also=also, embedded=embedded)
     policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
 
     def strictest(tool: Tool, call: JSONObject) -> PolicyVerdict:

@@ -131,13 +131,13 @@ class SchemaCache:
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionSchema:
         """The schema with this key; if the cache has none, `compose` makes it."""
-        schema = self._schemas.get(key)
+        # Removed and added again, as the newest. A thread may compose beside the event loop; at worst both do.
+        schema = self._schemas.pop(key, None)
         if schema is None:
-            schema = self._schemas[key] = SolutionSchema(compose())
-            if len(self._schemas) > self._size:
-                self._schemas.popitem(last=False)
-        else:
-            self._schemas.move_to_end(key)
+            schema = SolutionSchema(compose())
+        self._schemas[key] = schema
+        if len(self._schemas) > self._size:
+            self._schemas.popitem(last=False)
         return schema
 
 
@@ -169,6 +169,11 @@ class Composer:
         self._schemas_measured = Measures()
         self._last: SolutionSchema | None = None
 
+    def prepare(self, machine: Machine) -> None:
+        """Compose the schema of the first Request for the cache. It has no changes of handlers."""
+        properties: dict[str, JSONObject] = {"thought_process": THOUGHTS} if machine.settings.thought_process else {}
+        self._schema(machine, properties, None)
+
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
         """Compose the next Request of a run.
 
@@ -199,7 +204,7 @@ class Composer:
                 raise
             raise HandlerError(f"what the handlers of messages left gives no schema: {error}") from error
         return Request(
-            context=[self._stored(message) for message in messages],
+            context_json=[self._stored(message) for message in messages],
             schema=schema.document,
             texts=draft.texts,
             model=draft.model,

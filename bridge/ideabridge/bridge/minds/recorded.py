@@ -101,7 +101,7 @@ class Recorded:
         made = f" (step {meta.step} of {meta.run})" if meta.run else ""
         lines = [f"{head}; the nearest is idea {nearest.id[:12]}{made}, which differs:"]
         for part, stored, wanted in (
-            ("context", nearest.idea.context, request.context),
+            ("context", nearest.idea.context, request.context_json),
             ("schema", nearest.idea.schema, request.schema),
         ):
             lines += _difference(part, stored, wanted)
@@ -126,8 +126,8 @@ def _written(stored: StoredIdea) -> bytes:
 def _ids(request: Request) -> Iterator[str]:
     """The ids under which a Request may be recorded: its own, and those that it had before ideas stored `shown`."""
     yield request.id
-    yield content_hash({"context": request.context, "schema": request.schema})
-    yield content_hash({"context": earlier_form(request.context), "schema": request.schema})
+    yield content_hash({"context": request.context_json, "schema": request.schema})
+    yield content_hash({"context": earlier_form(request.context_json), "schema": request.schema})
     # A part of a recording may have been made with the limits of another kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
@@ -202,7 +202,7 @@ def _earlier_path(text: str) -> KeyPath:
 
 def _nearness(stored: StoredIdea, request: Request) -> float:
     """From 0 to 3: the shares of equal messages, anywhere and at the beginning, and 1 for an equal schema."""
-    ours, theirs = ([encode(message) for message in context] for context in (request.context, stored.idea.context))
+    ours, theirs = ([encode(message) for message in context] for context in (request.context_json, stored.idea.context))
     shared = (Counter(ours) & Counter(theirs)).total()
     begun = next((n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), len(ours))
     most = max(len(ours), len(theirs), 1)

@@ -12,6 +12,7 @@ from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.runs.replay import tools_of
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.publications import read_named
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
@@ -20,7 +21,11 @@ from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, To
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
     """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None if none exists."""
     try:
-        return store.publications.named(ref.removeprefix(IDEA), caller=caller)
+        name, version = read_named(ref.removeprefix(IDEA))
+        # Looked up first: the error would compare the name with all others.
+        if store.publications.find(name, version, caller) is None:
+            return None
+        return store.publications.get(name, version, caller=caller)
     except UnknownPublicationError:
         return None
 

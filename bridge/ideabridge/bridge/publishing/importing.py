@@ -189,7 +189,7 @@ def check_guide(store: Store, document: Document) -> None:
             )
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
-    schema = guide["output_schema"]
+    schema = guide.get("output_schema")
     try:
         context = context_of(guide, arguments)
         defined_tools(read_context(context))
@@ -223,7 +223,7 @@ _GUIDE: Final = "recorded.solve"
 _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
     ("context", "an array of messages", lambda value: isinstance(value, list)),
     ("tools", "an array of [module or null, name]", _is_tools),
-    ("output_schema", "a JSON Schema", lambda value: isinstance(value, dict)),
+    ("output_schema", "a JSON Schema, or null for text", lambda value: isinstance(value, dict | None)),
     ("by_instance", "true or false", lambda value: value is None or isinstance(value, bool)),
     ("plan", 'an object {"calls": [call, ...], "output"}', _is_plan),
 )

@@ -587,7 +587,7 @@ class Publisher:
         self.check_free(name, caller=caller)
         given = read_published(draft.plan, draft.arguments, draft.schema, function.output_schema, name="it")
         catalogue = self.offer.of_plan(given, caller)
-        cycle = own_cycle(self.store, name, draft.calls)
+        cycle = own_cycle(self.store, name, calls_in(draft.plan))
         if cycle is not None:
             return cycle
         run_tools = function.run.machine.catalogue
@@ -913,7 +913,9 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
         made = [one for one in machine.history if not is_reader(one.tool)]
         listed: list[JSON] = [without_reads(one.call.raw, machine.history) for one in made]
         calls, output = listed if function.run.places is None else function.calls, function.output
-    cycle = own_cycle(store, name, calls) if isinstance(calls, list) else None
+    # With `_module`, as an idea may be called by its name alone.
+    said = [with_own_module(call, machine.catalogue) for call in calls] if isinstance(calls, list) else []
+    cycle = own_cycle(store, name, said)
     if cycle is not None:
         return cycle
     version = next_version(store, name)
@@ -925,9 +927,7 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
     asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
     guide["by_instance"] = machine.settings.output_by_instance
-    if isinstance(calls, list) and calls:
-        known = machine.catalogue
-        said = [with_own_module(call, known) for call in calls]
-        guide["plan"] = {"calls": said, "output": output}
-        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, known, defined_in(guide))]
+    if said:
+        guide["plan"] = {"calls": list[JSON](said), "output": output}
+        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, machine.catalogue, defined_in(guide))]
     return guide

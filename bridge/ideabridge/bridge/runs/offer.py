@@ -20,7 +20,7 @@ from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard, matcher
 from ideabridge.bridge.loop.policy import allows_by_name, effective_hints
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
@@ -50,6 +50,9 @@ _LOOK_SECONDS: Final = 3.0
 
 MAX_PATTERNS: Final = 100
 """The most patterns with wildcards that choose tools: each is held against the name of every tool."""
+
+MAX_IDEAS: Final = 100
+"""The most published ideas that patterns such as `idea:*` offer: each adds its schema to every Request."""
 
 _SHOWN_PATTERNS: Final = 10
 _SHOWN_PATTERN: Final = 100
@@ -87,6 +90,7 @@ class Offer:
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
+        idea_names: returns the names of the ideas that are published to a caller, the most used first.
         configuration: says whether rules allow tools by their names alone (see `names_settled`), and whether a project
             file is not used.
     """
@@ -96,11 +100,13 @@ class Offer:
         toolbox: Toolbox,
         modules: Modules,
         idea: Callable[[str, str], Tool | None],
+        idea_names: Callable[[str], list[str]],
         configuration: Configuration,
     ) -> None:
         self._toolbox = toolbox
         self._modules = modules
         self._idea = idea
+        self._idea_names = idea_names
         self._configuration = configuration
         self._by_name = allows_by_name(configuration.approval_setting)
         self._known: list[Tool] | None = None
@@ -234,9 +240,9 @@ class Offer:
         ]
 
     def has_all(self, patterns: Iterable[str] | None) -> bool:
-        """True if all patterns are names of present tools, so that waiting for modules is not necessary."""
+        """True if all patterns are names of present tools or ideas, so that waiting for modules is not necessary."""
         names = {tool.name for tool in self.catalogue.tools}
-        return bool(patterns) and all(one in names for one in patterns)
+        return bool(patterns) and all(one in names or one.startswith(IDEA) for one in patterns)
 
     async def catalogue_of(self, plan: Plan, caller: str) -> Catalogue:
         """The tools that a plan names, for its journal and its idea. If one is unknown: all tools, so that the error
@@ -244,13 +250,13 @@ class Offer:
 
         Raises:
             SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
-            PlanError: a call names an idea without its module.
+            PlanError: a call names a version of an idea that does not exist.
         """
         plan.check_input()
         await self.names_settled()
         if plan.tools:
             await self.reach(tool.module for tool in _tools_of(plan))
-        catalogue = self.of_plan(plan, caller)
+        catalogue = self.of_plan(plan, caller, plain_ideas=False)
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
         if missing:
@@ -259,14 +265,16 @@ class Offer:
                 await self._modules.settled(SETTLE_SECONDS)
             else:
                 await self._modules.reach(owners, SETTLE_SECONDS)
+            # An idea has its plain name only where no tool, also of a module that is not up, has it.
+            self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
             catalogue = self.of_plan(plan, caller)
             if any(catalogue.look_up(call) is None for call in missing):
                 await self.settled()
                 away = [one.name for one in self._modules.away()]
                 await self._modules.reach(away, _LOOK_SECONDS)
+                self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
                 catalogue = self.of_plan(plan, caller)
-            self._expect_up(plan, catalogue)
-            self._expect_named_ideas(plan, catalogue, caller)
+            self._expect_versions(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
             more = [*_for_rooms(catalogue, calls), *await self._for_programs(plan, catalogue, caller)]
@@ -387,17 +395,13 @@ class Offer:
                 if why:
                     raise PlanError(f"calls[{place}]: {name}: {why[0]}")
 
-    def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
-        """Refuse a call of an idea by its name alone, as hosts list it, or in a version that does not exist."""
+    def _expect_versions(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
+        """Refuse a call of an idea in a version that does not exist."""
         for place, call in enumerate(plan.calls):
             if not isinstance(call, dict) or catalogue.look_up(call) is not None:
                 continue
-            tool, module = call.get("_tool"), call.get("_module")
-            if module is None:
-                named = self._idea(f"{IDEA}{tool}", caller)
-                if named is not None:
-                    raise PlanError(f'calls[{place}]: {tool} is a published idea: add "_module": "{named.module}"')
-            elif isinstance(module, str) and module.startswith(IDEA) and self._idea(module, caller) is None:
+            module = call.get("_module")
+            if isinstance(module, str) and module.startswith(IDEA) and self._idea(module, caller) is None:
                 current = self._idea(module.partition("@")[0], caller)
                 if current is not None:
                     raise PlanError(
@@ -405,16 +409,36 @@ class Offer:
                         f" {current.remote_name}"
                     )
 
-    def of_plan(self, plan: Plan, caller: str) -> Catalogue:
-        """The present tools, with the rooms that a plan names and the tools that it defines."""
+    def of_plan(self, plan: Plan, caller: str, *, plain_ideas: bool = True) -> Catalogue:
+        """The present tools, with the rooms that a plan names and the tools that it defines.
+
+        Args:
+            plan: the plan.
+            caller: the ideas must be published to it.
+            plain_ideas: also the ideas that calls name without `_module`, if no tool has their name.
+        """
         named = (call.get("_module") for call in plan.calls if isinstance(call, dict) and not _is_step(call))
         rooms, known = self._rooms(named, caller), self.catalogue
         if any(names_program(call, self.known_catalogue) for call in plan.calls):
             rooms.append(RUN_PROGRAM)
         rooms += self._passing_to_ideas(caller)
         if plan.tools:
-            return self.with_defined(known.tools, _tools_of(plan), rooms, caller=caller)
-        return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
+            catalogue = self.with_defined(known.tools, _tools_of(plan), rooms, caller=caller)
+        else:
+            catalogue = Catalogue([*known.tools, *rooms], known.latent) if rooms else known
+
+        ideas = self._plain_ideas(plan, catalogue, caller) if plain_ideas else []
+        return catalogue.joined(ideas, ()) if ideas else catalogue
+
+    def _plain_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> list[Tool]:
+        """The ideas that calls name without `_module`, because no tool has their name."""
+        names = {
+            str(call.get("_tool"))
+            for call in plan.calls
+            if isinstance(call, dict) and "_module" not in call and catalogue.look_up(call) is None
+        }
+        ideas = (self._idea(f"{IDEA}{name}", caller) for name in sorted(names) if is_safe_name(name))
+        return [idea for idea in ideas if idea is not None]
 
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
         """The tools of clean rooms and ideas among modules."""
@@ -446,8 +470,8 @@ class Offer:
             await self.reach(tool.module for tool in chosen_tools(self.known, patterns or ()))
         catalogue = self.chosen(patterns, defined, caller=caller)
         if patterns and not catalogue.tools:
-            there = [tool.name for tool in self.known]
-            first = next(iter(patterns))
+            there = [*(tool.name for tool in self.known), *self._idea_names(caller)]
+            first = next(iter(patterns)).removeprefix(IDEA)
             shown = ", ".join(one[:_SHOWN_PATTERN] for one in [*patterns][:_SHOWN_PATTERNS])
             if len(patterns) > _SHOWN_PATTERNS:
                 shown += f" and {len(patterns) - _SHOWN_PATTERNS:,} more"
@@ -468,9 +492,12 @@ class Offer:
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
         """The tools whose names match the patterns (None: all), and those that a context defines.
 
+        A name that no tool has, and a pattern such as `*` or `idea:*`, also stand for published ideas. A pattern that
+        begins with `idea:` offers the `MAX_IDEAS` most used ideas that match, any other pattern the `listed_ideas`
+        most used ones.
+
         Args:
-            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea, which no
-                pattern matches.
+            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea.
             defined: tools of `tool` messages; each replaces a tool of the same name.
             caller: the ideas must be published to it.
         """
@@ -482,8 +509,35 @@ class Offer:
         tools = [*self.catalogue.tools, *passing_to_ideas]
         if patterns is not None:
             tools = chosen_tools(tools, wanted)
-        rooms = self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
-        return self.with_defined(tools, own, rooms, caller=caller)
+
+        plain = [name for name in wanted if is_safe_name(name) and not self._names_tool(name)]
+        matching, left_out = self._matching_ideas(wanted, caller)
+        modules = [ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted]
+        modules += [f"{IDEA}{name}" for name in (*plain, *matching)]
+        chosen = self.with_defined(tools, own, self._rooms(modules, caller), caller=caller)
+        if not left_out:
+            return chosen
+        missing = f" {left_out:,} more published ideas match tools, and are offered only by name: idea:NAME."
+        return Catalogue(chosen.tools, chosen.latent, missing)
+
+    def _names_tool(self, name: str) -> bool:
+        """Return whether a tool of the toolbox or of a module, which may not be up, has a name."""
+        return any(name in (tool.name, tool.remote_name) for tool in self.known) or any(
+            name in names for names in self._modules.reserved().values()
+        )
+
+    def _matching_ideas(self, patterns: Iterable[str], caller: str) -> tuple[list[str], int]:
+        """The names of the ideas that patterns with wildcards match, and how many more match."""
+        wild = [one for one in dict.fromkeys(patterns) if has_wildcard(one)]
+        if not wild:
+            return [], 0
+        of_ideas = matcher([one.removeprefix(IDEA) for one in wild if one.startswith(IDEA)])
+        of_all = matcher([one for one in wild if not one.startswith(IDEA)])
+        names = self._idea_names(caller)
+        named = [name for name in names if of_ideas(name)]
+        others = [name for name in names if of_all(name)]
+        found = dict.fromkeys((*named[:MAX_IDEAS], *others[: self._configuration.listed_ideas]))
+        return [*found], len({*named, *others}) - len(found)
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
         """The present tools with these keys, rooms among them, each once."""

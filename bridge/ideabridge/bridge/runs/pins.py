@@ -113,7 +113,10 @@ def defined_in(plan: JSONObject | None) -> frozenset[str]:
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     """The call with the `_module` of its tool, and the tool's name there, if it needs them."""
     tool = catalogue.look_up(call) if isinstance(call, dict) else None
-    if not isinstance(call, dict) or tool is None or tool.module is None or tool.in_room:
+    if not isinstance(call, dict) or tool is None or tool.module is None:
+        return call
+    if tool.in_room and ("_module" in call or tool.module == ANONYMOUS):
+        # With `_module`, the version that the call names stays.
         return call
     module, name = tool.origin
     if call.get("_tool") == name and call.get("_module") == module:

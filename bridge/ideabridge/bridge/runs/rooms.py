@@ -344,7 +344,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     """The context of the Request in which a latent call was proposed (None: in a plan), as far as its instance sees it.
     The messages have no instance in the room.
     """
-    context = request.context if request is not None else [message.to_json() for message in machine.messages]
+    context = request.context_json if request is not None else [message.to_json() for message in machine.messages]
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)

@@ -94,7 +94,7 @@ RunStatus: TypeAlias = Literal[
 RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
 """Called with a room and an event, for every event of the room."""
 
-_WITHOUT_RESULT: Final[dict[str, str]] = {
+WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
     "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
     "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
@@ -400,7 +400,7 @@ class Run:
         status = await self.wait()
         if not self.machine.has_output and (status != "done" or self.errors()):
             errors, reason = self.errors(), self.runner.lost or self.machine.reason
-            why = f"{_WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"
+            why = f"{WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"
             text = "\n".join([f"run {self.id}: {why}", *([rejection(errors)] if errors else [])])
             raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
         return self.given() if model is None else values.typed(self.given(), model)
@@ -953,7 +953,7 @@ class Run:
         """
         machine, host = self.machine, self._host
         solution = machine.solution
-        idea = Idea(request.context, request.schema, stored, request.shown)
+        idea = Idea(request.context_json, request.schema, stored, request.shown)
         written = solution.to_json()
         is_kept = written != stored and len(encode(written)) <= _WRITTEN
         # Once the next Request is due, the machine counts the next step.

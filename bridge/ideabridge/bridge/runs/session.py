@@ -30,7 +30,7 @@ from ideabridge.bridge.errors import (
 from ideabridge.bridge.loop.event import Pattern, SolutionCancelled, SolutionRejected
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.solution import rejection
-from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.run import WITHOUT_RESULT, Run
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, normalise
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
@@ -53,12 +53,17 @@ class Session:
 
     If a method is cancelled (by a time-out, for example), its calls are cancelled, and the session continues.
 
+    Args:
+        run: the run.
+        waits: wait while a call asks a person; otherwise the step fails and its calls are cancelled.
+
     Attributes:
         underlying: the run, with its events, approvals and ideas.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, waits: bool = True) -> None:
         self.underlying = run
+        self._waits = waits
         self._turn = 0
         self._listed = 0
         self._lock = anyio.Lock()
@@ -173,6 +178,8 @@ class Session:
     async def _end_of(self, turn: int) -> None:
         run = self.underlying
         while run.runner.is_behind or (run.runner.lost is None and not run.machine.ended and run.machine.step <= turn):
+            if not self._waits and run.status in WITHOUT_RESULT and run.machine.step <= turn:
+                raise RunFailedError(f"run {run.id}: {WITHOUT_RESULT[run.status]}", run.id, run.status, [])
             await run.runner.wait_changed()
 
     # -- results ---------------------------------------------------------------------------------------------
@@ -247,13 +254,13 @@ def _outcome(item: Item) -> str:
 
 
 @asynccontextmanager
-async def open_session(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]:
-    """Open a session over the run that `start` returns. When the block ends, the run ends as `done`, `cancelled`, or,
-    if the block raises an error, `failed`.
+async def open_session(start: Callable[[], Awaitable[Run]], *, waits: bool = True) -> AsyncGenerator[Session]:
+    """Open a session over the run that `start` returns; `waits` is as in `Session`. When the block ends, the run ends
+    as `done`, `cancelled`, or, if the block raises an error, `failed`.
     """
     run = await start()
     try:
-        yield Session(run)
+        yield Session(run, waits=waits)
     except Exception as error:
         with suppress(IdeabridgeError):
             run.end("failed", f"the application left the session with {type(error).__name__}")

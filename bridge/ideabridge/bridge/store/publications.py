@@ -564,6 +564,15 @@ class Publications:
             ).fetchall()
             return [_read(row) for row in rows]
 
+    def names_by_use(self, caller: str) -> list[str]:
+        """Up to 20,000 names that are published to a caller, the most used first."""
+        sql = (
+            f"SELECT names.name FROM names LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "  # noqa: S608
+            f"ORDER BY {_BY_USE} LIMIT 20000"
+        )
+        with self._database.guard:
+            return [name for (name,) in self._database.execute(sql, (caller,))]
+
     def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
         """Search the publications to a caller by words of names and descriptions, best first.
 

@@ -502,7 +502,7 @@ async def call_idea(
         raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
     async with open_bridge(options) as bridge:
         async with show_connecting(bridge, quiet=options.json):
-            replay = await bridge.call_idea(name, arguments)
+            replay = await bridge.start_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
             return print_result(outcome, options, extra={"answer": replay.run.way})

@@ -267,7 +267,7 @@ async def solve(
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option("--tool", "-t", metavar="TOOL", help="A tool to offer, or a pattern (git_*); may be repeated."),
+        typer.Option("--tool", "-t", metavar="TOOL", help="A tool or idea to offer, or a pattern; may be repeated."),
     ] = None,
     limit: Annotated[
         list[str] | None,

@@ -364,7 +364,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
                 "exact": same,
                 "context": list[JSON](request.texts),
                 # The id is computed from messages, schema and `shown`.
-                "messages": request.context,
+                "messages": request.context_json,
                 "schema": request.schema if requests else None,
                 "shown": request.shown if requests else None,
                 "state": now.state,

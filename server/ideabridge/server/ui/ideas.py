@@ -212,7 +212,7 @@ class IdeaPages:
         publication, visitor = self._publication(request), visitor_of(request)
         arguments = read_fields(publication.input_schema, form_of(request))
         version = publication.version if "version" in request.query_params else None
-        replay = await self._bridge.call_idea(publication.name, arguments, caller=visitor.caller, version=version)
+        replay = await self._bridge.start_idea(publication.name, arguments, caller=visitor.caller, version=version)
         if replay.run is not None:
             # The page of the run shows it at once, also before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")

@@ -1,0 +1,73 @@
+"""A function as a mind: it takes a Request and returns the Solution."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias, cast
+
+from ideabridge.bridge.context.mind import Mind, MindError
+from ideabridge.bridge.context.request import Request
+from ideabridge.tools.encoding import ObjectLike, encode_text, normalise
+from ideabridge.tools.threads import run_tool_in_thread
+
+FUNCTION: Final = "function"
+"""The name of a mind that is a function."""
+
+MindAnswer: TypeAlias = "ObjectLike | str"
+"""A Solution `{"calls": [...], "output": ...}`, as an object or as its JSON text."""
+
+MindFunction: TypeAlias = "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
+"""A mind as a function: a coroutine function, or a plain function, which runs in a thread."""
+
+
+class FunctionMind:
+    """Lets a function answer Requests.
+
+    Args:
+        function: returns the Solution of a Request.
+    """
+
+    def __init__(self, function: MindFunction) -> None:
+        self._function = function
+        called = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+    @property
+    def name(self) -> str:
+        """`function`, in runs and ideas."""
+        return FUNCTION
+
+    @property
+    def title(self) -> str:
+        """The name of the function, for people."""
+        return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
+
+    async def answer(self, request: Request) -> AsyncGenerator[str]:
+        """The Solution of a Request, in one piece.
+
+        Raises:
+            MindError: the function returned something else.
+        """
+        call = partial(self._function, request)
+        answer: object = call() if self._is_async else await run_tool_in_thread(call)
+        if inspect.isawaitable(answer):
+            answer = await cast("Awaitable[object]", answer)
+
+        if isinstance(answer, Mapping):
+            yield encode_text(normalise(cast("object", answer), what="the solution"))
+        elif isinstance(answer, str):
+            yield answer
+        else:
+            raise MindError(
+                f"the mind {self.title} returned {type(answer).__name__}; expected a Solution, as"
+                ' {"calls": [...], "output": ...} or as its JSON text'
+            )
+
+
+def as_mind(mind: Mind | MindFunction | None) -> Mind | None:
+    """Return a mind as it is, and a function as a `FunctionMind`."""
+    if mind is None or callable(getattr(mind, "answer", None)):
+        return cast("Mind | None", mind)
+    return FunctionMind(cast("MindFunction", mind))
