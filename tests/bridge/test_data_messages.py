@@ -107,7 +107,7 @@ async def test_the_branch_is_the_same_whole_streamed_in_a_plan_and_read_from_the
             assert await run.result() == expected
             assert statuses(run) == taken
         await bridge.publish(plan.id, "booking", answer="plan")
-        replay = await bridge.call_idea("booking", {})
+        replay = await bridge.start_idea("booking", {})
         assert replay.run is not None
         assert await replay.run.result() == expected
     async with Bridge(toolbox=BOX, store=store) as bridge:

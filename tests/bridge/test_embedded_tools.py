@@ -131,7 +131,6 @@ async def test_tools_of_files_ask(tmp_path: Path) -> None:
     [
         {"_tool": "look", "to": "x", "_activity": "wipe"},
         {"_tool": "send", "to": "x", "_activity": "wipe"},
-        {"_tool": "look", "to": "x", "_activity": "send"},
     ],
 )
 async def test_a_call_cannot_borrow_the_hints_of_a_tool_for_other_code(tmp_path: Path, call: JSONObject) -> None:

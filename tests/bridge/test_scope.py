@@ -92,7 +92,7 @@ async def test_its_calls_are_those_of_the_tool_in_rules_plans_publications_and_a
         with pytest.raises(PlanError, match="welcome"):
             await bridge.run_program(program.replace("Ada", "Eve"))
     async with Bridge(configuration(file), store=store) as bridge:
-        replay = await bridge.call_idea("hello", {})
+        replay = await bridge.start_idea("hello", {})
         assert replay.run is not None
         assert await replay.run.result() == "hello Ada"
     rule = {"then": "deny", "module": "people", "tool": "greet", "why": "not today"}

@@ -411,7 +411,7 @@ async def test_a_published_plan_has_no_calls_that_only_showed_a_value() -> None:
         names = [one["_tool"] for one in cast("list[JSONObject]", published.plan["calls"])]
         assert names == ["fetch", "measure"]
         assert published.plan["output"] == "†results.1"
-        replay = await bridge.call_idea("how_long", {})
+        replay = await bridge.start_idea("how_long", {})
         assert replay.run is not None
         assert await replay.run.result() == run.answer()["output"]
 
@@ -433,7 +433,7 @@ async def test_what_was_passed_on_from_a_read_value_is_passed_on_from_its_place(
         made = cast("list[JSONObject]", published.plan["calls"])
         assert [one["_tool"] for one in made] == ["fetch", "fetch", "join"]
         assert cast("list[JSON]", made[2]["items"])[0] == "†state.small"
-        replay = await bridge.call_idea("parts", {})
+        replay = await bridge.start_idea("parts", {})
         assert replay.run is not None
         assert await replay.run.result() == run.answer()["output"]
 

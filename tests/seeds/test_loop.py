@@ -10,6 +10,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSONObject
+from tests.asking import ASKS
 from tests.cli.conftest import Run
 from tests.seeds.minds import Prepared
 from tests.server.serving import call, configured, over_stdio
@@ -36,7 +37,7 @@ async def test_several_rounds_end_in_an_output_of_the_users_schema_made_of_what_
         {"calls": [{"_tool": "add", "a": "†state.first", "b": 10, "_outputPath": "second"}], "output": None},
         {"calls": [], "output": {"total": "†state.second", "steps": ["†state.first", "†state.second"]}},
     )
-    async with Bridge(toolbox=Toolbox(add), mind=mind) as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(add), mind=mind) as bridge:
         run = await bridge.solve("Add, then add ten, and report.", output_schema=REPORT, tools=["add"])
         assert await run.result() == {"total": 13, "steps": [3, 13]}
     # One schema for all rounds, composed once from the tools and the output schema.

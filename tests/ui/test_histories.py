@@ -174,7 +174,7 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
 
 
 async def test_nobody_hides_the_questions_of_others_by_asking_many(tmp_path: Path) -> None:
-    async with Bridge(toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
 
         async def ask(caller: str, count: int) -> None:
             calls: JSON = [{"_tool": "pay", "amount": amount} for amount in range(count)]
