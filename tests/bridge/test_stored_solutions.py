@@ -24,6 +24,7 @@ from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
+from tests.asking import ASKS
 
 
 @tool(read_only=True)
@@ -318,7 +319,7 @@ async def test_a_program_and_a_group_are_stored_as_their_schema_says() -> None:
 
 @pytest.mark.anyio
 async def test_denied_edited_and_container_ideas() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         calls: list[JSON] = [{"_tool": "send", "to": one} for one in ("a", "b")]
         run = await by_turns(bridge, {"calls": calls, "output": None})
         first, second = run.pending()
@@ -336,7 +337,7 @@ async def test_denied_edited_and_container_ideas() -> None:
 
 @pytest.mark.anyio
 async def test_the_edited_plan_of_a_lazy_run_is_what_is_stored() -> None:
-    async with Bridge(toolbox=toolbox()) as bridge:
+    async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await by_turns(bridge, {"calls": [{"_tool": "shout", "text": "a"}], "mood": "calm"}, planning="lazy")
         [waiting] = run.pending()
         edited: JSONObject = {"calls": [{"_tool": "shout", "text": "b"}], "output": "†results.0"}

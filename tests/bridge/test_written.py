@@ -20,6 +20,7 @@ from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
+from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ def published(saved: SavedIdea) -> Publication:
 
 
 async def answer(bridge: Bridge, name: str, /, **arguments: Any) -> Any:
-    replay = await bridge.call_idea(name, arguments)
+    replay = await bridge.start_idea(name, arguments)
     if replay.run is None:
         return replay.output
     assert await replay.run.wait() == "done", replay.run.errors()
@@ -90,7 +91,7 @@ async def test_the_examples_are_tools_that_answer() -> None:
         }
         assert await answer(bridge, "longest_words", text="a bbb cc bbb dddd", most=2) == ["dddd", "bbb"]
         assert (await answer(bridge, "invoice", items=[{"name": "x", "net": 10}]))["total"] == 11.9
-        replay = await bridge.call_idea("translate", {"text": "Hello", "language": "French"})
+        replay = await bridge.start_idea("translate", {"text": "Hello", "language": "French"})
         assert replay.run is not None
         assert await replay.run.wait() == "needs_solution"
         assert all(verdict.faults == [] for verdict in await bridge.verify())
@@ -101,7 +102,7 @@ async def test_a_plan_takes_defaults_and_refuses_what_does_not_fit() -> None:
         await bridge.save_idea(EXAMPLES["with_tax"])
         assert (await answer(bridge, "with_tax", net=100, percent=7))["tax"] == 7
         with pytest.raises(IdeabridgeError, match="net"):
-            await bridge.call_idea("with_tax", {"net": "much"})
+            await bridge.start_idea("with_tax", {"net": "much"})
 
 
 @pytest.mark.parametrize(
@@ -279,7 +280,7 @@ async def test_a_tool_that_is_not_here_is_named_and_may_come_later() -> None:
 
 
 async def test_a_mind_gets_the_tools_that_the_document_names_and_no_others() -> None:
-    async with Bridge(toolbox=Toolbox(send), store=":memory:") as bridge:
+    async with Bridge(ASKS, toolbox=Toolbox(send), store=":memory:") as bridge:
         listed: list[tuple[str, dict[str, JSON], set[str]]] = [
             ("none", {}, set()),
             ("one", {"tools": ["sen*"]}, {"send"}),
@@ -288,7 +289,7 @@ async def test_a_mind_gets_the_tools_that_the_document_names_and_no_others() -> 
         for name, members, tools in listed:
             saved = await bridge.save_idea({"name": name, "context": ["Do it", INPUT], **members})
             assert published(saved).annotations["readOnlyHint"] is (name != "one")
-            replay = await bridge.call_idea(name, {"n": 1})
+            replay = await bridge.start_idea(name, {"n": 1})
             assert replay.run is not None
             await replay.run.wait()
             offered = json.dumps(replay.run.answer()["requests"][0]["schema"])
@@ -429,7 +430,7 @@ async def test_a_container_becomes_a_question() -> None:
         found = await bridge.publish(saved.idea_id, "number")
         assert found.answer == "solve"
         assert found.output_schema == {"type": "integer"}
-        replay = await bridge.call_idea("number", {"n": 3})
+        replay = await bridge.start_idea("number", {"n": 3})
         assert replay.run is not None
         await replay.run.wait()
         replay.run.submit(0, {"calls": [], "output": 7})
