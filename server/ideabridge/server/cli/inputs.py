@@ -52,7 +52,7 @@ def read_document(place: str, what: str) -> JSON:
     """
     name = "standard input" if place == "-" else place
     try:
-        return read_written(_read(place, what), what=name, name=place, max_bytes=MAX_FILE_BYTES)
+        return read_written(read_bytes(place, what), what=name, name=place, max_bytes=MAX_FILE_BYTES)
     except IdeabridgeError as error:
         raise UsageError(f"{what}: {error}") from None
 

@@ -43,7 +43,7 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """The editor; a POST shows what the document would become, and saves it with `action=save`, once it was shown."""
+        """The editor. A POST shows what the document would become, and saves it if that was shown before."""
         form, visitor = form_of(request), visitor_of(request)
         text = form.get("text", _EXAMPLE)
         values: dict[str, Any] = {"written": None, "why": ""}
