@@ -297,7 +297,7 @@ async def first_request(*, programs: bool = True, **more: Any) -> tuple[JSONObje
 
 async def test_a_mind_is_told_how_to_write_programs() -> None:
     schema, told = await first_request(tools=["page", "price"])
-    assert schema["required"] == ["calls", "output"]
+    assert schema["oneOf"] == [{"required": ["calls", "output"]}, {"required": ["program"]}]
     described = program_in(schema)["description"]
     # Parameters and results are in the schema of calls.
     assert described.endswith("Tools:\ntools: page, price")
@@ -337,7 +337,8 @@ async def test_programs_are_offered_only_where_they_can_run(given: dict[str, Any
         offered, offered_told = await first_request()
         # Nothing else of what is shown depends on it.
         without = {name: one for name, one in properties_of(offered).items() if name != "program"}
-        assert schema == {**offered, "properties": without}
+        rest = {name: part for name, part in offered.items() if name != "oneOf"}
+        assert schema == {**rest, "properties": without, "required": ["calls", "output"]}
         assert offered_told.startswith(told)
 
 

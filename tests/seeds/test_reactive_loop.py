@@ -119,6 +119,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "a missing parameter": {"_tool": "add", "a": 1},
     "a reference that nothing supplies": {"_tool": "add", "a": "†state.nowhere", "b": 2},
     "a reference to an input that is not there": {"_tool": "add", "a": "†input.nowhere", "b": 2},
+    "an input of another type": {"_tool": "add", "a": "†input.word", "b": 2},
+    "code that does not exist": {"_tool": "add", "_activity": "sub", "a": 1, "b": 2},
     "a circle": {"_tool": "count_words", "text": "†state.words", "_outputPath": "words"},
 }
 
@@ -128,7 +130,7 @@ async def test_over_mcp_structural_errors_are_found_before_anything_runs(tmp_pat
     note = {"_tool": "write_note", "path": str(path), "text": "written"}
     async with over_stdio(configured(tmp_path, approval="allow_all"), "auto") as client:
         for kind, wrong in WRONG.items():
-            told = await refused(client, "run_plan", calls=[note, wrong])
+            told = await refused(client, "run_plan", calls=[note, wrong], input={"word": "one"})
             assert "calls[1]" in told, kind
             assert not path.exists(), kind
         # What is right runs.
