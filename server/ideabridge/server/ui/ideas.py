@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from ideabridge.bridge.context.explanations import WHEN, Explained, as_it_runs, read_explained
 from ideabridge.bridge.context.state import Missing, read
-from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.errors import NoFinishedRunError, PublicationError
 from ideabridge.bridge.lifting.evidence import KINDS, read_record
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.runs.replay import why_not_here
@@ -274,12 +274,14 @@ class IdeaPages:
         if runs:
             with_runs: JSONObject = {**choices, "runs": list[JSON](runs)}
             choices = with_runs
-        why, report, draft = "", None, None
+        why, report, draft, as_it_is = "", None, None, False
         try:
             self._expect_own(ref, visitor)
             drafting = self._bridge.publisher.drafting
             draft = await drafting.draft(ref, visitor.caller, choices=choices, parameters=parameters)
             report = draft.report
+        except NoFinishedRunError:
+            as_it_is = True
         except PublicationError as error:
             why = str(error)
         copied = [] if draft is None else _choices_in(draft)
@@ -291,6 +293,7 @@ class IdeaPages:
             description=before.description if before is not None else "",
             report=report,
             why=why,
+            as_it_is=as_it_is,
             choices=copied,
             settled=_settled(decided[1], copied),
             fields=_fields(report, draft, parameters),
