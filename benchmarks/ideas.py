@@ -209,6 +209,48 @@ def long_run(folder: Path, steps: int) -> list[Row]:
     ]
 
 
+def growing_states(folder: Path, steps: int) -> list[Row]:
+    """A state of 2 MB that gains 1 KB with each step: bytes and time must follow what is new."""
+    maker = Maker(7)
+    kilobytes = [maker.text(200)[:1000] for _ in range(2_000 + steps)]
+
+    def members(count: int) -> JSON:
+        return {f"key_{number}": text for number, text in enumerate(kilobytes[:count])}
+
+    def pushed(count: int) -> JSON:
+        items: list[JSON] = [{"id": 5 * number + part, "text": text[part * 190 : part * 190 + 190]}
+                 for number, text in enumerate(kilobytes[:count]) for part in range(5)]  # fmt: skip
+        return {"items": items, "after": "the list"}
+
+    def grown(count: int) -> JSON:
+        return {"text": "\n".join(kilobytes[:count]), "after": "the text"}
+
+    rows: list[Row] = []
+    for shape in (members, pushed, grown):
+        path = folder / f"state_{shape.__name__}.db"
+        times: list[float] = []
+        sizes: list[int] = []
+        with Store.open(path) as store:
+            for step in range(steps + 1):
+                idea = Idea([{"type": "state", "state": shape(2_000 + step)}], {}, {"calls": [], "output": None})
+                meta = IdeaMeta(run="run", step=step + 1)
+                assert idea.id
+                times.append(timed(lambda idea=idea, meta=meta, store=store: store.ideas.save(idea, meta)))
+                if step in (0, steps):
+                    with closing(sqlite3.connect(path)) as connection:
+                        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    sizes.append(path.stat().st_size)
+        new = (len(encode_text(shape(2_000 + steps))) - len(encode_text(shape(2_000)))) / 1024
+        added = (sizes[1] - sizes[0]) / 1024
+        what = f"a state of 2 MB ({shape.__name__}) that grows by 1 KB in {steps} steps"
+        rows.append(Row(f"store of {what}, against what is new (KB)", added, None, new, added / new, "at most 3x",
+                        added / new <= 3))  # fmt: skip
+        typical = percentile(times[1:], 0.5) * 1e3
+        rows.append(Row(f"save a step of {what}, encoding aside (ms)", typical, None, None, None, "under 50 ms",
+                        typical < 50))  # fmt: skip
+    return rows
+
+
 def lookups(count: int) -> Toolbox:
     """Tools with definitions as long as those of servers mostly are."""
     toolbox = Toolbox()
@@ -431,6 +473,7 @@ def main() -> int:
             journaling(folder, batch=1, rounds=5_000),
             journaling(folder, batch=50, rounds=500),
             *long_run(folder, 500),
+            *growing_states(folder, 200),
             *growing(folder),
             *catalogue(folder, options.ideas),
         ]

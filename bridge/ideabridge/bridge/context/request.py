@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
 from ideabridge.bridge.context.messages import Message, read_message
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 _USUAL: Final = 4
 """Bytes of a token of English or of JSON, about."""
@@ -48,6 +49,7 @@ class Request:
     schema_size: int | None = field(default=None, repr=False, compare=False)
     members: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     _ids: list[str] = field(default_factory=list[str], init=False, repr=False, compare=False)
+    _stored: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
     _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     @property
@@ -63,8 +65,15 @@ class Request:
             if self.shown is not None:
                 content["shown"] = self.shown
             # The schema has the definitions of all tools, which may be megabytes.
-            self._ids.append(content_hash(content))
+            raw = encode(content)
+            self._ids.append(sha256(raw).hexdigest())
+            self._stored.append(len(raw))
         return self._ids[0]
+
+    @property
+    def stored_size(self) -> int:
+        """The bytes of JSON of what the id is of."""
+        return self._stored[0] if self.id else 0
 
     @property
     def size(self) -> int:

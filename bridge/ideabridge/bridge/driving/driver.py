@@ -46,7 +46,9 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 T = TypeVar("T")
 
-_LARGE_TEXT: Final = 256 * 1024
+LARGE: Final = 256 * 1024
+"""Characters of texts, or bytes of JSON, that take long to write."""
+
 _LARGE_NODES: Final = 10_000
 
 _TELLS_SECONDS: Final = 0.25
@@ -151,6 +153,19 @@ class _Look:
     lease: Lease
     at: float
     still: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SaveIdea:
+    """How the idea of a step is saved.
+
+    Attributes:
+        save: saves it. It is called inside the transaction that journals what follows the step.
+        is_large: saving it takes long, so it is not done on the event loop.
+    """
+
+    save: Callable[[], None]
+    is_large: bool
 
 
 class Watch:
@@ -308,7 +323,7 @@ class Driver:
     def journal(
         self,
         events: Sequence[Event],
-        ideas: Sequence[Callable[[], None]] = (),
+        ideas: Sequence[SaveIdea] = (),
         later: Callable[[Exception | None], None] = lambda _: None,
     ) -> bool:
         """Append events to the run's journal, in one transaction with `ideas`, which save the ideas of steps.
@@ -334,8 +349,8 @@ class Driver:
             if epoch is None:
                 raise StaleDriverError(f"run {self._run} is not driven by this process")
             last = self._append(epoch, events)
-            for save in ideas:
-                save()
+            for idea in ideas:
+                idea.save()
             if ended is not None:
                 self._store.runs.set_status(self._run, epoch, ended, None)
             if tells:
@@ -350,7 +365,8 @@ class Driver:
             self._creates = None
             self.epoch, self.seen = written
 
-        large = any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
+        large = any(idea.is_large for idea in ideas)
+        large = large or any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
         changes = any(isinstance(event, ConfigurationChanged) for event in events)
         several = bool(ideas) or creates is not None or ended is not None or tells or changes
         return self._write(together if several else append, done, later, is_large=large)
@@ -489,6 +505,6 @@ def is_large(value: JSON) -> bool:
             if parts + len(stack) + len(item) > _LARGE_NODES:
                 return True
             stack.extend(item.values() if isinstance(item, dict) else item)
-        if characters > _LARGE_TEXT:
+        if characters > LARGE:
             return True
     return False

@@ -25,7 +25,7 @@ from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
-from ideabridge.bridge.driving.driver import Driver
+from ideabridge.bridge.driving.driver import LARGE, Driver, SaveIdea
 from ideabridge.bridge.driving.queue import Queue
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -77,7 +77,7 @@ from ideabridge.bridge.runs.people import (
     questions,
     read_decision,
 )
-from ideabridge.bridge.runs.runner import Runner, SaveIdea
+from ideabridge.bridge.runs.runner import Runner
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
@@ -983,7 +983,7 @@ class Run:
             # If the transaction is undone, the id is the same the next time: it is computed from the content.
             self.idea = host.store.ideas.save(idea, meta)
 
-        return save
+        return SaveIdea(save, is_large=request.stored_size > LARGE)
 
 
 def _cost_of(request: Request) -> JSONObject:

@@ -40,7 +40,7 @@ from ideabridge.bridge.context.inquiry import FormAnswer, Inquiry
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.driving.driver import Driver, is_large
+from ideabridge.bridge.driving.driver import Driver, SaveIdea, is_large
 from ideabridge.bridge.driving.queue import DrivenRun, Queue
 from ideabridge.bridge.loop.effect import (
     Allow,
@@ -100,9 +100,6 @@ _MOST_PAUSE: Final = 2.0
 """Seconds after a large result before the next one is posted, at most."""
 
 logger = logging.getLogger(__name__)
-
-SaveIdea: TypeAlias = Callable[[], None]
-"""Saves the idea of a step; called inside the transaction that journals what follows the step."""
 
 Watcher: TypeAlias = Callable[[Event], None]
 """Called with every event after it was journaled and taken."""
