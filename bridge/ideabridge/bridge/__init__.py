@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import IdeaMeta as IdeaMeta
     from ideabridge.bridge.store.idea import Publication as Publication
     from ideabridge.bridge.store.ideas import IdeaFilter as IdeaFilter
+    from ideabridge.bridge.store.portable import remake as remake
     from ideabridge.bridge.store.sqlite import sqlite3 as sqlite3
     from ideabridge.bridge.store.store import Store as Store
     from ideabridge.bridge.store.users import SEES_ALL as SEES_ALL
@@ -282,6 +283,7 @@ _HOMES: Final = {
         "UnknownRunError",
     ),
     "store.ideas": ("IdeaFilter",),
+    "store.portable": ("remake",),
     "store.idea": (
         "Answer",
         "Idea",

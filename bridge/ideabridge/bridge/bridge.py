@@ -34,6 +34,7 @@ from ideabridge.bridge.arguments import (
 from ideabridge.bridge.configuration import Configuration, fingerprint, module_fingerprint
 from ideabridge.bridge.context.messages import Handlers, read_context, title_of, with_instances
 from ideabridge.bridge.context.mind import TURNS, Mind
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
@@ -77,7 +78,7 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Answer, Publication
-from ideabridge.bridge.store.portable import check_leaks
+from ideabridge.bridge.store.portable import check_leaks, request_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, Viewer
 from ideabridge.bridge.store.writer import Writer
@@ -322,19 +323,35 @@ class Bridge:
 
     # -- ideas and publications --------------------------------------------------------------------------------
 
-    def export_idea(self, ref: str, *, caller: Viewer = LOCAL) -> JSONObject:
+    def export_idea(self, ref: str, *, caller: Viewer = LOCAL, results: bool = False) -> JSONObject:
         """Return an idea as a portable document, with its publication if `ref` is a name.
 
         Args:
             ref: as in `Ideas.get`.
             caller: who asks; what others do not share with a caller does not exist for it.
+            results: also what the idea has from results of calls. They may be private, so without this they are left
+                out of the ideas of later Requests: the document lists them in `left_out`, has an id of its own, and
+                names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
             SecretInIdeaError: it contains a configured secret, or text in the form of a well-known kind of secret.
         """
         self._learn_secrets()
-        return self.store.export_idea(ref, self.secrets.found_in, caller=caller)
+        return self.store.export_idea(ref, self.secrets.found_in, caller=caller, results=results)
+
+    def request_of(self, ref: str, *, caller: Viewer = LOCAL) -> Request:
+        """Return the Request that an idea answers, with the texts that its mind got.
+
+        Args:
+            ref: as in `Ideas.get`.
+            caller: who asks. Results of runs of others are left out.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
+            MessageError: it has a message of a type that is not registered here.
+        """
+        return request_of(self.store.ideas.get(ref, caller=caller).idea, self.handlers)
 
     async def import_idea(
         self,

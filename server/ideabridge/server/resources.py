@@ -14,7 +14,6 @@ from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.store.errors import CursorError, SecretInIdeaError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
@@ -189,7 +188,7 @@ class IdeaPrompts:
         """One page of the published ideas whose context has text; ideas without text are omitted."""
 
         def entry_of(one: Publication) -> types.Prompt | None:
-            if not self._words(one):
+            if not self._words(one, caller_of(context)):
                 return None
             return types.Prompt(name=one.name, description=cut_description(one.description), arguments=_arguments(one))
 
@@ -207,7 +206,7 @@ class IdeaPrompts:
         except UnknownPublicationError as error:
             why = f"{error}.{self._bridge.offer.missing()}"
             raise _refusal(f"unknown prompt {params.name[:64]!r}: {why}") from None
-        words = self._words(publication)
+        words = self._words(publication, caller_of(context))
         if not words:
             raise _refusal(f"unknown prompt {params.name[:64]!r}: prompts/list lists them")
         messages = [_prompt_message(message.role, str(message.value)) for message in words]
@@ -216,8 +215,8 @@ class IdeaPrompts:
             messages.append(_prompt_message("user", f"Input: {encode_text(value)}"))
         return types.GetPromptResult(description=publication.description, messages=messages)
 
-    def _words(self, publication: Publication) -> list[Message]:
-        stored = self._bridge.store.ideas.get(publication.idea_id, caller=SEES_ALL)
+    def _words(self, publication: Publication, caller: str) -> list[Message]:
+        stored = self._bridge.store.ideas.get(publication.idea_id, caller=caller)
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:

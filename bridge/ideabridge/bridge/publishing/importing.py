@@ -53,12 +53,15 @@ class SavedIdea:
         before: the previous version of that name; None: the name was free. The same as `publication` if nothing
             changed, so that there is no new version.
         missing: a sentence for each tool that its calls need and that is not here; only from `Bridge.save_idea`.
+        left_out: what the document lacks, because it came from results of its run: `{"reference" or "message", "type",
+            "bytes"}`.
     """
 
     idea_id: str
     publication: Publication | None = None
     before: Publication | None = None
     missing: tuple[str, ...] = ()
+    left_out: tuple[JSON, ...] = ()
 
     @property
     def is_unchanged(self) -> bool:

@@ -47,6 +47,7 @@ from ideabridge.bridge.lifting.function import Function, without_reads
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
 from ideabridge.bridge.modules.modules import Modules
@@ -100,6 +101,7 @@ from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
+from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.versions import differences
@@ -204,7 +206,8 @@ class Publisher:
         if isinstance(document, dict):
             self.screen.check(document)
         if not publish:
-            return SavedIdea(await self.bridge.patiently(lambda: self.store.import_idea(document, checks=checks)))
+            idea_id = await self.bridge.patiently(lambda: self.store.import_idea(document, checks=checks))
+            return SavedIdea(idea_id, left_out=read.meta.left_out)
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
         known = find_published(self.store, name, caller)
@@ -239,16 +242,16 @@ class Publisher:
         except _UnchangedError as unchanged:
             return SavedIdea(unchanged.known.idea_id, unchanged.known, unchanged.known)
         # A document with pins keeps them. Without pins, its calls mean the tools that are here.
-        return SavedIdea(idea_id, await self.ways.pinned(after, caller), before)
+        return SavedIdea(idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out)
 
     def _is_export_of(self, name: str, document: JSON) -> bool:
         """Whether a document is what this store would export for a name."""
         try:
-            exported = self.store.export_idea(name, caller=SEES_ALL)
+            exports = [self.store.export_idea(name, caller=SEES_ALL, results=results) for results in (False, True)]
         except IdeabridgeError:
             # It contains a secret, for example.
             return False
-        return isinstance(document, dict) and exported["digest"] == document.get("digest")
+        return isinstance(document, dict) and document.get("digest") in [one["digest"] for one in exports]
 
     async def check_plan(self, plan: Plan | None, name: str, caller: str, *, where: str) -> JSONObject:
         """Check the plan of a document with the tools that are here, and return its behaviour hints.
@@ -928,6 +931,12 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
     guide["by_instance"] = machine.settings.output_by_instance
     if said:
+        if solved:
+            # Others may call it, and their minds read the plan: not what this mind copied from private results.
+            results = [call.value for call in machine.history if call.status is CallStatus.DONE]
+            copies = Copies(results, [function.run.started.context, *machine.catalogue.to_json()[0]])
+            said = [copies.scrubbed(call) for call in said]
+            output = copies.scrubbed(output)
         guide["plan"] = {"calls": list[JSON](said), "output": output}
         guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, machine.catalogue, defined_in(guide))]
     return guide

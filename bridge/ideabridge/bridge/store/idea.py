@@ -127,6 +127,8 @@ class IdeaMeta:
         tags: free words.
         written: the Solution as it was written, if it is not what its schema admits and is not large: the idea has the
             form that satisfies the schema, and a recording answers with this one.
+        original: the id of the idea of which this one is a copy without results; "": it is no such copy.
+        left_out: what that copy lacks, as in an exported document.
     """
 
     run: str | None = None
@@ -143,6 +145,8 @@ class IdeaMeta:
     outcome: str = ""
     tags: tuple[str, ...] = ()
     written: JSONObject | None = None
+    original: str = ""
+    left_out: tuple[JSON, ...] = ()
 
     def to_json(self) -> JSONObject:
         """Return the metadata as JSON, without the members that have their default value."""
@@ -150,20 +154,21 @@ class IdeaMeta:
         for name in _META_NAMES:
             value: Any = getattr(self, name)
             if value is not None and value != "" and value != () and value != {}:
-                result[name] = list(value) if name in ("tools", "tags") else value
+                result[name] = list(value) if name in _LISTS else value
         return result
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
         """Return the metadata that `to_json` wrote. `import_idea` reads documents from outside."""
         stored: dict[str, Any] = dict(value)
-        for name in ("tools", "tags"):
+        for name in _LISTS:
             if name in stored:
                 stored[name] = tuple(stored[name])
         return cls(**stored)
 
 
 _META_NAMES = tuple(entry.name for entry in dataclasses.fields(IdeaMeta))
+_LISTS: Final = ("tools", "tags", "left_out")
 
 
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:

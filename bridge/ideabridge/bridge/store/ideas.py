@@ -36,6 +36,7 @@ from ideabridge.bridge.store.errors import (
 )
 from ideabridge.bridge.store.idea import Idea, IdeaHit, IdeaMeta, IdeaRecord, Page, Repeated, StoredIdea
 from ideabridge.bridge.store.publications import Publications, read_named
+from ideabridge.bridge.store.results import copy_without_results
 from ideabridge.bridge.store.search import (
     BATCH,
     INDEXED,
@@ -258,7 +259,8 @@ class Ideas:
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller may see.
+        """Read an idea, with the metadata that the caller may see. What it has from results of a run of somebody else
+        is left out: then its content has another id than the idea, and `meta.left_out` lists what is missing.
 
         Args:
             ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or NAME@VERSION, or a run
@@ -341,7 +343,9 @@ class Ideas:
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """The idea in a row, with the metadata that the caller may see. Call this inside a guard or transaction."""
+        """The idea in a row, with the metadata that the caller may see, and without results of runs of others. Call
+        this inside a guard or transaction.
+        """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
             "JOIN whole_contents AS content ON content.number = ideas.schema WHERE ideas.number = ?",
@@ -354,12 +358,42 @@ class Ideas:
             decode_trusted(solution),
             None if shown is None else cast("JSONObject", decode_trusted(self._contents.texts([shown])[0])),
         )
-        return StoredIdea(
-            idea,
-            self._meta_for(number, read_meta(*meta), caller),
-            id_.hex(),
-            request.hex(),
-        )
+        stored = StoredIdea(idea, read_meta(*meta), id_.hex(), request.hex())
+        if not self._made(number, stored.meta, caller):
+            # It is published to the caller, who may not see results of private runs.
+            stored = copy_without_results(stored, self.start_of(number))
+        return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
+
+    def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
+        """Return whether a caller may see all of an idea: a run of the caller made it, or the owner of the store
+        imported it.
+        """
+        if caller is SEES_ALL:
+            return True
+        owners = self._database.execute(
+            "SELECT caller FROM runs WHERE id = ?1 UNION SELECT runs.caller FROM occurrences "
+            "JOIN runs ON runs.id = occurrences.run WHERE occurrences.idea = ?2",
+            (first.run, number),
+        ).fetchall()
+        if not owners:
+            return user_of(caller) is None or self._users.manages(caller)
+        return any(owner == caller for (owner,) in owners)
+
+    def start_of(self, number: int) -> list[JSON] | None:
+        """The context with which the run of an idea began; None: its journal is not in this store. Call this inside a
+        guard or transaction.
+        """
+        rows = self._database.execute(
+            "SELECT events.body, events.parts FROM runs JOIN events ON events.id = (runs.number << 32) + 1 "
+            "WHERE runs.id = (SELECT run FROM ideas WHERE number = ?1) OR runs.id IN "
+            "(SELECT run FROM occurrences WHERE idea = ?1)",
+            (number,),
+        ).fetchall()
+        for body, parts in rows:
+            context = self._contents.unpack(body, self._contents.parts_of(parts)).get("context")
+            if isinstance(context, list):
+                return context
+        return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
         """The metadata of an idea for a caller: of its first save, or, if that was in a run of somebody else, of the

@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from ideabridge.bridge.context.messages import Handlers
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.context.shown import TO_MINDS, Shown
 from ideabridge.bridge.store.database import read_time
 from ideabridge.bridge.store.errors import IdeaDocumentError, SecretInIdeaError, TamperedIdeaError
 from ideabridge.bridge.store.idea import ANSWERS, Idea, IdeaMeta, Publication, StoredIdea
@@ -162,6 +165,47 @@ def without_runs(publication: Publication) -> Publication:
     return dataclasses.replace(publication, plan={**plan, "lifting": kept})
 
 
+# -- Requests --------------------------------------------------------------------------------------------------------
+
+
+def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
+    """The Request that an idea answers, with the texts that its mind got.
+
+    Args:
+        idea: the idea. One whose results were left out gives the Request without them, which has another id.
+        handlers: the handlers with which it was made, if there were any of one's own.
+
+    Raises:
+        MessageError: the context has a malformed message.
+    """
+    schema = idea.schema if isinstance(idea.schema, dict) else {}
+    shown = TO_MINDS if idea.shown is None else Shown.from_json(idea.shown)
+    texts = (handlers or Handlers()).render(idea.context, schema, shown)
+    return Request(context=idea.context, schema=schema, texts=texts, model={}, shown=idea.shown)
+
+
+def remake(document: JSON, handlers: Handlers | None = None) -> Request:
+    """Make the Request of an exported idea again, from the document alone: equal in its id, and in the texts that its
+    mind got. Its settings of the model, which are in no id, are not in the document.
+
+    Args:
+        document: a result of `export_idea`.
+        handlers: the handlers with which it was made, if there were any of one's own.
+
+    Raises:
+        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or results of the run are left out of the
+            document, so that it is not the Request that was made.
+        MessageError: the context has a message that the handlers do not know.
+    """
+    read = read_document(document)
+    if read.meta.left_out:
+        raise IdeaDocumentError(
+            f"left_out: the document lacks {len(read.meta.left_out)} values of the Request that idea"
+            f" {read.meta.original[:12]} answers; export that idea with its results (`ideas export --results`)"
+        )
+    return request_of(read.idea, handlers)
+
+
 # -- portable --------------------------------------------------------------------------------------------------------
 
 FORMAT: Final = 2
@@ -195,8 +239,11 @@ def _hash(description: str) -> JSONObject:
     return {"description": description, "type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
+_COPY: Final = ("original", "left_out")
+"""The metadata that stand beside the triple in a document, because they say what it lacks."""
+
 _META: Final[JSONObject] = {
-    **dict.fromkeys((field.name for field in dataclasses.fields(IdeaMeta)), _TEXT),
+    **dict.fromkeys((field.name for field in dataclasses.fields(IdeaMeta) if field.name not in _COPY), _TEXT),
     "step": _WHOLE,
     "usage": _OBJECT,
     "written": _OBJECT,
@@ -229,6 +276,16 @@ _CONTENT: Final[JSONObject] = {
         *("value", "request"),
     ),
     "solution": {"description": 'The Solution: {"calls": [...], "output": ...}.'},
+    "original": _hash("The id of the idea with the results of its run, where they are left out here."),
+    "left_out": {
+        "description": "What is left out, because it comes from results of the run.",
+        "type": "array",
+        "items": _closed(
+            "A value by its reference, or a message of the context by its number from 0.",
+            {"reference": _TEXT, "message": _WHOLE, "type": _TEXT, "bytes": _WHOLE},
+            *("type", "bytes"),
+        ),
+    },
     "meta": _closed("What is known beside the triple; in no id.", _META),
     "publication": _closed("What the name stood for, where one was.", _PUBLICATION, "name", "answer"),
     "needs": {
@@ -256,17 +313,30 @@ _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
 """Checks a document without its ids and digest."""
 
 
+def without_recorded_output(publication: Publication) -> Publication:
+    """The publication for a document without results: the output of its run stays only where calls are answered with
+    it.
+    """
+    recorded = publication.recorded
+    if publication.answer == "recorded" or not isinstance(recorded, dict):
+        return publication
+    recorded = {name: value for name, value in recorded.items() if name != "output"}
+    return dataclasses.replace(publication, recorded=recorded)
+
+
 def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     """The document of a stored idea."""
+    meta = stored.meta.to_json()
     document: JSONObject = {
         "ideabridge": FORMAT,
-        "id": stored.id,
-        "request": stored.request_id,
+        "id": stored.idea.id,
+        "request": stored.idea.request_id,
         "context": stored.idea.context,
         "schema": stored.idea.schema,
         "solution": stored.idea.solution,
-        "meta": stored.meta.to_json(),
+        "meta": {name: value for name, value in meta.items() if name not in _COPY},
     }
+    document |= {name: meta[name] for name in _COPY if name in meta}
     if stored.idea.shown is not None:
         document["shown"] = stored.idea.shown
     if publication is not None:
@@ -387,6 +457,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
                 check_schema(schema, what=f"publication.{key}")
             except IdeabridgeError as error:
                 raise IdeaDocumentError(str(error)) from None
+    meta |= {name: document[name] for name in _COPY if name in document}
     found = Document(idea, IdeaMeta.from_json(meta), publication)
     if checks == "whole":
         if "digest" not in document:

@@ -25,10 +25,19 @@ from ideabridge.bridge.store.journal import (
     SessionTable,
     StoredSettings,
 )
-from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document, without_runs
+from ideabridge.bridge.store.portable import (
+    Checks,
+    Known,
+    check_leaks,
+    export,
+    read_document,
+    without_recorded_output,
+    without_runs,
+)
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.queue import CallPlaces, RunQueue
+from ideabridge.bridge.store.results import copy_without_results
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
@@ -274,12 +283,14 @@ class Store:
 
     # Sharing
 
-    def export_idea(self, ref: str, known: Known | None = None, *, caller: Viewer) -> JSONObject:
+    def export_idea(self, ref: str, known: Known | None = None, *, caller: Viewer, results: bool = False) -> JSONObject:
         """The idea as a portable document, with its publication if `ref` is a name.
 
         Args:
             ref: see `Ideas.get`.
             caller: who asks; what others do not share with a caller is not in the document.
+            results: also what the idea has from results of its run. Without them the document is of another idea, lists
+                what is `left_out`, and names the `original`.
             known: finds configured secrets in a text. Secrets of well-known shapes are found without it.
 
         Raises:
@@ -296,7 +307,11 @@ class Store:
                 publication = None
             if publication is not None and caller not in (SEES_ALL, publication.owner):
                 publication = without_runs(publication)
-            document = export(self.ideas.read(number, caller), publication)
+            stored = self.ideas.read(number, caller)
+            if not results:
+                stored = copy_without_results(stored, self.ideas.start_of(number))
+                publication = None if publication is None else without_recorded_output(publication)
+            document = export(stored, publication)
         check_leaks(document, known)
         return document
 

@@ -228,11 +228,20 @@ def search_ideas(
 
 @app.command("show")
 @command("config", "project", "store", "json")
-def show_idea(options: Options, ref: RefArgument) -> None:
+def show_idea(
+    options: Options,
+    ref: RefArgument,
+    request: Annotated[
+        bool, typer.Option("--request", help="Show the Request that it answers, as its mind was sent it.")
+    ] = False,
+) -> None:
     """Show an idea: its context, its plan and its result; for a published name, the plan that a call runs."""
     with open_store(options) as store:
         ref = resolve_idea(store, ref)
         stored = store.ideas.get(ref, caller=SEES_ALL)
+        if request:
+            _show_request(options, stored)
+            return
         result = result_of(store, stored)
         publication = _published(store, ref)
         records = (
@@ -266,6 +275,26 @@ def show_idea(options: Options, ref: RefArgument) -> None:
 
         lines += [(fit(text, 4), style) for text, style in evidence_lines(publication, records)]
     options.print_lines(idea, lines)
+
+
+def _show_request(options: Options, stored: StoredIdea) -> None:
+    """Show the texts that the mind of an idea got, and the schema of the Solution."""
+    from ideabridge.bridge.store.portable import request_of
+
+    request = request_of(stored.idea)
+    told: JSONObject = {
+        "id": request.id,
+        "texts": list[JSON](request.texts),
+        "schema": request.schema,
+        "shown": request.shown,
+    }
+    lines: list[Line] = [(f"request {request.id}", "bold")]
+    if stored.meta.left_out:
+        lines.append((f"{len(stored.meta.left_out)} values are left out of this copy of {stored.meta.original}", "red"))
+    for text in request.texts:
+        lines += [("", None), (f"{text['role']}:", "bold"), (str(text["content"]), None)]
+    lines += [("", None), ("schema:", "bold"), (readable_json(request.schema, 1), None)]
+    options.print_lines(told, lines)
 
 
 def _published(store: Store, ref: str) -> Publication | None:

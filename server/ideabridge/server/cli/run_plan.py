@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -357,7 +358,7 @@ async def solve(
         problem: str | None = None
         if record is not None:
             try:
-                documents: list[JSON] = [*recording_of(bridge.store, run.id, bridge.export_idea)]
+                documents: list[JSON] = [*recording_of(bridge.store, run.id, partial(bridge.export_idea, results=True))]
                 write_file(record.expanduser(), readable_json(documents, 1) + "\n")
                 extra["recorded"] = str(record)
             except IdeabridgeError as error:

@@ -47,12 +47,17 @@ def export_ideas(
         ),
     ] = None,
     published: Annotated[bool, typer.Option("--published", help="Export every published idea.")] = False,
+    results: Annotated[
+        bool, typer.Option("--results", help="Also what ideas have from results of calls, which may be private.")
+    ] = False,
 ) -> int:
     """Write ideas as portable JSON documents, with the publication if REF is a name.
 
     With --folder, a tool that was written by hand becomes the document that it was written as (`ideas add`).
 
-    An idea that contains a secret is refused: a configured secret, or one of a well-known form.
+    Results of calls that a later Request contains are left out without --results: the document lists what is missing,
+    and has an id of its own. An idea that contains a secret is refused: a configured secret, or one of a well-known
+    form.
     """
     from ideabridge.bridge.bridge import Bridge
 
@@ -67,8 +72,9 @@ def export_ideas(
         if published:
             wanted += [name for name in _published(store) if name not in wanted]
         if folder is not None:
-            return _export_all(bridge, wanted, folder.expanduser())
-        document = bridge.export_idea(resolve_idea(store, wanted[0]), caller=SEES_ALL)
+            return _export_all(bridge, wanted, folder.expanduser(), results=results)
+        document = bridge.export_idea(resolve_idea(store, wanted[0]), caller=SEES_ALL, results=results)
+    _say_what_is_left_out(wanted[0], document)
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())
@@ -90,7 +96,19 @@ def _published(store: Store) -> list[str]:
         after = page.next
 
 
-def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
+def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
+    """Say on standard error that a document lacks results."""
+    left_out = document.get("left_out")
+    if not isinstance(left_out, list):
+        return
+    size = sum(int(str(entry["bytes"])) for entry in left_out if isinstance(entry, dict))
+    report(
+        f"{ref}: {len(left_out)} values of {size:,} bytes, which are or contain results of calls, are left out; the "
+        "document lists them. `ideas export --results` carries them, if the idea is still whole here"
+    )
+
+
+def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool) -> int:
     """Export each idea to a file. An idea that cannot be exported is reported, and the others are exported."""
     if not refs:
         raise UsageError("REF: nothing to export: name ideas, or publish some")
@@ -108,11 +126,14 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
         try:
             resolved = resolve_idea(bridge.store, ref)
             written = None if "@" in ref else bridge.written_idea(resolved, caller=SEES_ALL)
-            document = written if written is not None else bridge.export_idea(resolved, caller=SEES_ALL)
+            document = written
+            if document is None:
+                document = bridge.export_idea(resolved, caller=SEES_ALL, results=results)
         except IdeabridgeError as error:
             refused += 1
             report(f"{ref}: {error}")
             continue
+        _say_what_is_left_out(ref, document)
         name = _file_name(document, ref)
         write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
     say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
@@ -263,6 +284,8 @@ def say_saved(where: str, saved: SavedIdea) -> None:
         return
     published = f" and published as {new.name}, version {new.version}" if new is not None else ""
     say(f"{idea} is saved{published}", "green")
+    if saved.left_out:
+        say(f"{where}{len(saved.left_out)} values that came from results of its run are not in the document", "yellow")
     if new is not None and before is not None:
         stays = "which the name is pinned to" if not new.live else f"idea {before.idea_id[:12]}"
         diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
@@ -326,7 +349,10 @@ async def _import_document(
 
 def saved_json(one: SavedIdea) -> JSONObject:
     """What saving an idea did, as JSON."""
+    told: JSONObject = {"idea": one.idea_id}
+    if one.left_out:
+        told["left_out"] = list[JSON](one.left_out)
     if one.publication is None:
-        return {"idea": one.idea_id}
+        return told
     before = None if one.before is None else one.before.version
-    return {"idea": one.idea_id, "name": one.publication.name, "version": one.publication.version, "before": before}
+    return {**told, "name": one.publication.name, "version": one.publication.version, "before": before}

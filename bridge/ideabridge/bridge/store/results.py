@@ -1,0 +1,324 @@
+"""Results: what an idea has from the results of its run, and the idea without it.
+
+The context of the first Request is its author's. Each later one also has what came since: the state that calls wrote,
+the results of calls, what programs printed, errors, corrections, and messages that activities returned. Who exports an
+idea, or shares it, does not mean to give these away: they may be the content of private files and mailboxes. So they
+are left out unless a person asks for them, and the document lists what is missing.
+
+The Solution stays, because it is what the idea is. But a mind that has seen results copies from them: its output and
+its other words are left out, and so is each literal of its calls that also stands in what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
+from ideabridge.bridge.context.messages import Message, read_message
+from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.state import MISSING, Missing, read
+from ideabridge.bridge.store.idea import Idea, StoredIdea
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+
+LEFT_OUT: Final = "(left out)"
+"""The text in place of a literal that was copied from a result."""
+
+_COPIED: Final = 4
+"""Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are alike by chance."""
+
+_DERIVED: Final = ("result", "preview", "assumed", "unseen")
+"""The members of a `call` message that have something of a result."""
+
+
+def type_of(value: JSON) -> str:
+    """The JSON type of a value, in words for people."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        return f"array of {len(value)}"
+    if isinstance(value, dict):
+        return f"object of {len(value)}"
+    if isinstance(value, bool):
+        return "boolean"
+    return "null" if value is None else "number"
+
+
+@dataclass(slots=True)
+class _Left:
+    """What is left out: the list for the document, and the values."""
+
+    listed: list[JSON] = field(default_factory=list[JSON])
+    values: list[JSON] = field(default_factory=list[JSON])
+    _by_reference: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+
+    def value(self, reference: str, value: JSON) -> None:
+        """Leave out the value at a reference, or another one within it."""
+        size = len(encode(value))
+        before = self._by_reference.get(reference)
+        self.values.append(value)
+        if before is None:
+            entry: JSONObject = {"reference": reference, "type": type_of(value), "bytes": size}
+            self._by_reference[reference] = entry
+            self.listed.append(entry)
+        else:
+            before |= {"type": "several values", "bytes": size + cast("int", before["bytes"])}
+
+    def message(self, number: int, message: Message) -> None:
+        """Leave out a whole message of the context, by its number from 0."""
+        size = len(encode(message.to_json()))
+        self.listed.append({"message": number, "type": message.type, "bytes": size})
+        self.values.append(message.value)
+
+
+def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea, list[JSON]]:
+    """The idea without what it has from results, and the list of what was left out.
+
+    Args:
+        idea: the idea.
+        began_with: the context with which its run began; None: its run is not in this store. Then all that stands
+            before the first `call` message is the author's, except the parts of states to which calls refer.
+
+    Returns:
+        The same idea and [], if it has nothing of results. Each entry of the list is `{"reference", "type", "bytes"}`,
+        or, for a message that no reference reads, `{"message": number in the context, "type", "bytes"}`.
+    """
+    left = _Left()
+    context = list(_OwnContext(began_with, idea.context, left).messages())
+    if not left.listed:
+        return idea, []
+    solution = _own_solution(idea, context, left)
+    return Idea(context, idea.schema, solution, idea.shown), left.listed
+
+
+def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
+    """A stored idea without what it has from results; see `without_results`. If it has nothing of them, it is the same.
+
+    Its content is another idea, with an id of its own. Its metadata name the original, and what was left out.
+    """
+    idea, left_out = without_results(stored.idea, began_with)
+    if not left_out:
+        return stored
+    original = stored.meta.original or stored.id
+    meta = replace(stored.meta, original=original, left_out=(*stored.meta.left_out, *left_out), written=None)
+    return replace(stored, idea=idea, meta=meta)
+
+
+class _OwnContext:
+    """The messages of a context, without results."""
+
+    def __init__(self, began_with: Sequence[JSON] | None, context: Sequence[JSON], left: _Left) -> None:
+        self._context = context
+        self._left = left
+        self._knows_start = began_with is not None
+        self._own: set[bytes] = set()
+        self._states: dict[str, JSONObject] = {}
+        for raw in began_with or ():
+            message = read_message(raw)
+            self._own.add(encode(message.to_json()))
+            if message.type == "state" and isinstance(message.value, dict):
+                known = self._states.setdefault(message.instance, {})
+                self._states[message.instance] = {**known, **message.value}
+        self._written = list(_written(context))
+
+    def messages(self) -> Iterator[JSON]:
+        """The messages that remain."""
+        has_called = False
+        for number, raw in enumerate(self._context):
+            if encode(raw) in self._own:
+                yield raw
+                continue
+            try:
+                message = read_message(raw)
+            except MessageError:
+                # An imported context may have messages of unknown types.
+                message = Message("user", "text", raw, "text")
+                remains = MISSING if self._knows_start or has_called else raw
+            else:
+                remains = self._remains(message, raw, is_authors=not self._knows_start and not has_called)
+            has_called = has_called or message.type == "call"
+            if isinstance(remains, Missing):
+                self._left.message(number, message)
+            else:
+                yield remains
+
+    def _remains(self, message: Message, raw: JSON, *, is_authors: bool) -> JSON | Missing:
+        """What remains of a message; MISSING: nothing."""
+        match message.type:
+            case "call" if isinstance(message.value, dict):
+                return self._call(message, message.value)
+            case "state" if isinstance(message.value, dict):
+                return replace(message, value=self._state(message.instance, message.value)).to_json()
+            case "tool":
+                return raw
+            case "plan" if isinstance(message.value, dict) and self._knows_start:
+                # The loop says at each step which of its calls are done.
+                written: JSONObject = {key: value for key, value in message.value.items() if key != "standing"}
+                is_own = encode(replace(message, value=written).to_json()) in self._own
+                is_own = is_own or encode(replace(message, value=written.get("calls")).to_json()) in self._own
+                return raw if is_own else MISSING
+            case _:
+                return raw if is_authors else MISSING
+
+    def _call(self, message: Message, entry: JSONObject) -> JSON:
+        reference = str(entry.get("value", f"†results.{entry.get('place')}"))
+        for name in _DERIVED:
+            if name in entry:
+                self._left.value(reference, entry[name])
+        own: JSONObject = {name: value for name, value in entry.items() if name not in _DERIVED}
+        return replace(message, value=own).to_json()
+
+    def _state(self, instance: str, state: JSONObject) -> JSONObject:
+        if self._knows_start:
+            return self._same(state, self._states.get(instance, {}), instance, ("state",))
+        own = state
+        for named, path in self._written:
+            value = read(own, path[1:]) if named == instance and path[0] == "state" else MISSING
+            if isinstance(value, Missing):
+                continue
+            self._left.value(format_reference(path, instance or None), value)
+            own = cast("JSONObject", _without(own, path[1:]))
+        return own
+
+    def _same(self, now: JSONObject, before: JSONObject, instance: str, path: Path) -> JSONObject:
+        """The members of a state that it had at the start."""
+        own: JSONObject = {}
+        for key, value in now.items():
+            known = before.get(key, MISSING)
+            if isinstance(value, dict) and isinstance(known, dict):
+                own[key] = self._same(value, known, instance, (*path, key))
+            elif not isinstance(known, Missing) and encode(value) == encode(known):
+                own[key] = value
+            else:
+                self._left.value(self._reference_to((*path, key), instance), value)
+        return own
+
+    def _reference_to(self, path: Path, instance: str) -> str:
+        """The reference to a value, or to the place where a call wrote it: keys below that are part of a result."""
+        while len(path) > 1 and not any(
+            named == instance and written[: len(path)] == path for named, written in self._written
+        ):
+            path = path[:-1]
+        return format_reference(path, instance or None)
+
+
+def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
+    """(instance or "", path) of each place to which the calls of a context wrote."""
+    for raw in context:
+        entry = raw.get("call") if isinstance(raw, dict) and raw.get("type") == "call" else None
+        if not isinstance(entry, dict):
+            continue
+        also = entry.get("also")
+        for text in (entry.get("value"), *(also if isinstance(also, list) else [])):
+            try:
+                operands = [*parse_reference(text).operands()] if isinstance(text, str) else []
+            except ReferenceSyntaxError:
+                continue
+            if operands:
+                yield operands[0].instance or "", operands[0].full
+
+
+def _without(value: JSON, path: Path) -> JSON:
+    """A copy without the value at a path, which is there. In a list, null takes its place."""
+    if not path:
+        return {}
+    key, rest = path[0], path[1:]
+    if isinstance(value, list):
+        place = int(key)
+        items = list(value)
+        items[place] = _without(value[place], rest) if rest else None
+        return items
+    members = dict(cast("JSONObject", value))
+    if rest:
+        members[key] = _without(members[key], rest)
+    else:
+        del members[key]
+    return members
+
+
+# -- Solutions -------------------------------------------------------------------------------------------------------
+
+
+def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
+    """The Solution without what its mind has from results."""
+    solution = idea.solution
+    if not isinstance(solution, dict):
+        left.value("solution", solution)
+        return None
+    copies = Copies(left.values, [context, idea.schema])
+    own: JSONObject = {}
+    for name, value in solution.items():
+        if name == "calls":
+            own[name] = copies.scrubbed(value)
+            if own[name] != value:
+                left.listed.append({"reference": "solution.calls", "type": "literals", "bytes": len(encode(value))})
+        elif name == "output":
+            own[name] = value if _only_refers(value) else None
+            if own[name] is not value:
+                left.value("solution.output", value)
+        elif name == "program" and copies.scrubbed(value) == value:
+            own[name] = value
+        else:
+            left.value(f"solution.{name}", value)
+            own[name] = LEFT_OUT
+    return own
+
+
+def _only_refers(value: JSON) -> bool:
+    """True if a value has no literal but references, null, true and false."""
+    if isinstance(value, dict):
+        return all(map(_only_refers, value.values()))
+    if isinstance(value, list):
+        return all(map(_only_refers, value))
+    return value is None or isinstance(value, bool) or (isinstance(value, str) and is_reference(value))
+
+
+class Copies:
+    """Finds literals that were copied from results.
+
+    Args:
+        results: the values that are left out.
+        known: what everybody may see: a literal that stands there is no secret.
+    """
+
+    def __init__(self, results: Sequence[JSON], known: Sequence[JSON]) -> None:
+        self._texts = list(dict.fromkeys(text for value in results for text in _texts(value) if len(text) >= _COPIED))
+        self._whole = "\n".join(self._texts)
+        self._known = "\n".join(text for value in known for text in _texts(value))
+
+    def scrubbed(self, value: JSON) -> JSON:
+        """A value with `LEFT_OUT` in place of each copied literal."""
+        if isinstance(value, dict):
+            # Names of members that begin with an underscore are the loop's own: they name tools and places.
+            return {key: item if key.startswith("_") else self.scrubbed(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.scrubbed(item) for item in value]
+        return LEFT_OUT if self._is_copied(value) else value
+
+    def _is_copied(self, value: JSON) -> bool:
+        if value is None or isinstance(value, bool):
+            return False
+        text = value if isinstance(value, str) else encode_text(value)
+        if len(text) < _COPIED or text in self._known or (isinstance(value, str) and is_reference(value)):
+            return False
+        if text in self._whole:
+            return True
+        # A literal may also have a result in it, among other words.
+        return any(one in text and one not in self._known for one in self._texts)
+
+
+def _texts(value: JSON) -> Iterator[str]:
+    """Every text, number and key in a value."""
+    stack: list[JSON] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield from item
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, str):
+            yield item
+        elif item is not None and not isinstance(item, bool):
+            yield encode_text(item)
