@@ -38,6 +38,7 @@ MODULES = (
     "mcp_server_time.server",
     "pydantic_monty",
     "rich.live",
+    "sqlite_utils",
     "typer._adapters",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",

@@ -258,6 +258,9 @@ def test_long_tests_are_left_out_unless_they_are_asked_for() -> None:
 # -- dependencies ----------------------------------------------------------------------------------------------
 
 
+STANDS_ON = ("mcp", "pydantic", "jsonschema", "anyio", "httpx", "sqlite-utils")
+"""The packages that the product is built on."""
+
 NPM = ("constraints-npm.txt", "constraints-hosts.txt")
 CONSTRAINTS = sorted({path.name for path in ROOT.glob("constraints*.txt")} - set(NPM))
 
@@ -265,6 +268,38 @@ CONSTRAINTS = sorted({path.name for path in ROOT.glob("constraints*.txt")} - set
 def pins(file: str) -> list[Requirement]:
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def imported_when_run(path: Path) -> set[str]:
+    """The top packages that a module imports when it runs: not those under `if TYPE_CHECKING:`."""
+    packages: set[str] = set()
+    nodes: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            nodes.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            packages.update(name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            packages.add(str(node.module).partition(".")[0])
+        nodes.extend(ast.iter_child_nodes(node))
+    return packages
+
+
+@pytest.mark.parametrize("package", STANDS_ON)
+def test_the_product_runs_on_the_packages_that_it_is_built_on(package: str) -> None:
+    required = {canonicalize_name(Requirement(text).name) for text in project()["project"]["dependencies"]}
+    assert package in required
+    name = package.replace("-", "_")
+    users = [path for part in PARTS for path in modules(part) if name in imported_when_run(path)]
+    assert users, f"no module of the product imports {name}"
+
+
+def test_httpx2_is_used_only_where_the_client_is_that_of_a_library() -> None:
+    users = {name for name, path in NAMES.items() if "httpx2" in imported_when_run(path)}
+    foreign = {name for name in users if imported_when_run(NAMES[name]) & {"mcp", "pydantic_ai"}}
+    assert users - foreign == set(), "httpx is our HTTP client; httpx2 is that of mcp and of pydantic-ai"
 
 
 @pytest.mark.parametrize("file", CONSTRAINTS)

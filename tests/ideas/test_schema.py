@@ -1,17 +1,25 @@
 """A store of another version is refused or migrated."""
 
 import re
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import pytest
+from sqlite_utils import Database
 
 from ideabridge.bridge.store.errors import StoreVersionError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.sqlite import schema, sqlite3
+from ideabridge.bridge.store.sqlite.database import APPLICATION_ID
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
+
+OLD_SCHEMA: Final = Path(__file__).with_name("schema_25.sql")
+"""The schema of the first version that is migrated."""
 
 
 def store_of(version: int, folder: Path) -> Path:
@@ -28,7 +36,7 @@ def store_of(version: int, folder: Path) -> Path:
     ("version", "advice"),
     [
         (schema.VERSION + 1, "newer ideabridge .*upgrade ideabridge, or name another store"),
-        (24, "earlier ideabridge .*import them into a new store, or name another store"),
+        (schema.FIRST - 1, "earlier ideabridge .*import them into a new store, or name another store"),
         (1, "earlier ideabridge"),
     ],
 )
@@ -62,44 +70,111 @@ def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
         assert listed == [(None,), ('{"value":1,"request":2}',)]
 
 
+def old_store(folder: Path) -> Path:
+    """An empty store of the first version that is migrated, made without our code."""
+    path = folder / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(OLD_SCHEMA.read_text())
+        connection.execute(f"PRAGMA user_version={schema.FIRST}")
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    return path
+
+
+def parts_of(path: Path) -> dict[str, str]:
+    """The statement that made each table, index and view, without quotes and without a choice of blanks."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {name: plain_statement(sql) for name, sql in rows}
+
+
+def plain_statement(sql: str) -> str:
+    return re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.replace('"', "").split()))
+
+
+def test_a_new_store_and_an_old_one_that_is_migrated_have_one_schema(tmp_path: Path) -> None:
+    old = old_store(tmp_path)
+    new = tmp_path / "new.db"
+    for path in (old, new):
+        with Store.open(path) as store:
+            store.ideas.save(idea_of("kept"), IdeaMeta(title="Kept"))
+            assert len(store.ideas.search("kept", caller=SEES_ALL)) == 1
+    assert parts_of(new) == parts_of(old)
+
+
+def add_colour(database: Database) -> None:
+    database.table("runs").add_column("colour", str, not_null_default="red")
+
+
+def add_shelf(database: Database) -> None:
+    shelf = database.table("shelf").create({"number": int, "run": int}, pk="number", foreign_keys=[("run", "runs")])
+    shelf.create_index(["run"])
+    database.create_view("colours", "SELECT id AS run, colour FROM runs")
+    database.table("tool_memory").transform(rename={"time": "at"})  # pyright: ignore[reportUnknownMemberType]
+
+
+def next_versions(patch: pytest.MonkeyPatch, *steps: schema.Migration) -> None:
+    """Let this ideabridge have further migrations."""
+    patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *steps))
+    patch.setattr(schema, "VERSION", schema.VERSION + len(steps))
+
+
 def test_a_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store_of(schema.VERSION, tmp_path)
     now = schema.VERSION
-    monkeypatch.setattr(schema, "VERSION", now + 2)
-    steps: list[int] = []
+    steps: list[str] = []
 
-    def step(number: int) -> schema.Migration:
-        def run(connection: sqlite3.Connection) -> None:
-            steps.append(number)
-            connection.execute(f"CREATE TABLE step_{number} (x)")
+    def colour(database: Database) -> None:
+        steps.append("colour")
+        add_colour(database)
 
-        return run
+    def shelf(database: Database) -> None:
+        steps.append("shelf")
+        add_shelf(database)
 
-    monkeypatch.setattr(schema, "MIGRATIONS", {now: step(1)})
-    with pytest.raises(StoreVersionError):
-        Store.open(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", {now: step(1), now + 1: step(2)})
+    next_versions(monkeypatch, colour, shelf)
     for _ in range(2):
         with Store.open(path) as store:
             assert len(store.ideas.page().items) == 1
-    assert steps == [1, 2]
+    assert steps == ["colour", "shelf"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (now + 2,)
-        assert connection.execute("SELECT count(*) FROM step_2").fetchone() == (0,)
+    new = tmp_path / "new.db"
+    Store.open(new).close()
+    assert parts_of(new) == parts_of(path)
+    assert "colour TEXT NOT NULL DEFAULT 'red'" in parts_of(new)["runs"]
 
 
 def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store_of(schema.VERSION, tmp_path)
-    now = schema.VERSION
+    before = parts_of(path)
 
-    def fail(connection: sqlite3.Connection) -> None:
-        connection.execute("DROP TABLE settings")
+    def fail(database: Database) -> None:
+        database.table("runs").insert({"id": "x"}, ignore=True)
+        database.table("settings").drop()
         raise RuntimeError("half way")
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "VERSION", now + 1)
-        patch.setattr(schema, "MIGRATIONS", {now: fail})
+        next_versions(patch, add_colour, add_shelf, fail)
         with pytest.raises(RuntimeError, match=re.escape("half way")):
             Store.open(path)
-    with Store.open(path) as store:
-        assert store.settings.get("none") is None
+        with pytest.raises(RuntimeError, match=re.escape("half way")):
+            Store.open(tmp_path / "new.db")
+    assert parts_of(path) == before
+    assert parts_of(tmp_path / "new.db") == {}
+    for name in ("new.db", path.name):
+        with Store.open(tmp_path / name) as store:
+            assert store.settings.get("none") is None
+
+
+def test_only_a_new_store_and_an_old_one_import_sqlite_utils(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from ideabridge.bridge.store.store import Store\n"
+        "Store.open(sys.argv[1]).close()\n"
+        "print('sqlite_utils' in sys.modules)\n"
+    )
+    for expected in ("True", "False"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "ideas.db")], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected

@@ -177,10 +177,7 @@ class SqliteDatabase(Database):
             version = self._version()
             if version == schema.VERSION:
                 return
-            if version == 0:
-                schema.create(self.connection)
-            else:
-                schema.migrate(self.connection, version)
+            schema.update(self.connection, version)
             self.connection.execute(f"PRAGMA user_version={schema.VERSION}")
             self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
 

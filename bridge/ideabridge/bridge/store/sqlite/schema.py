@@ -1,25 +1,73 @@
-"""The schema of the store: its tables, indexes and views (`docs/store.md`), and steps from one version to the next.
+"""The schema of the store: its tables, indexes and views (`docs/store.md`), and the migrations.
 
-A change of the schema increments `VERSION` and adds a step to `MIGRATIONS`, which makes the new schema of the one
-before. Stores from before the first step are refused.
+sqlite-utils makes them. Only a new store, and one of an earlier version, needs it: to import it takes 0.1 s.
+
+A change of a table or index is a function at the end of `MIGRATIONS`. What stands before it is never changed: a new
+store is made as the first version, and then migrated like any other, so that all stores of a version have one schema.
+Views hold nothing: each migration ends with those of today. A change of them alone needs a migration that does nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ideabridge.bridge.store.database import SOLUTION_OF
 from ideabridge.bridge.store.sqlite import sqlite3
 
-VERSION: Final = 26
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+    from sqlite_utils.db import Table
+
+Migration = Callable[["Database"], None]
+"""A step to the next version. It runs in a transaction and must not commit; what sqlite-utils does in transactions of
+its own becomes savepoints.
+"""
+
+FIRST: Final = 25
+"""The version that `_create_first` makes. Stores of earlier ones are refused."""
+
+
+def _add_shown_and_ropes(database: Database) -> None:
+    database.table("ideas").add_column("shown", int)
+    database.conn.execute("CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'")
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_add_shown_and_ropes,)
+"""The steps from `FIRST` on, in order; new ones are added at the end."""
+
+VERSION: Final = FIRST + len(MIGRATIONS)
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
-Migration = Callable[[sqlite3.Connection], None]
 
-_ROPES: Final = "CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'"
+def can_migrate(version: int) -> bool:
+    """Return whether a store of this version can be brought to `VERSION`."""
+    return FIRST <= version <= VERSION
 
-_STATEMENTS: Final = (
+
+def update(connection: sqlite3.Connection, version: int) -> None:
+    """Bring a store to `VERSION`, inside a transaction of the caller.
+
+    Args:
+        connection: the connection to the store, in sqlite3's own handling of transactions.
+        version: 0 for an empty database, else a version for which `can_migrate` returns True.
+    """
+    from sqlite_utils import Database
+
+    # Plugins are other people's code, and our triggers do not call each other.
+    database = Database(connection, recursive_triggers=False, execute_plugins=False)
+    if version == 0:
+        _create_first(database)
+        version = FIRST
+    for migrate in MIGRATIONS[version - FIRST :]:
+        migrate(database)
+    for name, sql in _VIEWS.items():
+        database.create_view(name, sql, replace=True)
+
+
+# -- the first version ----------------------------------------------------------------------------------------------
+
+_SPECIAL_TABLES: Final = (
     # The solution stands after what a list of ideas reads, so that lists do not touch its pages. Lists are filtered and
     # ordered by time, outcome and mind.
     """
@@ -36,17 +84,9 @@ _STATEMENTS: Final = (
         schema INTEGER NOT NULL REFERENCES contents(number),
         context TEXT NOT NULL,
         solved INTEGER,
-        solution TEXT NOT NULL,
-        shown INTEGER
+        solution TEXT NOT NULL
     ) STRICT
     """,
-    "CREATE UNIQUE INDEX ideas_by_id ON ideas(id)",
-    "CREATE INDEX ideas_by_request ON ideas(request)",
-    "CREATE INDEX ideas_by_run ON ideas(run, step) WHERE run IS NOT NULL",
-    "CREATE INDEX ideas_by_time ON ideas(time)",
-    "CREATE INDEX ideas_by_outcome ON ideas(outcome, time)",
-    "CREATE INDEX ideas_by_mind ON ideas(mind, time)",
-    "CREATE INDEX ideas_by_outcome_and_mind ON ideas(outcome, mind, time)",
     # `tool:NAME` and `module:NAME` for what any step of an idea's run calls, and `tag:NAME` for its tags.
     """
     CREATE TABLE idea_uses (
@@ -56,9 +96,6 @@ _STATEMENTS: Final = (
         PRIMARY KEY (what, time, idea)
     ) STRICT, WITHOUT ROWID
     """,
-    # The hash of an idea's calls without their literals, by which repeated work is recognised.
-    "CREATE TABLE idea_shapes (idea INTEGER PRIMARY KEY REFERENCES ideas(number), shape BLOB NOT NULL) STRICT",
-    "CREATE INDEX idea_shapes_by_shape ON idea_shapes(shape, idea)",
     """
     CREATE TABLE idea_calls (
         tool TEXT NOT NULL,
@@ -103,7 +140,6 @@ _STATEMENTS: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    "CREATE TABLE session_calls (id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT",
     # Whose each exposed name is, by the folder of the configuration: a name never comes to mean another tool.
     """
     CREATE TABLE exposed_names (
@@ -116,7 +152,6 @@ _STATEMENTS: Final = (
         name TEXT PRIMARY KEY, role TEXT NOT NULL, state TEXT NOT NULL, created TEXT NOT NULL, issuer TEXT, subject TEXT
     ) STRICT, WITHOUT ROWID
     """,
-    "CREATE UNIQUE INDEX users_by_subject ON users(issuer, subject) WHERE issuer IS NOT NULL",
     """
     CREATE TABLE user_tokens (
         id TEXT PRIMARY KEY,
@@ -129,7 +164,6 @@ _STATEMENTS: Final = (
         used TEXT
     ) STRICT, WITHOUT ROWID
     """,
-    "CREATE INDEX user_tokens_by_user ON user_tokens(user)",
     # The callers a published name is shared with, besides its owner; '' stands for everybody. They see the versions
     # from `since` on, and the one to which the name refers.
     """
@@ -140,7 +174,6 @@ _STATEMENTS: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    "CREATE INDEX shares_by_name ON shares(name)",
     # No copy of the text is kept: it can be read again from the idea. `porter` finds "reports" by "report".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
@@ -152,106 +185,20 @@ _STATEMENTS: Final = (
         name, description, tokenize='porter unicode61 remove_diacritics 2'
     )
     """,
-    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.
-    "CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, body TEXT NOT NULL) STRICT",
-    _ROPES,
-    "CREATE TABLE content_keys (key INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
-    # Further runs and steps an idea was made in.
-    """
-    CREATE TABLE occurrences (
-        run TEXT,
-        step INTEGER,
-        idea INTEGER REFERENCES ideas(number),
-        meta TEXT NOT NULL,
-        PRIMARY KEY (run, step, idea)
-    ) STRICT
-    """,
-    "CREATE INDEX idx_occurrences_idea ON occurrences(idea)",
-    # Every version there was, and the version that each name stands for now. A pinned name stays with its version when
-    # another is published.
-    """
-    CREATE TABLE publications (
-        number INTEGER PRIMARY KEY,
-        name TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        idea INTEGER NOT NULL REFERENCES ideas(number),
-        description TEXT NOT NULL,
-        answer TEXT NOT NULL,
-        input_schema TEXT,
-        output_schema TEXT,
-        annotations TEXT NOT NULL,
-        plan TEXT,
-        recorded TEXT,
-        owner TEXT,
-        time TEXT NOT NULL,
-        learned TEXT
-    ) STRICT
-    """,
-    "CREATE UNIQUE INDEX idx_publications_name_version ON publications(name, version)",
-    "CREATE INDEX idx_publications_idea ON publications(idea)",
-    # What further runs of a version showed. Rows are only added; `publications.learned` is computed from them.
-    """
-    CREATE TABLE evidence (
-        number INTEGER PRIMARY KEY, publication INTEGER NOT NULL REFERENCES publications(number), record TEXT NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX idx_evidence_publication ON evidence(publication)",
-    """
-    CREATE TABLE names (
-        number INTEGER PRIMARY KEY,
-        name TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        owner TEXT NOT NULL,
-        pinned INTEGER NOT NULL DEFAULT 0
-    ) STRICT
-    """,
-    "CREATE UNIQUE INDEX idx_names_name ON names(name)",
-    """
-    CREATE TABLE runs (
-        number INTEGER PRIMARY KEY,
-        id TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        caller TEXT NOT NULL,
-        title TEXT NOT NULL,
-        fingerprint TEXT NOT NULL,
-        parent TEXT,
-        status TEXT NOT NULL,
-        summary TEXT,
-        driver TEXT,
-        epoch INTEGER NOT NULL,
-        lease_until REAL NOT NULL,
-        created TEXT NOT NULL,
-        updated TEXT,
-        forked_from TEXT,
-        forked_at INTEGER
-    ) STRICT
-    """,
-    "CREATE UNIQUE INDEX idx_runs_id ON runs(id)",
-    "CREATE INDEX idx_runs_caller_number ON runs(caller, number)",
-    "CREATE INDEX idx_runs_status_number ON runs(status, number)",
-    "CREATE INDEX idx_runs_caller_status_number ON runs(caller, status, number)",
+)
+"""Tables for which sqlite-utils has no words: with generated columns, without row numbers, numbered for ever, or with
+an index of words and no texts.
+"""
+
+_PARTIAL_INDEXES: Final = (
+    "CREATE INDEX ideas_by_run ON ideas(run, step) WHERE run IS NOT NULL",
+    "CREATE UNIQUE INDEX users_by_subject ON users(issuer, subject) WHERE issuer IS NOT NULL",
     "CREATE INDEX runs_by_fork ON runs(forked_from) WHERE forked_from IS NOT NULL",
     "CREATE INDEX runs_by_parent ON runs(parent) WHERE parent IS NOT NULL",
     "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
-    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree holds all, in order.
-    # `parts` says which members of the event are kept in `contents`.
-    "CREATE TABLE events (id INTEGER PRIMARY KEY, body TEXT NOT NULL, at REAL NOT NULL, parts TEXT) STRICT",
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
-    "CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT",
-    "CREATE TABLE counters (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
-    # Lists of modules, definitions of tools, and shapes of results: see `ToolMemory`.
-    """
-    CREATE TABLE tool_memory (
-        number INTEGER PRIMARY KEY,
-        kind TEXT NOT NULL,
-        key TEXT NOT NULL,
-        name TEXT NOT NULL,
-        value TEXT NOT NULL,
-        time TEXT NOT NULL
-    ) STRICT
-    """,
-    "CREATE UNIQUE INDEX idx_tool_memory_kind_key ON tool_memory(kind, key)",
 )
+"""Indexes of some rows of a table, for which sqlite-utils has no words either."""
 
 _LISTS: Final = """
                    LEFT JOIN contents AS list_two ON one.value < 0 AND list_two.number = -one.value
@@ -338,41 +285,151 @@ _VIEWS: Final = {
 """The views for programs that read the store by SQL, by name."""
 
 
-def create(connection: sqlite3.Connection) -> None:
-    """Create the tables, indexes and views in an empty database, inside a transaction of the caller."""
-    for statement in _STATEMENTS:
-        connection.execute(statement)
-    _create_views(connection)
+def _create_first(database: Database) -> None:
+    """Create the tables and indexes of `FIRST` in an empty database, inside a transaction of the caller."""
+    for statement in _SPECIAL_TABLES:
+        database.conn.execute(statement)
+    ideas = database.table("ideas")
+    ideas.create_index(["id"], "ideas_by_id", unique=True)
+    ideas.create_index(["request"], "ideas_by_request")
+    ideas.create_index(["time"], "ideas_by_time")
+    ideas.create_index(["outcome", "time"], "ideas_by_outcome")
+    ideas.create_index(["mind", "time"], "ideas_by_mind")
+    ideas.create_index(["outcome", "mind", "time"], "ideas_by_outcome_and_mind")
+    database.table("shares").create_index(["name"], "shares_by_name")
+    database.table("user_tokens").create_index(["user"], "user_tokens_by_user")
+
+    # The hash of an idea's calls without their literals, by which repeated work is recognised.
+    shapes = _table(database, "idea_shapes", {"idea": int, "shape": bytes}, key="idea", refers=("idea", "ideas"))
+    shapes.create_index(["shape", "idea"], "idea_shapes_by_shape")
+
+    # Results of sessions in progress.
+    _table(database, "session_calls", {"id": int, "body": str}, key="id")
+
+    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.
+    _table(database, "contents", {"number": int, "hash": bytes, "body": str})
+    _table(database, "content_keys", {"key": int, "number": int}, key="key")
+
+    # Further runs and steps an idea was made in.
+    occurrences = _table(
+        database,
+        "occurrences",
+        {"run": str, "step": int, "idea": int, "meta": str},
+        key=("run", "step", "idea"),
+        refers=("idea", "ideas"),
+    )
+    occurrences.create_index(["idea"])
+
+    # Every version there was, and the version that each name stands for now. A pinned name stays with its version when
+    # another is published.
+    publications = _table(
+        database,
+        "publications",
+        {
+            "number": int,
+            "name": str,
+            "version": int,
+            "idea": int,
+            "description": str,
+            "answer": str,
+            "input_schema": str,
+            "output_schema": str,
+            "annotations": str,
+            "plan": str,
+            "recorded": str,
+            "owner": str,
+            "time": str,
+            "learned": str,
+        },
+        nullable={"input_schema", "output_schema", "plan", "recorded", "owner", "learned"},
+        refers=("idea", "ideas"),
+    )
+    publications.create_index(["name", "version"], unique=True)
+    publications.create_index(["idea"])
+
+    # What further runs of a version showed. Rows are only added; `publications.learned` is computed from them.
+    evidence = _table(
+        database,
+        "evidence",
+        {"number": int, "publication": int, "record": str},
+        refers=("publication", "publications"),
+    )
+    evidence.create_index(["publication"])
+
+    names = _table(
+        database,
+        "names",
+        {"number": int, "name": str, "version": int, "owner": str, "pinned": int},
+        defaults={"pinned": 0},
+    )
+    names.create_index(["name"], unique=True)
+
+    runs = _table(
+        database,
+        "runs",
+        {
+            "number": int,
+            "id": str,
+            "kind": str,
+            "caller": str,
+            "title": str,
+            "fingerprint": str,
+            "parent": str,
+            "status": str,
+            "summary": str,
+            "driver": str,
+            "epoch": int,
+            "lease_until": float,
+            "created": str,
+            "updated": str,
+            "forked_from": str,
+            "forked_at": int,
+        },
+        nullable={"parent", "summary", "driver", "updated", "forked_from", "forked_at"},
+    )
+    runs.create_index(["id"], unique=True)
+    runs.create_index(["caller", "number"])
+    runs.create_index(["status", "number"])
+    runs.create_index(["caller", "status", "number"])
+
+    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree holds all, in order.
+    # `parts` says which members of the event are kept in `contents`.
+    _table(database, "events", {"id": int, "body": str, "at": float, "parts": str}, key="id", nullable={"parts"})
+
+    _table(database, "settings", {"key": str, "value": bytes}, key="key")
+    _table(database, "counters", {"key": str, "value": int}, key="key")
+
+    # Lists of modules, definitions of tools, and shapes of results: see `ToolMemory`.
+    memory = _table(
+        database,
+        "tool_memory",
+        {"number": int, "kind": str, "key": str, "name": str, "value": str, "time": str},
+    )
+    memory.create_index(["kind", "key"], unique=True)
+
+    for statement in _PARTIAL_INDEXES:
+        database.conn.execute(statement)
 
 
-def _create_views(connection: sqlite3.Connection) -> None:
-    """Create the views, in place of those of an earlier version."""
-    for name, sql in _VIEWS.items():
-        connection.execute(f"DROP VIEW IF EXISTS {name}")
-        connection.execute(f"CREATE VIEW {name} AS {sql}")
-
-
-def _add_shown_and_ropes(connection: sqlite3.Connection) -> None:
-    connection.execute("ALTER TABLE ideas ADD COLUMN shown INTEGER")
-    connection.execute(_ROPES)
-    _create_views(connection)
-
-
-MIGRATIONS: Final[Mapping[int, Migration]] = {25: _add_shown_and_ropes}
-"""By version of a store: the step to the next version. It runs in a transaction and must not commit."""
-
-
-def migrate(connection: sqlite3.Connection, version: int) -> None:
-    """Bring a store of an earlier version to this one, inside a transaction of the caller.
-
-    Args:
-        connection: the connection to the store.
-        version: a version for which `can_migrate` returns True.
+def _table(
+    database: Database,
+    name: str,
+    columns: dict[str, type],
+    *,
+    key: str | tuple[str, ...] = "number",
+    nullable: Collection[str] = (),
+    defaults: dict[str, int] | None = None,
+    refers: tuple[str, str] | None = None,
+) -> Table:
+    """Create a strict table whose columns are NOT NULL, except those of the key and of `nullable`. `refers` is a column
+    with numbers of rows of another table, and that table.
     """
-    for step in range(version, VERSION):
-        MIGRATIONS[step](connection)
-
-
-def can_migrate(version: int) -> bool:
-    """Return whether there is a step from this version, and from each after it, to the next."""
-    return all(step in MIGRATIONS for step in range(version, VERSION))
+    keys = {key} if isinstance(key, str) else {*key}
+    return database.table(name).create(
+        columns,
+        pk=key,
+        not_null=columns.keys() - keys - {*nullable},
+        defaults=defaults,
+        foreign_keys=[(*refers, "number")] if refers else [],
+        strict=True,
+    )
