@@ -302,6 +302,11 @@ def test_httpx2_is_used_only_where_the_client_is_that_of_a_library() -> None:
     assert users - foreign == set(), "httpx is our HTTP client; httpx2 is that of mcp and of pydantic-ai"
 
 
+def test_only_the_command_line_queries_the_store_by_sql_of_somebody() -> None:
+    query = "ideabridge.bridge.store.sqlite.query"
+    assert {name for name, path in NAMES.items() if query in imports_of(path)} == {"ideabridge.server.cli.stores"}
+
+
 @pytest.mark.parametrize("file", CONSTRAINTS)
 def test_constraints_are_exact_and_name_each_package_once(file: str) -> None:
     names = [canonicalize_name(pin.name) for pin in pins(file)]

@@ -81,6 +81,10 @@ class CursorError(StoreError):
     """A page cursor does not come from this list, or a limit is out of bounds."""
 
 
+class QueryError(StoreError):
+    """SQL of a person is not one statement that reads, or takes too long."""
+
+
 class FilterError(StoreError):
     """A filter of a list or search is invalid."""
 

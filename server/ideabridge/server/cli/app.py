@@ -114,6 +114,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "store copy ideas.sqlite postgresql://ideas@db.internal/ideas",
         "store copy postgresql://ideas@db.internal/ideas ideas.sqlite",
     ),
+    "store query": (
+        "store query 'SELECT title, time FROM idea_list LIMIT 5'",
+        "store query 'SELECT * FROM run_list WHERE kind=:k' -p k=plan --csv",
+    ),
     "store vacuum": ("store vacuum",),
     "modules": ("modules list", "modules test git git_log -i repo_path=."),
     "modules list": ("modules list", "modules list --json"),

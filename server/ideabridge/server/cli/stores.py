@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, working
+from ideabridge.server.cli.console import UsageError, print_json, print_table, print_value, say, working
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.views.text import counted
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import did_you_mean
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.store.idea import RunRecord
+    from ideabridge.bridge.store.sqlite.query import Value
     from ideabridge.bridge.store.store import Store
 
 
@@ -147,7 +152,7 @@ def lookup_called(options: Options, ref: str) -> str:
         return resolve_idea(store, ref)
 
 
-app = typer.Typer(help="Back up, copy or shrink the store of ideas and runs.", no_args_is_help=True)
+app = typer.Typer(help="Back up, copy, query or shrink the store of ideas and runs.", no_args_is_help=True)
 
 
 @app.command("backup")
@@ -195,6 +200,94 @@ def copy_store(
         f"{copied.runs:,} runs with {copied.events:,} events, {copied.ideas:,} ideas and {copied.names:,} published "
         f"names copied to {places[1]} and checked",
     )
+
+
+_WIDEST: Final = 100
+"""Characters of a value in a table of `store query`."""
+
+
+@app.command("query")
+@command("config", "project", "store", "json")
+def query_store(
+    options: Options,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads, such as SELECT.")],
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="The value of :NAME in the SQL; may be repeated."),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Print a table, which is the default.")] = False,
+) -> None:
+    """Read the store by SQL: its views and tables (docs/store.md), of all users. Nothing is changed.
+
+    At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table shortens long values.
+    A store in PostgreSQL is read with psql.
+    """
+    from ideabridge.bridge.store.database import is_address
+    from ideabridge.bridge.store.sqlite.query import query
+
+    if csv + table + options.json > 1:
+        raise UsageError("--csv, --json and --table: expected one of them")
+    place = str(with_existing_store(options).store)
+    if is_address(place):
+        raise UsageError("`store query` reads stores that are SQLite files; read one in PostgreSQL with psql")
+    result = query(Path(place), sql, _read_parameters(parameters or []))
+    rows = [[_readable(value) for value in row] for row in result.rows]
+    if options.json:
+        listed: list[JSON] = [dict(zip(result.columns, row, strict=True)) for row in rows]
+        print_json({"columns": [*result.columns], "rows": listed, "more": bool(result.bound)})
+    elif csv:
+        _print_csv(result.columns, rows)
+    else:
+        _print_cut(result.columns, rows)
+    if result.bound:
+        say(f"only the first {result.bound} were read: LIMIT and OFFSET read the others", "yellow")
+
+
+def _read_parameters(words: list[str]) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        name = name.removeprefix(":")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--param {word[:80]!r}: expected NAME=VALUE")
+        if name in parameters:
+            raise UsageError(f"--param {name[:80]!r} is given twice")
+        parameters[name] = value
+    return parameters
+
+
+def _readable(value: Value) -> str | int | float | None:
+    """The value as JSON can hold it: bytes as hex digits, and infinity as a word."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value
+
+
+def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    print_value(text.getvalue())
+
+
+def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
+    """Print a table whose values have at most `_WIDEST` characters, and say how many were longer."""
+    count = 0
+    lines: list[list[str]] = []
+    for row in rows:
+        cells = ["" if value is None else str(value) for value in row]
+        count += sum(len(cell) > _WIDEST for cell in cells)
+        lines.append([cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in cells])
+    print_table(columns, lines, cut=True)
+    if count:
+        say(f"{counted(count, 'value')} shortened: --csv and --json print them whole", "dim")
 
 
 @app.command("vacuum")

@@ -1,0 +1,211 @@
+"""query: SQL of the person at the command line, which reads a store in SQLite and changes nothing.
+
+Four things keep it from writing: the file is opened for reading, `query_only` is on, an authorizer refuses whatever is
+not reading, and sqlite3 runs one statement only. No other file can be attached and no extension loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ideabridge.bridge.store.errors import QueryError, StoreAccessError, StoreFormatError
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite.database import APPLICATION_ID
+
+MOST_ROWS: Final = 10_000
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the values of a result."""
+
+MOST_SECONDS: Final = 30.0
+
+_MOST_MEMORY: Final = 512 * 1024 * 1024
+"""Bytes that SQLite takes in this process from the first query on: a limit cannot be raised again."""
+
+_STEPS: Final = 10_000
+"""Instructions of SQLite between two looks at the clock: about a tenth of a millisecond."""
+
+_READING: Final = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    }
+)
+
+_FUNCTIONS: Final = frozenset({"load_extension", "fts3_tokenizer"})
+"""Functions that load code."""
+
+_ABOUT_TABLES: Final = frozenset(
+    {
+        "foreign_key_list",
+        "index_info",
+        "index_list",
+        "index_xinfo",
+        "table_info",
+        "table_list",
+        "table_xinfo",
+    }
+)
+"""Pragmas whose argument is a name. Others set something with theirs."""
+
+_ABOUT_FILE: Final = frozenset(
+    {
+        "application_id",
+        "collation_list",
+        "compile_options",
+        "data_version",
+        "database_list",
+        "encoding",
+        "freelist_count",
+        "function_list",
+        "page_count",
+        "page_size",
+        "schema_version",
+        "user_version",
+    }
+)
+"""Pragmas that are read without an argument. The full-text search reads `data_version` itself."""
+
+Value = str | int | float | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The rows of a query.
+
+    Attributes:
+        columns: their names, each once: a second `id` is `id_2`.
+        rows: the values, in the order of the columns.
+        bound: what ended the reading before the last row, as `10,000 rows`; "" if nothing did.
+    """
+
+    columns: list[str]
+    rows: list[tuple[Value, ...]]
+    bound: str
+
+
+class _Authorizer:
+    """Decides about each thing that a statement does when SQLite compiles it.
+
+    Attributes:
+        refused: what was refused first, as the end of a sentence; "" if nothing was.
+    """
+
+    def __init__(self) -> None:
+        self.refused = ""
+
+    def __call__(
+        self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
+    ) -> int:
+        if action == sqlite3.SQLITE_PRAGMA:
+            name = (first or "").lower()
+            if name in _ABOUT_TABLES or (name in _ABOUT_FILE and second is None):
+                return sqlite3.SQLITE_OK
+            self._refuse(f"PRAGMA {name} is refused" if second is None else f"PRAGMA {name} with a value is refused")
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS:
+            self._refuse(f"{second}() is refused")
+            return sqlite3.SQLITE_DENY
+        if action in _READING:
+            return sqlite3.SQLITE_OK
+        self._refuse("this statement would change something, or reach another file")
+        return sqlite3.SQLITE_DENY
+
+    def _refuse(self, what: str) -> None:
+        self.refused = self.refused or what
+
+
+def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
+    """Run one statement that reads, over a connection of its own; others may use the store meanwhile.
+
+    At most `MOST_ROWS` rows and `MOST_BYTES` bytes are read. Do not call it in an event loop.
+
+    Args:
+        path: the file of the store.
+        sql: the statement.
+        parameters: the value of each `:name`.
+
+    Raises:
+        QueryError: it is not one SQL statement that reads, a parameter is missing or unused, or it takes too long.
+        StoreAccessError: the file cannot be read.
+        StoreFormatError: it is not a store.
+    """
+    for name in parameters:
+        if re.search(rf"[:@$]{re.escape(name)}\b", sql) is None:
+            raise QueryError(f"there is no :{name[:80]} in the SQL")
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StoreAccessError(f"{path}: it cannot be opened: {error}") from None
+    with closing(connection):
+        _prepare(connection, path)
+        return _read(connection, sql, dict(parameters))
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        connection.execute("PRAGMA query_only=ON")
+        connection.execute(f"PRAGMA hard_heap_limit={_MOST_MEMORY}")
+    except sqlite3.DatabaseError as error:
+        raise StoreFormatError(f"{path}: it cannot be read: {error}") from None
+    if application != APPLICATION_ID:
+        raise StoreFormatError(f"{path}: it is not a store of ideas")
+    # A text of another program may be no UTF-8.
+    connection.text_factory = _text
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) -> QueryResult:
+    from sqlite_utils import Database
+    from sqlite_utils.utils import dedupe_keys
+
+    database = Database(connection, recursive_triggers=False, execute_plugins=False)
+    authorizer = _Authorizer()
+    connection.set_authorizer(authorizer)
+    deadline = time.monotonic() + MOST_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+    try:
+        cursor = database.execute(sql, parameters)  # pyright: ignore[reportUnknownMemberType]
+        if cursor.description is None:
+            raise QueryError("the SQL returns no rows; `store query` takes one statement that reads, such as SELECT")
+        columns = list(dedupe_keys(column[0] for column in cursor.description))
+        return _collect(columns, cursor)
+    except MemoryError:
+        raise QueryError(f"the query needs more than {_MOST_MEMORY // 1024**2} MiB of memory") from None
+    except (sqlite3.Error, sqlite3.Warning, UnicodeEncodeError, ValueError) as error:
+        if authorizer.refused:
+            raise QueryError(f"`store query` only reads the store: {authorizer.refused}") from None
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+            raise QueryError(f"the SQL cannot be run: {error}") from None
+        if time.monotonic() <= deadline:
+            # The signal of Ctrl-C came while SQLite called the progress handler.
+            raise KeyboardInterrupt from None
+        raise QueryError(f"the query takes longer than {MOST_SECONDS:g} s") from None
+
+
+def _collect(columns: list[str], cursor: sqlite3.Cursor) -> QueryResult:
+    rows: list[tuple[Value, ...]] = []
+    size = 0
+    for row in cursor:
+        if len(rows) == MOST_ROWS:
+            return QueryResult(columns, rows, f"{MOST_ROWS:,} rows")
+        size += _size(row)
+        if size > MOST_BYTES:
+            return QueryResult(columns, rows, f"{MOST_BYTES // 1024**2} MiB")
+        rows.append(row)
+    return QueryResult(columns, rows, "")
+
+
+def _size(row: Sequence[Value]) -> int:
+    return sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
