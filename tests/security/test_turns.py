@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, checking
 from ideabridge.bridge.programs.sandbox import SESSIONS
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import worker
@@ -115,17 +115,17 @@ async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(ch
     assert checked.index(BOB) <= 2 * worker.MOST + 2
 
 
-async def test_a_cancelled_dry_run_ends_its_check() -> None:
+async def test_a_cancelled_dry_run_ends_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: JSON = [{"_tool": "pick", "data": number, "path": "@"} for number in range(5_000)]
+    # No other test has workers among these.
+    workers = worker.Workers()
+    monkeypatch.setattr(checking, "workers", workers)
     async with Bridge(store=":memory:") as bridge:
-        # A worker of an earlier test may still end.
-        while worker.workers.at_work:
-            await anyio.lowlevel.checkpoint()
         async with anyio.create_task_group() as group:
             group.start_soon(bridge.dry_run, {"calls": calls})
-            while not worker.workers.at_work:
+            while not workers.at_work:
                 await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
         # The thread that waited for the process notices its end.
-        while worker.workers.at_work:
+        while workers.at_work:
             await anyio.lowlevel.checkpoint()

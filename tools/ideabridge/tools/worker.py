@@ -92,7 +92,6 @@ class _Worker:
         except OSError as error:
             raise WorkerError(f"a worker process cannot be started: {error.strerror or error}") from None
         self.late = False
-        self.is_asked = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
         """Return the answer to a job. Blocks until the deadline, when another thread kills the process.
@@ -100,7 +99,6 @@ class _Worker:
         The deadline is `seconds` after the worker began with the job, so a busy machine on which a process starts
         slowly does not change what a job can compute.
         """
-        self.is_asked = True
         timer = self._timer(START_SECONDS)
         try:
             into, out = self.process.stdin, self.process.stdout
@@ -143,6 +141,22 @@ class _Worker:
                     pipe.close()
 
 
+class _Job:
+    """One job of a worker. By it the waiting thread and the task that gives it up agree on who ends the worker.
+
+    Attributes:
+        is_begun: the thread has begun to wait, and ends the worker if the job is given up.
+        is_over: the worker has answered, and may have another job.
+        is_given_up: nobody wants the answer.
+    """
+
+    def __init__(self, worker: _Worker) -> None:
+        self.worker = worker
+        self.is_begun = False
+        self.is_over = False
+        self.is_given_up = False
+
+
 class Workers:
     """The workers of this process. Thread-safe."""
 
@@ -170,7 +184,6 @@ class Workers:
             self._all.difference_update(ended)
             self._idle = [one for one in self._idle if one in self._all]
             worker = self._idle.pop() if self._idle else _Worker()
-            worker.is_asked = False
             self._all.add(worker)
         for one in ended:
             one.end()
@@ -200,11 +213,11 @@ class Workers:
         async with _turns().place():
             while True:
                 # A worker ends with the thread that started it, so the waiting thread must not start it.
-                worker = self._take()
+                job_at_work = _Job(self._take())
                 try:
                     return await anyio.to_thread.run_sync(
                         self._ask,
-                        worker,
+                        job_at_work,
                         frame,
                         what,
                         seconds,
@@ -214,13 +227,7 @@ class Workers:
                 except _GoneError:
                     continue  # it had just ended because it was idle
                 except anyio.get_cancelled_exc_class():
-                    # The waiting thread ends the worker, which may already be idle again.
-                    with self._lock:
-                        self._idle = [one for one in self._idle if one is not worker]
-                    worker.process.kill()
-                    if not worker.is_asked:
-                        # The thread has not begun.
-                        self._drop(worker)
+                    self._give_up(job_at_work)
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
@@ -228,11 +235,24 @@ class Workers:
         frame = encode([job, argument])
         while True:
             try:
-                return self._ask(self._take(), frame, what, seconds)
+                return self._ask(_Job(self._take()), frame, what, seconds)
             except _GoneError:
                 continue
 
-    def _ask(self, worker: _Worker, frame: bytes, what: str, seconds: float) -> JSON:
+    def _give_up(self, job: _Job) -> None:
+        with self._lock:
+            if job.is_over:
+                # The worker is idle, or has the job of somebody else.
+                return
+            job.is_given_up = True
+        job.worker.process.kill()
+        if not job.is_begun:
+            # Perhaps no thread will wait for it.
+            self._drop(job.worker)
+
+    def _ask(self, job: _Job, frame: bytes, what: str, seconds: float) -> JSON:
+        worker = job.worker
+        job.is_begun = True
         try:
             answer = worker.ask(frame, seconds)
         except _GoneError:
@@ -250,7 +270,11 @@ class Workers:
             self._drop(worker)
             raise
         with self._lock:
-            self._idle.append(worker)
+            job.is_over = not job.is_given_up
+            if job.is_over:
+                self._idle.append(worker)
+        if job.is_given_up:
+            self._drop(worker)
         result = decode_trusted(answer)
         assert isinstance(result, dict)
         if "value" in result:
