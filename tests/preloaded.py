@@ -38,7 +38,7 @@ MODULES = (
     "mcp_server_time.server",
     "pydantic_monty",
     "rich.live",
-    "sqlite_utils",
+    "sqlite_utils.cli",
     "typer._adapters",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",

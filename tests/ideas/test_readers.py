@@ -5,19 +5,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Final
 
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON
+from tests import preloaded
 from tests.ideas.test_processes import check
 from tests.ideas.test_pruning import end, newest, old_run
 from tests.ideas.values import idea_of, publish, said
 
+PROGRAM: Final = Path(sys.executable).parent / "sqlite-utils"
+
 
 def utils(*words: str) -> list[dict[str, JSON]]:
     """What sqlite-utils prints."""
-    done = subprocess.run([sys.executable, "-m", "sqlite_utils", *words], capture_output=True, check=True, text=True)
+    done = subprocess.run(preloaded.python(PROGRAM, *words), capture_output=True, check=True, text=True)
     rows: list[dict[str, JSON]] = json.loads(done.stdout) if done.stdout.startswith("[") else []
     return rows
 

@@ -1,10 +1,8 @@
 """The store is copied while it is written to, and written anew; others read it without our code."""
 
-import json
 import random
 import stat
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
 from tests.disk import REASON, Disk
 from tests.ideas.test_processes import check, child
+from tests.ideas.test_readers import utils
 from tests.ideas.values import idea_of, publish
 
 
@@ -180,6 +179,4 @@ def test_the_documented_views_are_read_without_our_code(file_store: Store) -> No
     connection.close()
     told = [("tag_list", "tag", "a"), ("publication_list", "name", "name"), ("idea_list", "id", idea)]
     for view, column, value in told:
-        words = [sys.executable, "-m", "sqlite_utils", "rows", file_store.path, view]
-        rows = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
-        assert [row[column] for row in rows] == [value]
+        assert [row[column] for row in utils("rows", file_store.path, view)] == [value]
