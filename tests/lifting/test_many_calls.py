@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-from typing import TYPE_CHECKING
-
 import pytest
 
 from ideabridge.bridge import Bridge, report_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON
-
-if TYPE_CHECKING:
-    from _typeshed import TraceFunction
+from tests.instructions import instructions_of
 
 pytestmark = pytest.mark.anyio
 
@@ -27,23 +21,7 @@ async def _steps_of_lifting(calls: int) -> int:
     async with Bridge(store=Store.open(":memory:")) as bridge:
         run = await bridge.run_plan({"calls": listed})
         assert await run.wait() == "done"
-        steps = 0
-
-        def count(frame: FrameType, event: str, _argument: object) -> TraceFunction:
-            nonlocal steps
-            frame.f_trace_opcodes = True
-            frame.f_trace_lines = False
-            if event == "opcode":
-                steps += 1
-            return count
-
-        before = sys.gettrace()
-        sys.settrace(count)
-        try:
-            report_of(bridge.lift(run.id), bridge.store, "local")
-        finally:
-            sys.settrace(before)
-    return steps
+        return instructions_of(lambda: report_of(bridge.lift(run.id), bridge.store, "local"))
 
 
 async def test_lifting_twice_as_many_calls_takes_about_twice_the_work() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from mcp import Client
@@ -13,11 +11,9 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.brief import shorten_answer
 from ideabridge.tools.encoding import JSON
+from tests.instructions import instructions_of
 
 from .serving import call
-
-if TYPE_CHECKING:
-    from _typeshed import TraceFunction
 
 pytestmark = pytest.mark.anyio
 
@@ -37,22 +33,7 @@ async def _steps_of_an_answer(calls: int) -> int:
         run = await bridge.run_plan({"calls": _listed(calls)})
         assert await run.wait() == "done"
         result = run.answer()
-        steps = 0
-
-        def count(frame: FrameType, event: str, _argument: object) -> TraceFunction:
-            nonlocal steps
-            frame.f_trace_opcodes = True
-            frame.f_trace_lines = False
-            if event == "opcode":
-                steps += 1
-            return count
-
-        before = sys.gettrace()
-        sys.settrace(count)
-        try:
-            shorten_answer(run, result)
-        finally:
-            sys.settrace(before)
+        steps = instructions_of(lambda: shorten_answer(run, result))
     assert "counts" not in result["state"]
     assert len(result["state"]["last"]) == calls // 2
     return steps
