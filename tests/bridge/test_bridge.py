@@ -34,6 +34,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, ValueMismatchError
 from ideabridge.tools.tool import ActivityContext
 from ideabridge.tools.toolbox import Toolbox
+from tests import preloaded
 from tests.asking import ASKS
 
 pytestmark = pytest.mark.anyio
@@ -86,7 +87,7 @@ async def plan(bridge: Bridge, raw: JSON, caller: str = "local") -> Run:
 
 async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None:
     (tmp_path / "ideabridge.json").write_text(
-        json.dumps({"mcpServers": {"time": {"command": str(BIN / "mcp-server-time")}}}), encoding="utf-8"
+        json.dumps({"mcpServers": {"time": preloaded.module(BIN / "mcp-server-time")}}), encoding="utf-8"
     )
     configuration = load_configuration(tmp_path / "ideabridge.json", project=tmp_path)
     async with Bridge(configuration, toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:

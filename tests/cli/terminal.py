@@ -109,7 +109,7 @@ def at_terminal(here: Path, *words: str, columns: int = 80) -> str:
     primary, secondary = pty.openpty()
     termios.tcsetwinsize(secondary, (40, columns))
     with subprocess.Popen(
-        [str(EXECUTABLE), *words],
+        preloaded.python(EXECUTABLE, *words),
         cwd=here,
         stdin=subprocess.DEVNULL,
         stdout=secondary,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.trusting import write_trusted
 
 from .conftest import EXECUTABLE
@@ -57,9 +58,8 @@ def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> Non
     assert "`ideabridge install claude-code --write`" in terminal.seen
     terminal.interrupt()
     assert terminal.end() == (0, "")
-    done = subprocess.run(
-        [str(EXECUTABLE), "serve"], cwd=mute, input="", capture_output=True, text=True, timeout=60, check=True
-    )
+    command = preloaded.python(EXECUTABLE, "serve")
+    done = subprocess.run(command, cwd=mute, input="", capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -454,7 +454,7 @@ def test_who_reads_no_errors_any_more_does_not_end_the_run(here: Path) -> None:
     (here / "plan.json").write_text(json.dumps({"calls": [{"_tool": "note", "text": "hello"}]}), encoding="utf-8")
     reader, writer = os.pipe()
     os.close(reader)
-    words = [str(EXECUTABLE), "run", "plan.json", "--allow-all"]
+    words = preloaded.python(EXECUTABLE, "run", "plan.json", "--allow-all")
     done = subprocess.run(words, cwd=here, stdout=subprocess.PIPE, stderr=writer, text=True, check=False, timeout=60)
     os.close(writer)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"results": {"0": "hello"}})

@@ -119,7 +119,7 @@ async def test_a_user_of_the_server_signs_in(ideabridge: Run, project: Path, tmp
 async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
     async with authorized() as server:
         configured(project, server)
-        command = [sys.executable, str(EXECUTABLE), "modules", "login", "tickets", "--no-browser", "--json"]
+        command = preloaded.python(EXECUTABLE, "modules", "login", "tickets", "--no-browser", "--json")
         process = await anyio.open_process(command, cwd=project)
         async with process:
             assert process.stdin is not None

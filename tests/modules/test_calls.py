@@ -17,6 +17,7 @@ from ideabridge.bridge.modules.errors import (
     UnknownModuleToolError,
 )
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
+from tests import preloaded
 
 from .conftest import BIN, modules_of, raw, sdk
 
@@ -217,8 +218,8 @@ async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() 
 
 async def test_real_servers() -> None:
     servers = {
-        "git": {"command": str(BIN / "mcp-server-git")},
-        "time": {"command": str(BIN / "mcp-server-time"), "type": "stdio", "autoApprove": ["*"]},
+        "git": preloaded.module(BIN / "mcp-server-git"),
+        "time": preloaded.module(BIN / "mcp-server-time", type="stdio", autoApprove=["*"]),
     }
     async with modules_of(servers) as modules:
         assert await modules.settled(20)

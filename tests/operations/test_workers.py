@@ -320,7 +320,7 @@ async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
 
 async def test_a_worker_with_an_unknown_module_does_not_start(configuration: Callable[..., Path]) -> None:
     path = configuration()
-    program = [str(BIN / "ideabridge"), "worker", "--config", str(path), "--module", "nowhere"]
+    program = preloaded.python(BIN / "ideabridge", "worker", "--config", str(path), "--module", "nowhere")
     done = await anyio.run_process(program, check=False)
     assert done.returncode == 2
     assert "module 'nowhere' is not configured" in done.stderr.decode()

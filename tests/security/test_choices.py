@@ -132,9 +132,9 @@ async def test_approval_by_person_leaves_the_choices_to_the_terminal(era: str, t
         said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
         assert f"at a terminal: ideabridge ideas publish {run} sum_up" in said
         assert "sum_up" not in await all_tools(client)
-    options = ["--take", "calls.0.b=keep", "--config", configuration]
-    command = [BIN / "ideabridge", "ideas", "publish", run, "sum_up", *options]
-    ended = await anyio.run_process([str(one) for one in command], stdin=subprocess.DEVNULL, check=False)
+    options = ["--take", "calls.0.b=keep", "--config", str(configuration)]
+    command = preloaded.python(BIN / "ideabridge", "ideas", "publish", run, "sum_up", *options)
+    ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     assert decided_by(tmp_path, "sum_up") == {"kind": "person", "via": "command", "user": "local"}
 

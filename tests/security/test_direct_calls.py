@@ -267,7 +267,7 @@ async def asking(folder: Path, transport: str, era: str, **keys: Any) -> AsyncGe
 async def decide(folder: Path, decision: str, run: str, *more: str) -> None:
     """A person at a terminal decides."""
     options = ["--config", str(folder / "ideabridge.json"), *more]
-    command = [str(BIN / "ideabridge"), "approvals", "decide", decision, run, *options]
+    command = preloaded.python(BIN / "ideabridge", "approvals", "decide", decision, run, *options)
     ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode in (0, 1), ended.stderr.decode()
 

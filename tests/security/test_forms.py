@@ -124,9 +124,8 @@ async def test_the_commands_that_are_named_work_in_any_folder(tmp_path: Path) ->
     assert f"ideabridge approvals decide --config {tmp_path / 'ideabridge.json'}" in told["decides"]
     for command in (shows, decides):
         _, *more = shlex.split(command)
-        ended = await anyio.run_process(
-            [str(BIN / "ideabridge"), *more], stdin=subprocess.DEVNULL, cwd="/", check=False
-        )
+        started = preloaded.python(BIN / "ideabridge", *more)
+        ended = await anyio.run_process(started, stdin=subprocess.DEVNULL, cwd="/", check=False)
         assert ended.returncode == 0, ended.stderr.decode()
     assert (tmp_path / "one").read_text() == words
 

@@ -236,8 +236,9 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
         assert "approval.by in the configuration" in said
         assert not (tmp_path / "one").exists()
-        command = [BIN / "ideabridge", "approvals", "decide", "approve", told["run"], "--config", configuration]
-        ended = await anyio.run_process([str(one) for one in command], stdin=subprocess.DEVNULL, check=False)
+        words = ["approvals", "decide", "approve", told["run"], "--config", str(configuration)]
+        command = preloaded.python(BIN / "ideabridge", *words)
+        ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
         assert ended.returncode == 0, ended.stderr.decode()
         assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
     assert (tmp_path / "one").read_text() == "hello"
