@@ -26,12 +26,16 @@ pytestmark = pytest.mark.anyio
 
 SERVER = Path(__file__).parents[1] / "modules" / "servers" / "large.py"
 
-N = 50_000
-"""So many rows have about 1.5 MB, and 100 rows 3 KB."""
+N = 5_000
+"""So many rows have about 1.4 MB, and 10 rows 3 KB."""
+
+
+def row(n: int) -> dict[str, Any]:
+    return {"n": n, "name": f"row {n}{' ' * 250}"}
 
 
 def rows(n: int = N) -> list[dict[str, Any]]:
-    return [{"n": one, "name": f"row {one}"} for one in range(n)]
+    return [row(one) for one in range(n)]
 
 
 def configured(folder: Path, name: str = "large") -> Configuration:
@@ -97,7 +101,7 @@ found = await large.rows(n=input["n"])
 small = await large.rows(n=2)
 part = await tools.read(found, "rows")
 [
-    await tools.read(found, "rows.49999.name"),
+    await tools.read(found, "rows.4999.name"),
     await tools.read(found, '["rows"][7]'),
     await tools.read(part, "3"),
     await tools.read(small, "rows.1.n"),
@@ -107,11 +111,11 @@ part = await tools.read(found, "rows")
 ]
 """
     assert await output(bridge, program) == [
-        "row 49999",
-        {"n": 7, "name": "row 7"},
-        {"n": 3, "name": "row 3"},
+        row(4999)["name"],
+        row(7),
+        row(3),
         1,
-        {"n": 0, "name": "row 0"},
+        row(0),
         5,
         ["rows", N, "array"],
     ]
@@ -122,7 +126,7 @@ async def test_a_text_that_holds_json_is_read_like_a_reference_reads_it(bridge: 
 text = await large.text(n=input["n"])
 [text.type, await tools.read(text, "rows.1"), text.length > 1_000_000]
 """
-    assert await output(bridge, program) == ["text", {"n": 1, "name": "row 1"}, True]
+    assert await output(bridge, program) == ["text", row(1), True]
 
 
 async def test_a_handle_is_passed_on_as_its_value_and_journaled_as_a_reference(bridge: Bridge, folder: Path) -> None:
@@ -190,8 +194,8 @@ found
         ("found[0]", "is not subscriptable (a result over 1 MB is a Handle: read a part of it with await tools.read("),
         ("for one in found: pass", "is not iterable (a result over 1 MB is a Handle"),
         ("import json\njson.dumps(found)", "is not JSON serializable (a result over 1 MB is a Handle"),
-        ('await tools.read(found, "rows.50000")', "†results.0.rows is an array of 50000; '50000' is not one"),
-        ('await tools.read(await tools.read(found, "rows"), "x")', "†results.0.rows is an array of 50000; 'x' is not"),
+        ('await tools.read(found, "rows.5000")', "†results.0.rows is an array of 5000; '5000' is not one"),
+        ('await tools.read(await tools.read(found, "rows"), "x")', "†results.0.rows is an array of 5000; 'x' is not"),
         ('await tools.read({"a": 1}, "b")', "†input.result has no 'b'; it has a"),
         ('await tools.read(found, "rows || x")', "every operand starts with †"),
         ('await tools.read(found, "rows || †state.x")', "expected one path, without || and &&"),
@@ -245,7 +249,7 @@ async def test_a_program_reads_so_many_parts_at_most(bridge: Bridge) -> None:
 @pytest.mark.long
 async def test_reading_takes_so_long_at_most(bridge: Bridge) -> None:
     program = """
-one, other = [await large.text(n=150_000 + k) for k in (0, 1)]
+one, other = [await large.text(n=15_000 + k) for k in (0, 1)]
 while True:
     # Only the text that was read last is not parsed again.
     await tools.read(one, "rows.0")
@@ -288,7 +292,7 @@ found = await large.rows(n=input["n"])
 passed = await ideas.pass_on(given=await tools.read(found, "rows"))
 [isinstance(passed, tools.Handle), await tools.read(passed, "given.5.name"), await tools.read(passed, "n")]
 """
-    assert await output(bridge, program) == [True, "row 5", 2]
+    assert await output(bridge, program) == [True, row(5)["name"], 2]
 
 
 async def test_a_program_with_handles_is_a_tool(bridge: Bridge, folder: Path) -> None:
@@ -304,7 +308,7 @@ await large.keep(data=await tools.read(found, "rows"))
     assert run is not None
     with anyio.fail_after(30):
         await run.wait()
-    assert run.given() == {"last": {"n": N, "name": f"row {N}"}, "all": {"rows": rows(N + 1)}}
+    assert run.given() == {"last": row(N), "all": {"rows": rows(N + 1)}}
     assert kept(folder) == rows(N + 1)
 
 

@@ -248,9 +248,11 @@ def test_only_a_file_that_was_shown_can_be_named(
     assert "Files that can be data here: memory.jsonl" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize(("typed", "confirmed"), [("y", True), ("n", False), ("", False), ("maybe", False)])
-def test_a_terminal_asks_about_each_file(folder: Path, columns: int, typed: str, confirmed: bool) -> None:
+@pytest.mark.parametrize(
+    ("typed", "confirmed", "columns"),
+    [("y", True, 80), ("y", True, 120), ("n", False, 80), ("", False, 120), ("maybe", False, 80)],
+)
+def test_a_terminal_asks_about_each_file(folder: Path, typed: str, confirmed: bool, columns: int) -> None:
     path = write(folder, {"memory": MEMORY})
     terminal = Terminal(folder, ["tools", "list"], columns=columns)
     terminal.read_until("s(how the file): ")

@@ -27,7 +27,6 @@ from tests.server.serving import BIN, configured, listening, structured, text
 pytestmark = pytest.mark.anyio
 
 USERS: Final = ("alice", "bob", "carol", "dan", "erin")
-REQUESTS: Final = 1000
 
 
 @pytest.fixture
@@ -286,7 +285,8 @@ def deciders(store: Store) -> list[tuple[str, str, Decider]]:
     return found
 
 
-async def test_of_1000_mixed_requests_no_answer_holds_anything_of_another_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("requests", [300, pytest.param(1000, marks=pytest.mark.long)])
+async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(requests: int, tmp_path: Path) -> None:
     configuration = configured(tmp_path)
     people: list[Person] = []
     with Store.open(tmp_path / "ideas.sqlite") as store:
@@ -309,7 +309,7 @@ async def test_of_1000_mixed_requests_no_answer_holds_anything_of_another_user(t
 
             async def work(worker: Worker, working: TaskGroup) -> None:
                 try:
-                    await worker.work(REQUESTS // len(workers))
+                    await worker.work(requests // len(workers))
                 except Exception as error:  # noqa: BLE001 - raised below
                     # Raised through ten clients it would come wrapped in twenty groups.
                     failures.append(error)
@@ -320,12 +320,12 @@ async def test_of_1000_mixed_requests_no_answer_holds_anything_of_another_user(t
                     working.start_soon(work, worker, working)
         for failure in failures:
             raise failure
-        assert sum(worker.count for worker in workers) >= REQUESTS
-    assert crowd.refused > 100
+        assert sum(worker.count for worker in workers) >= requests
+    assert crowd.refused > requests / 10
     assert len(crowd.done) == 13
     with Store.open(tmp_path / "ideas.sqlite") as store:
         decided = deciders(store)
-        assert len(decided) > 50
+        assert len(decided) > requests / 20
         ways = {f"user:{one.name}": ("person", "form") if one.forms else ("assistant", "tool") for one in people}
         for _, caller, by in decided:
             assert caller == f"user:{by.user}"

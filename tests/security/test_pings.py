@@ -123,7 +123,7 @@ async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path:
         {"_tool": "count", "items": [f"†results.{before}" for before in range(max(0, number - 99), number)] or [1]}
         for number in range(200)
     ]
-    checks = 20
+    checks = 10
     async with walking(tmp_path) as walk:
         with walk.pinger.beside("plan checks") as pings:
             async with anyio.create_task_group() as group:

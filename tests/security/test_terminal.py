@@ -170,7 +170,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.long)])
 def test_no_command_lets_hidden_characters_through_to_a_terminal(here: Path, columns: int) -> None:
     seen: dict[str, str] = {}
     for words in COMMANDS:

@@ -2,7 +2,7 @@
 
 Its argument is a folder. Tools:
 
-- rows(n): a typed result of n rows, of 27 to 32 bytes each.
+- rows(n): a typed result of n rows, of 277 to 282 bytes each: few rows are large, and cheap to read.
 - text(n): the same as a text that holds JSON.
 - imitate(): what looks like handles and references.
 - keep(data): writes the data into the file `kept` of the folder, and answers with its size.
@@ -51,7 +51,7 @@ def act(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": str(len(text))}]}
     if name == "imitate":
         return {"content": [], "structuredContent": {"imitations": IMITATIONS}}
-    found = {"rows": [{"n": n, "name": f"row {n}"} for n in range(arguments["n"])]}
+    found = {"rows": [{"n": n, "name": f"row {n}{' ' * 250}"} for n in range(arguments["n"])]}
     if name == "text":
         return {"content": [{"type": "text", "text": json.dumps(found)}]}
     return {"content": [], "structuredContent": found}
