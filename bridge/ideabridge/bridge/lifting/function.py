@@ -135,7 +135,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
         output_schema=whole,
         part_schema=part,
         calls=run.calls(),
-        output=without_reads(output, machine.history),
+        output=without_reads(output, reading_calls(machine.history)),
         instances=states,
         tools=_own_tools(run),
         faults=faults,
@@ -423,6 +423,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
     did not end before their run did. Calls that only showed values to a mind are in neither.
     """
     edits = {event.call: event for event in run.events if isinstance(event, CallDecided) and event.decision == "edit"}
+    readers = reading_calls(run.machine.history)
     kept: list[Executed] = []
     failed: list[Progress] = []
     again: set[int] = set()
@@ -437,7 +438,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
         if is_reader(one.tool):
             # It showed a mind what a mind has to see; the values themselves are passed on by references.
             continue
-        raw = without_reads(_with_errors(one.call.raw, run.machine.history), run.machine.history)
+        raw = without_reads(_with_errors(one.call.raw, run.machine.history), readers)
         if edit is not None and edit.edited is not None:
             raw = _as_edited(one, edit.edited, run.proposed.get(one.call.index, {}))
         kept.append(Executed(one, step, chosen, raw, None if edit is None else str(edit.by)))
@@ -509,11 +510,15 @@ def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
     return {key: put_in(value) for key, value in raw.items()}
 
 
-def without_reads(value: T, history: Sequence[Progress]) -> T:
+def reading_calls(history: Sequence[Progress]) -> list[Progress]:
+    """The calls that showed a value to a mind, for `without_reads`; found once for all that a run's mind wrote."""
+    return [one for one in history if is_reader(one.tool) and one.wrote]
+
+
+def without_reads(value: T, readers: Sequence[Progress]) -> T:
     """Return what a mind wrote with the references to what was read instead of those to results of reading: a plan has
     no such calls. A part of a value, such as some lines of a text, is put in as a literal.
     """
-    readers = [one for one in history if is_reader(one.tool) and one.wrote]
     return cast("T", _without_reads(cast("JSON", value), readers)) if readers else value
 
 

@@ -43,7 +43,7 @@ from ideabridge.bridge.errors import (
     PublicationError,
 )
 from ideabridge.bridge.lifting.draft import Choices, read_choices
-from ideabridge.bridge.lifting.function import Function, without_reads
+from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
@@ -914,7 +914,8 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
         calls, output = lifted.get("calls"), lifted.get("output")
     else:
         made = [one for one in machine.history if not is_reader(one.tool)]
-        listed: list[JSON] = [without_reads(one.call.raw, machine.history) for one in made]
+        readers = reading_calls(machine.history)
+        listed: list[JSON] = [without_reads(one.call.raw, readers) for one in made]
         calls, output = listed if function.run.places is None else function.calls, function.output
     # With `_module`, as an idea may be called by its name alone.
     said = [with_own_module(call, machine.catalogue) for call in calls] if isinstance(calls, list) else []
