@@ -139,7 +139,9 @@ async def test_a_mind_is_told_before_the_call_runs_or_asks() -> None:
     async with Bridge(toolbox=TOOLS, mind=model) as bridge:
         run = await bridge.solve("x", input=INPUT)
         assert await run.result() == "no"
-        kinds: list[Any] = [message.get("error") for message in model.shown[1].context if isinstance(message, dict)]
+        kinds: list[Any] = [
+            message.get("error") for message in model.shown[1].context_json if isinstance(message, dict)
+        ]
         assert [one["error"]["kind"] for one in kinds if one] == ["structural", "structural"]
         assert RAN == []
 

@@ -77,7 +77,7 @@ def rows(count: int) -> list[JSON]:
 
 
 async def shaped(tool: str, /, **arguments: JSON) -> JSON:
-    return await builtin_toolbox().activity(tool).run(arguments, RecordingContext())
+    return cast("JSON", await builtin_toolbox().activity(tool).run(arguments, RecordingContext()))
 
 
 def at_work() -> set[int]:

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.anyio
 
 async def compute(code: str, **values: JSON) -> JSON:
     arguments: JSONObject = {"code": code, **values}
-    return await builtin_toolbox().activities["compute"].run(arguments, cast("ActivityContext", None))
+    activity = builtin_toolbox().activities["compute"]
+    return cast("JSON", await activity.run(arguments, cast("ActivityContext", None)))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Row(TypedDict):
 
 async def call(function: Callable[..., Any], arguments: JSONObject, context: ActivityContext | None = None) -> JSON:
     definition = definition_of(function) or tool_from(function)
-    return await definition.activity.run(arguments, context or RecordingContext())
+    return cast("JSON", await definition.activity.run(arguments, context or RecordingContext()))
 
 
 def made(function: Callable[..., Any]) -> Tool:

@@ -86,7 +86,7 @@ class Recorded:
     def _offered_otherwise(self, request: Request) -> StoredIdea | None:
         """The newest idea of a Request that offers programs in other words, and is the same in everything else."""
         schema = encode(_without_program(request.schema))
-        contexts = (encode(request.context), encode(earlier_form(request.context)))
+        contexts = (encode(request.context_json), encode(earlier_form(request.context_json)))
         for stored in self._ideas():
             if encode(_without_program(stored.idea.schema)) == schema and encode(stored.idea.context) in contexts:
                 return stored

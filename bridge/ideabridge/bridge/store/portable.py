@@ -181,7 +181,7 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     schema = idea.schema if isinstance(idea.schema, dict) else {}
     shown = TO_MINDS if idea.shown is None else Shown.from_json(idea.shown)
     texts = (handlers or Handlers()).render(idea.context, schema, shown)
-    return Request(context=idea.context, schema=schema, texts=texts, model={}, shown=idea.shown)
+    return Request(context_json=idea.context, schema=schema, texts=texts, model={}, shown=idea.shown)
 
 
 def remake(document: JSON, handlers: Handlers | None = None) -> Request:
