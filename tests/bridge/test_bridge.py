@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, Draft, Handlers, Message
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -881,18 +881,6 @@ async def test_limits_that_are_none_are_refused(limits: JSONObject) -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(PlanError, match="limits"):
             await bridge.solve("x", limits=limits)
-
-
-async def test_a_handler_that_fails_leaves_no_run_behind() -> None:
-    def broken(message: Message, draft: Draft) -> None:
-        raise KeyError("nobody expected this")
-
-    handlers = Handlers()
-    handlers.register("odd", broken)
-    async with Bridge(ASKS, toolbox=toolbox(), handlers=handlers) as bridge:
-        with pytest.raises(KeyError):
-            await bridge.solve("x", context=[{"type": "odd", "odd": 1}])
-        assert bridge.runs() == []
 
 
 async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:

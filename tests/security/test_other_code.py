@@ -40,7 +40,8 @@ async def wipe(parameters: JSONObject, context: ActivityContext) -> JSON:
 
 
 BOX = Toolbox(show, peek, delete, Activity("wipe", wipe))
-BY_NAME: Any = {"approval": {"rules": [{"then": "allow", "tool": "show"}]}}
+ASKS: Any = {"approval": {"default": "read_only"}}
+BY_NAME: Any = {"approval": {"default": "read_only", "rules": [{"then": "allow", "tool": "show"}]}}
 DENIED: Any = {"approval": {"default": "allow", "rules": [{"then": "deny", "tool": "delete"}]}}
 
 
@@ -53,7 +54,7 @@ def nothing_is_deleted() -> None:
     DELETED.clear()
 
 
-@pytest.mark.parametrize("configuration", [{}, BY_NAME])
+@pytest.mark.parametrize("configuration", [ASKS, BY_NAME])
 @pytest.mark.parametrize("activity", ["delete", "wipe"])
 async def test_a_person_is_asked_before_other_code_runs_under_the_name_of_a_reader(
     configuration: Any, activity: str
@@ -82,7 +83,7 @@ async def test_a_rule_that_denies_the_code_holds_under_every_name() -> None:
 
 
 async def test_a_tool_of_a_context_runs_under_the_rules_for_the_code_that_it_names() -> None:
-    rules: Any = {"approval": {"rules": [{"then": "allow", "tool": "tidy"}]}}
+    rules: Any = {"approval": {"default": "read_only", "rules": [{"then": "allow", "tool": "tidy"}]}}
     definition: JSONObject = {"name": "tidy", "parameters": {"properties": {"path": {"type": "string"}}}}
     async with Bridge(Configuration.model_validate_json(json.dumps(rules)), toolbox=BOX) as bridge:
         for activity, status in (("delete", "needs_approval"), ("wipe", "needs_approval"), ("peek", "needs_solution")):

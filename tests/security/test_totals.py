@@ -56,7 +56,9 @@ def bridge(folder: Path, **limits: int) -> Bridge:
     toolbox = Toolbox()
     for one in (megabyte, length, twice, change):
         toolbox.add(one)
-    configuration = parse_configuration({"store": "ideas.sqlite", "limits": limits}, project=folder)
+    configuration = parse_configuration(
+        {"store": "ideas.sqlite", "limits": limits, "approval": {"default": "read_only"}}, project=folder
+    )
     return Bridge(configuration, toolbox=toolbox)
 
 

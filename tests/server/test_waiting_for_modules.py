@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -17,6 +17,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import ModulesAwayError
 from ideabridge.bridge.runs import offer
+from ideabridge.bridge.store.portable import sealed
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server import catalogue, finding
 from ideabridge.server.server import Front
@@ -306,6 +307,8 @@ async def test_nothing_is_published_while_a_module_is_not_up(
     async with bridged(tmp_path, modules) as bridge:
         publication = await bridge.publish(run, "look_up")
         document = bridge.store.export_idea("look_up", caller=SEES_ALL)
+    published = cast("JSONObject", document["publication"])
+    changed = sealed({**document, "publication": {**published, "description": "Looks up."}})
     plain(tmp_path, "mail", READS, hold=gate.path)
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
     async with bridged(tmp_path, modules) as bridge:
@@ -313,7 +316,7 @@ async def test_nothing_is_published_while_a_module_is_not_up(
             with pytest.raises(ModulesAwayError, match="a module that is not up: module 'mail' is connecting"):
                 await bridge.publish(run, "early", answer=answer)
         with pytest.raises(ModulesAwayError, match="a module that is not up: module 'mail' is connecting"):
-            await bridge.import_idea(document, publish=True, replace=["look_up"])
+            await bridge.import_idea(changed, publish=True, replace=["look_up"])
         [verdict] = await bridge.verify(["look_up"])
         assert "mail" in str(verdict.faults)
         assert [one.name for one in bridge.store.publications.page(10, None, caller=SEES_ALL).items] == ["look_up"]

@@ -138,7 +138,7 @@ async def by_a_program_with_a_name(site: str, here: Path) -> str:
 
 
 async def by_nobody_in_time(site: str, here: Path) -> str:
-    async with embedded(here, {"timeout_seconds": 0.05}) as bridge:
+    async with embedded(here, {"default": "read_only", "timeout_seconds": 0.05}) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [REFUND]}))
         while not run.machine.ended:
             await run.runner.wait_changed()

@@ -18,6 +18,7 @@ from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.tools import Toolbox, tool
 from tests import npm
+from tests.asking import ASKS
 from tests.ui import shop
 from tests.ui.serving import link_to, served
 
@@ -33,7 +34,7 @@ async def ponder() -> None:
 async def _fill(path: Path) -> str:
     """Make runs of every kind; returns the id of one with several calls."""
     tools = Toolbox(shop.list_orders, shop.find_customer, shop.refund, shop.photograph, shop.read_review)
-    async with Bridge(Configuration(), toolbox=tools, store=path) as bridge:
+    async with Bridge(ASKS, toolbox=tools, store=path) as bridge:
         for customer in ("c1", "c2"):
             run = await bridge.run_plan(
                 calls=[

@@ -809,11 +809,16 @@ class Bridge:
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
         choice = choose(AUTO, self.mind, samples=samples)
         told = choice if choice.name == SAMPLING else None
-        if plan.program is not None:
-            start = await self._open_runs.start_program(plan, settings, told, caller)
-        else:
-            catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
-            start = await checking.check_beside(plan, start_plan, plan, catalogue, settings, None, told)
+        try:
+            if plan.program is not None:
+                start = await self._open_runs.start_program(plan, settings, told, caller)
+            else:
+                catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
+                start = await checking.check_beside(plan, start_plan, plan, catalogue, settings, None, told)
+        except PlanError:
+            # Its errors show values, among which may be a secret.
+            self._open_runs.screen.check({"calls": plan.calls, "output": plan.output, "context": plan.context()})
+            raise
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def run_program(

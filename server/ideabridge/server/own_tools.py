@@ -718,6 +718,7 @@ class OwnHandlers:
             inputs=arguments.get("inputs"),
             caller=request.caller,
         )
+        self._running.published()
         result, text = self._published(publication)
         if publication.report is not None:
             result["report"] = report_text(publication.report)
