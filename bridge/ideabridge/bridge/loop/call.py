@@ -291,10 +291,6 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.room = "latent"
     if call.has_latent and not latent:
         call.problems.append(f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out")
-    elif call.has_latent and tool.output is None and not isinstance(call.latent, str | Hole):
-        call.problems.append(
-            f"_output: expected text, because the definition of {quoted(call.name)} does not describe its result"
-        )
     elif call.has_latent and call.room is not None:
         call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 

@@ -248,12 +248,14 @@ class RunStarted(Journaled):
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged(Journaled):
     """The run continues under another configuration. `fingerprint` names it; `approval` is the approval setting from
-    now on: the rules of before and those of the new configuration, of which the strictest decides.
+    now on: the rules of before and those of the new configuration, of which the strictest decides. `rules` is the
+    version of the rules for calls from now on, see `Settings`.
     """
 
     name: ClassVar[str] = "configuration_changed"
     fingerprint: str
     approval: JSON
+    rules: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,13 @@ class ModuleOrder:
 
 _DEFAULT: Final = ModuleOrder()
 
+RULES: Final = 1
+"""The version of the rules for calls that new runs follow. A journal is folded under the rules that it was written by.
+
+1: what the tool of the code says that `_activity` names decides as well whether a call asks and where it stands in the
+order, and a mind writes text as the result of a tool whose definition does not describe it.
+"""
+
 _TOLD: Final = 3
 """The most references that are named with a value that does not fit."""
 
@@ -118,7 +125,7 @@ class Graph:
         output_by_instance: the output is resolved once for every instance, to a map by instance.
         alternatives: the calls are alternatives: none sees data that another adds.
         explained: see `Assumptions`.
-        foresight, activities: see `Settings`.
+        foresight, activities, rules: see `Settings`.
     """
 
     def __init__(
@@ -137,10 +144,12 @@ class Graph:
         explained: JSONObject | None = None,
         foresight: bool = False,
         activities: Collection[str] | None = None,
+        rules: int = RULES,
     ) -> None:
         self.explained = explained
         self._foresight = foresight
         self._activities = activities
+        self._rules = rules
         self.assumptions = Assumptions(None, 0)
         self.catalogue = catalogue
         self.base = base
@@ -191,6 +200,7 @@ class Graph:
         self._add_explained(call)
         self._check_instance(call)
         self._check_activity(call)
+        self._check_written_result(call)
         self._check_targets(call)
         self._note_id(call)
         for item in call.reads:
@@ -341,6 +351,15 @@ class Graph:
             hint = did_you_mean(call.activity, names)
             call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
 
+    def _check_written_result(self, call: Call) -> None:
+        """Check that the result that a mind has written is text, if the definition of its tool does not describe it."""
+        if self._rules < 1 or not call.has_latent or call.problems:
+            return
+        if call.tool is not None and call.tool.output is None and not isinstance(call.latent, str | Hole):
+            call.problems.append(
+                f"_output: expected text, because the definition of {quoted(call.name)} does not describe its result"
+            )
+
     # -- values that exist already -----------------------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
@@ -440,7 +459,7 @@ class Graph:
             # A mind writes the result, which touches nothing.
             return []
         if not tool.asks_mind:
-            return [call.code or tool]
+            return [call.code or tool] if self._rules >= 1 else [tool]
         wanted = call.raw.get("tools", [])
         patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
         if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):

@@ -499,7 +499,9 @@ class Machine:
     def _change_rules(self, event: events.ConfigurationChanged) -> None:
         if self.phase == "new":
             raise JournalError("the run has not begun")
-        self.settings = replace(self.settings, approval=cast("ApprovalSetting", event.approval))
+        approval = cast("ApprovalSetting", event.approval)
+        self.settings = replace(self.settings, approval=approval, rules=max(event.rules, self.settings.rules))
+        self._reader.follow(self.settings)
         if self._tick is not None:
             self._tick.judge_again(self.settings)
 

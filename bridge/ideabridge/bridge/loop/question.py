@@ -173,11 +173,13 @@ def question_form(event: QuestionAsked) -> JSONObject:
 # -- approval --------------------------------------------------------------------------------------------------------
 
 
-def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) -> AskApproval | Refusal | None:
+def apply_policy(
+    policy: Policy, progress: Progress, *, rules: int, strict: bool = False
+) -> AskApproval | Refusal | None:
     """Apply a policy to a call with resolved references; None: the call runs.
 
     Whatever the policy allows, a person is asked about what is uncertain in a call that may change something; `strict`:
-    in every call.
+    in every call. `rules`: see `Settings`.
     """
     call, tool = progress.call, progress.tool
     if call.has_latent or tool is None:
@@ -188,8 +190,9 @@ def apply_policy(policy: Policy, progress: Progress, *, strict: bool = False) ->
     if opens and not strict:
         return None
     resolved = resolved_call(progress)
-    verdict = ALLOW if opens else judge(policy, progress.judged, resolved)
-    if verdict.verdict == "allow" and progress.hints.read_only is True and not strict:
+    judged, hints = (progress.judged, progress.hints) if rules >= 1 else ([tool], tool.annotations)
+    verdict = ALLOW if opens else judge(policy, judged, resolved)
+    if verdict.verdict == "allow" and hints.read_only is True and not strict:
         return None
     doubt = progress.doubts.ask
     if verdict.verdict == "allow" and doubt is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ideabridge.bridge.loop.graph import ModuleOrder
+from ideabridge.bridge.loop.graph import RULES, ModuleOrder
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Order
@@ -42,6 +42,7 @@ class Settings:
         foresight: whether values that exist before a Solution are checked before anything of it runs. False in journals
             that do not say it: their calls failed when their turn came.
         activities: the names that `_activity` may have; None: they are not known.
+        rules: the version of the rules for calls, see `RULES`. 0 in journals that do not say it.
         approval: see `ApprovalSetting`.
         shown: `value` and `request` of `Shown`, in bytes; those that are missing depend on the mind.
     """
@@ -65,6 +66,7 @@ class Settings:
     groups: bool = False
     foresight: bool = False
     activities: tuple[str, ...] | None = None
+    rules: int = RULES
 
     @property
     def lazy(self) -> bool:
@@ -93,6 +95,7 @@ class Settings:
         members["modules"] = {name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()}
         activities = members.pop("activities", None)
         members["activities"] = None if activities is None else tuple(activities)
+        members.setdefault("rules", 0)
         return cls(**members)
 
 

@@ -206,6 +206,11 @@ class SolutionReader:
         self._catalogue = catalogue
         self.checked = None
 
+    def follow(self, settings: Settings) -> None:
+        """Read the next Solutions under other settings."""
+        self._settings = settings
+        self.checked = None
+
     def graph(self, pattern: Pattern | None = None, explained: JSONObject | None = None) -> Graph:
         """An empty graph for the next Solution."""
         opening, settings = self._opening, self._settings
@@ -224,6 +229,7 @@ class SolutionReader:
             explained=explained,
             foresight=settings.foresight,
             activities=settings.activities,
+            rules=settings.rules,
         )
 
     def check(

@@ -384,7 +384,7 @@ class Tick:
 
     def _judge_question(self, progress: Progress) -> None:
         """Deny a call that waits for a decision if the policy denies it now."""
-        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
+        verdict = self._apply_policy(progress)
         if not isinstance(verdict, Refusal) or progress.approval is None:
             return
         self._withdraw_grant(progress)
@@ -407,7 +407,7 @@ class Tick:
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
         """Return what the present rules have against an allowed or approved call; None if it may run."""
-        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
+        verdict = self._apply_policy(progress)
         by = progress.approved_by
         if isinstance(verdict, AskApproval) and by is not None:
             holds = by.kind != "assistant" or not only_persons(self._settings.approval)
@@ -572,7 +572,7 @@ class Tick:
         if all(item.finished for item in items):
             self._complete(progress, None)
             return
-        verdict = apply_policy(self._policy, progress, strict=self.graph.assumptions.strict)
+        verdict = self._apply_policy(progress)
         if verdict is None:
             self._queue_up(progress)
         elif isinstance(verdict, Refusal):
@@ -583,6 +583,10 @@ class Tick:
             self._asking += 1
             self.due["approve", progress.call.index, None] = verdict
             self._allow(progress)
+
+    def _apply_policy(self, progress: Progress) -> AskApproval | Refusal | None:
+        strict = self.graph.assumptions.strict
+        return apply_policy(self._policy, progress, rules=self._settings.rules, strict=strict)
 
     def _queue_up(self, progress: Progress) -> None:
         progress.status = CallStatus.QUEUED

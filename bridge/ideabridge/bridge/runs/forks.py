@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Sequence
+from typing import cast
 
 from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.configuration import Configuration
@@ -268,8 +269,11 @@ class _Copy:
                         # An undecided approval is asked again, and its time begins anew.
                         continue
                     case events.ConfigurationChanged():
-                        # A fork begins under the present configuration.
-                        continue
+                        # A fork begins under the present configuration, but its calls ran under the rules of their
+                        # time.
+                        if event.rules > self.machine.settings.rules:
+                            approval = cast("JSON", self.machine.settings.approval)
+                            self._take(dataclasses.replace(event, approval=approval))
                     case events.QuestionAsked() | events.QuestionAnswered():
                         # The questions of modules belong to calls of the parent, which are not made again.
                         continue

@@ -52,6 +52,7 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     event_from_json,
 )
+from ideabridge.bridge.loop.graph import RULES
 from ideabridge.bridge.loop.machine import Machine, resume_events
 from ideabridge.bridge.loop.policy import only_persons, policy_named, strictest_of
 from ideabridge.bridge.loop.progress import in_flight
@@ -961,13 +962,14 @@ class Runs:
         return run
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """The event by which a run that was made under another configuration continues under this one; None if it was
-        made under this one.
+        """The event by which a run that was made under another configuration, or by an earlier version whose rules were
+        others, continues under this one; None if it was made under this one.
         """
-        if run.made_under == self.fingerprint:
+        settings = run.machine.settings
+        if run.made_under == self.fingerprint and settings.rules == RULES:
             return None
-        approval = strictest_of(run.machine.settings.approval, self._approval)
-        return ConfigurationChanged(self.fingerprint, approval)
+        approval = strictest_of(settings.approval, self._approval)
+        return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another one, if it can go on here."""

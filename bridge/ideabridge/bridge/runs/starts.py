@@ -18,7 +18,7 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.errors import PlanError, RejectedSolutionError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Event, ProgramProposed, RunStarted, SolutionProposed
-from ideabridge.bridge.loop.graph import ModuleOrder
+from ideabridge.bridge.loop.graph import RULES, ModuleOrder
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.bridge.loop.solution import rejection
@@ -322,6 +322,7 @@ def settings_under(
         thought_process=configuration.thought_process if thought_process is None else thought_process,
         programs=configuration.programs,
         foresight=True,
+        rules=RULES,
         shown={**configuration.shown.stated, **(shown or {})},
         # None means without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
