@@ -381,6 +381,41 @@ async def test_a_race_is_over_with_the_first_to_end_whether_it_succeeds_or_not()
     assert sorted(sources.stopped) == ["main", "mirror"]
 
 
+async def test_one_line_makes_one_call_all_of_them_any_or_a_race() -> None:
+    """Without a session, as the document writes it."""
+    sources = Sources()
+    calls = [sources.call(name) for name in sources.turns]
+    for turn in sources.turns.values():
+        turn.set()
+    async with Bridge(toolbox=sources.toolbox) as bridge:
+        assert await bridge.call(sources.call("main")) == "from main"
+        assert await bridge.all(calls[:2]) == ["from mirror", "from main"]
+        with pytest.raises(GroupFailedError, match="nobody there"):
+            await bridge.all(calls)
+        with pytest.raises(CallFailedError, match="nobody there"):
+            await bridge.call(sources.call("broken"))
+        # Each is a run of its own, with its journal and idea.
+        runs = bridge.runs()
+        assert len(runs) == 4
+        assert all(len(bridge.store.ideas.of_run(run["run"])) == 1 for run in runs)
+
+
+async def test_one_line_stops_the_calls_that_lose() -> None:
+    for race in (False, True):
+        sources = Sources()
+        calls = [sources.call(name) for name in sources.turns]
+        async with Bridge(toolbox=sources.toolbox) as bridge, anyio.create_task_group() as group:
+            if race:
+                group.start_soon(sources.give_turns, "broken")
+                with anyio.fail_after(10), pytest.raises(CallFailedError, match="nobody there"):
+                    await bridge.race(calls)
+            else:
+                group.start_soon(sources.give_turns, "broken", "mirror")
+                with anyio.fail_after(10):
+                    assert await bridge.any(calls, output=str) == "from mirror"
+        assert sorted(sources.stopped) == (["main", "mirror"] if race else ["main"])
+
+
 # -- 011: several states in one request ----------------------------------------------------------------------------
 
 POSITIVE: JSON = {"type": "state", "state": {"text": "This is wonderful!"}}
