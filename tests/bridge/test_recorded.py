@@ -138,6 +138,27 @@ async def test_a_run_that_was_recorded_before_ideas_stored_values_is_answered_ag
             assert len(run.calls()) == 52
 
 
+async def test_a_run_that_was_recorded_before_written_results_were_said_to_be_text_is_answered_again() -> None:
+    title: JSONObject = {
+        "name": "title",
+        "description": "A title.",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+    }
+    mood: JSONObject = {"name": "mood", "parameters": title["parameters"], "output": {"enum": ["good", "bad"]}}
+    context: list[JSON] = [{"type": "tool", "tool": title}, {"type": "tool", "tool": mood}]
+    with recording(Path(__file__).with_name("recorded_before_text.json")) as mind:
+        async with Bridge(mind=mind) as bridge:
+            run = await bridge.solve(
+                "Name the letter.",
+                context=context,
+                tools=["title", "mood"],
+                input={"letter": "Dear all"},
+                output_schema={"type": "string"},
+            )
+            assert await run.wait(20) == "done", run.answer()
+            assert (run.answer()["output"], run.state["mood"]) == ("To all", "good")
+
+
 async def test_a_run_in_which_values_were_read_is_answered_again() -> None:
     @tool(read_only=True)
     def page(size: int) -> str:

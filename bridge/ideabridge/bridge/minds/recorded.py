@@ -84,11 +84,11 @@ class Recorded:
         yield _written(offered_otherwise)
 
     def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """The newest idea of a Request that offers programs in other words, and is the same in everything else."""
-        schema = encode(_without_program(request.schema))
+        """The newest idea of a Request that words the offer in another way, and is the same in everything else."""
+        schema = encode(_offer_of(request.schema))
         contexts = (encode(request.context_json), encode(earlier_form(request.context_json)))
         for stored in self._ideas():
-            if encode(_without_program(stored.idea.schema)) == schema and encode(stored.idea.context) in contexts:
+            if encode(_offer_of(stored.idea.schema)) == schema and encode(stored.idea.context) in contexts:
                 return stored
         return None
 
@@ -133,15 +133,36 @@ def _ids(request: Request) -> Iterator[str]:
         yield dataclasses.replace(request, shown=limits.to_json()).id
 
 
-def _without_program(schema: JSON) -> JSON:
-    """The schema of a Solution without what it says about programs."""
+def _offer_of(schema: JSON) -> JSON:
+    """The schema of a Solution without what versions word in different ways: what it says about programs, and that a
+    result that a mind writes is text if the definition of its tool does not describe it.
+    """
     if not isinstance(schema, dict):
         return schema
     plain = with_calls(schema)
     members = plain.get("properties")
     if not isinstance(members, dict):
         return plain
-    return {**plain, "properties": {name: part for name, part in members.items() if name != "program"}}
+    offered = {name: part for name, part in members.items() if name != "program"}
+    calls = offered.get("calls")
+    if isinstance(calls, dict) and "items" in calls:
+        offered["calls"] = {**calls, "items": _any_result(calls["items"])}
+    return {**plain, "properties": offered}
+
+
+def _any_result(call: JSON) -> JSON:
+    """The schema of a call, or of any of several, without saying that a result that a mind writes is text."""
+    if not isinstance(call, dict):
+        return call
+    alternatives = call.get("anyOf")
+    if isinstance(alternatives, list):
+        return {**call, "anyOf": [_any_result(one) for one in alternatives]}
+    members = call.get("properties")
+    output = members.get("_output") if isinstance(members, dict) else None
+    if not isinstance(members, dict) or not isinstance(output, dict) or output.get("type") != "string":
+        return call
+    untyped: JSONObject = {name: value for name, value in output.items() if name != "type"}
+    return {**call, "properties": {**members, "_output": untyped}}
 
 
 _EARLIER_STATE: Final = 2048
