@@ -11,6 +11,7 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, Recorded, Store
 from ideabridge.bridge.minds.recorded import recording, recording_of
 from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError, TamperedIdeaError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -157,6 +158,20 @@ async def test_a_run_that_was_recorded_before_written_results_were_said_to_be_te
             )
             assert await run.wait(20) == "done", run.answer()
             assert (run.answer()["output"], run.state["mood"]) == ("To all", "good")
+
+
+async def test_a_long_recording_of_an_earlier_version_answers_from_its_first_ideas_too() -> None:
+    document = json.loads(Path(__file__).with_name("recorded_before_text.json").read_text())[0]
+    idea = Idea(document["context"], document["schema"], document["solution"])
+    with Store.open(":memory:") as store:
+        store.ideas.save(idea, IdeaMeta())
+        with store.transaction():
+            for number in range(600):
+                store.ideas.save(Idea([number], {}, None), IdeaMeta())
+        async with Bridge(mind=Recorded(store)) as bridge:
+            run = await bridge.solve(context=idea.context, tools=["title", "mood"], output_schema={"type": "string"})
+            await run.wait(20)
+            assert run.state["mood"] == "good"
 
 
 async def test_a_run_in_which_values_were_read_is_answered_again() -> None:

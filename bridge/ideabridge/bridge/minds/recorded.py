@@ -27,8 +27,12 @@ from ideabridge.bridge.store.idea import StoredIdea
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, decode, encode
+from ideabridge.tools.threads import compute_in_thread
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
+_COMPARABLE: Final = 20_000
+"""The most ideas, the newest, that answer a Request whose id is not theirs."""
+
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
 _LINES: Final = 60
@@ -54,11 +58,13 @@ class Recorded:
     def __init__(self, store: Store, title: str = "a recording") -> None:
         self.title = title
         self._store = store
+        self._by_offer: dict[str, str] | None = None
+        """The newest idea by `_offer_key`, of the ideas that were there when it was first needed."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
         """How much of results the recorded mind was shown: what that mind was not shown, it could only read."""
-        newest = next(self._ideas(), None)
+        newest = next(self._ideas(1), None)
         if newest is None:
             return {}
         if newest.idea.shown is None:
@@ -78,22 +84,30 @@ class Recorded:
             if found:
                 yield _written(found[0])
                 return
-        offered_otherwise = self._offered_otherwise(request)
+        offered_otherwise = await self._offered_otherwise(request)
         if offered_otherwise is None:
             raise RecordingMissError(self._miss(request))
         yield _written(offered_otherwise)
 
-    def _offered_otherwise(self, request: Request) -> StoredIdea | None:
+    async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
         """The newest idea of a Request that words the offer in another way, and is the same in everything else."""
-        schema = encode(_offer_of(request.schema))
-        contexts = (encode(request.context_json), encode(earlier_form(request.context_json)))
-        for stored in self._ideas():
-            if encode(_offer_of(stored.idea.schema)) == schema and encode(stored.idea.context) in contexts:
-                return stored
+        if self._by_offer is None:
+            # Ideas that are saved later have ids of today.
+            self._by_offer = await compute_in_thread(self._index_by_offer)
+        for context in (request.context_json, earlier_form(request.context_json)):
+            idea = self._by_offer.get(_offer_key(context, request.schema))
+            if idea is not None:
+                return self._store.ideas.get(idea, caller=SEES_ALL)
         return None
 
+    def _index_by_offer(self) -> dict[str, str]:
+        index: dict[str, str] = {}
+        for stored in self._ideas(_COMPARABLE):
+            index.setdefault(_offer_key(stored.idea.context, stored.idea.schema), stored.id)
+        return index
+
     def _miss(self, request: Request) -> str:
-        nearest = max(self._ideas(), key=lambda one: _nearness(one, request), default=None)
+        nearest = max(self._ideas(_LOOKED_AT), key=lambda one: _nearness(one, request), default=None)
         head = f"nothing recorded answers request {request.id[:12]}"
         if nearest is None:
             return f"{head}: the recording holds no ideas"
@@ -107,13 +121,14 @@ class Recorded:
             lines += _difference(part, stored, wanted)
         return "\n".join(lines)
 
-    def _ideas(self) -> Iterator[StoredIdea]:
-        """The newest ideas, at most `_LOOKED_AT`."""
+    def _ideas(self, most: int) -> Iterator[StoredIdea]:
+        """The newest ideas, at most so many."""
         after: str | None = None
-        for _ in range(_LOOKED_AT // _PAGE):
-            page = self._store.ideas.page(_PAGE, after)
+        while most > 0:
+            page = self._store.ideas.page(min(most, _PAGE), after)
             for record in page.items:
                 yield self._store.ideas.get(record.id, caller=SEES_ALL)
+            most -= _PAGE
             if (after := page.next) is None:
                 return
 
@@ -131,6 +146,11 @@ def _ids(request: Request) -> Iterator[str]:
     # A part of a recording may have been made with the limits of another kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
+
+
+def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
+    """Equal for Requests that differ in the words of their offer alone."""
+    return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 
 def _offer_of(schema: JSON) -> JSON:
