@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import stat
 import time
 from pathlib import Path
@@ -66,6 +67,29 @@ def test_rows_are_printed_as_a_table_as_csv_and_as_json(store: Path, capsys: pyt
     assert lines[1].startswith('1       =First, "quoted" line  ')
     assert f"{LONG[:99]}…" in lines[2]
     assert err == "1 value shortened: --csv and --json print them whole\n"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_table_wider_than_the_terminal_is_printed_row_by_row(
+    columns: int, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    code, out, _ = ask(capsys, "SELECT number, id, request, title FROM idea_list ORDER BY number")
+    lines = plain(out)
+    assert code == 0
+    assert lines[0] == "row 1"
+    assert lines[1] == "number   1"
+    assert lines[4] == 'title    =First, "quoted" line'
+    assert "row 2" in lines
+    assert max(map(len, lines)) <= columns
+    code, out, _ = ask(capsys, "SELECT number, outcome FROM idea_list ORDER BY number")
+    assert plain(out)[:2] == ["number  outcome", "1       done"]
+
+
+def plain(text: str) -> list[str]:
+    """The lines without styles."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
 
 
 def test_parameters_fill_names(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

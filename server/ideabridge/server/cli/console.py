@@ -180,6 +180,23 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bo
         table.add(row)
 
 
+def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table on standard output, or each row as lines of titles and cells if a terminal is too narrow for it."""
+    cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
+    needed = sum(max(map(_columns, column)) + 2 for column in zip(*cells, strict=True)) - 2
+    if not sys.stdout.isatty() or needed <= out().width:
+        print_table(titles, rows, cut=True)
+        return
+    heads = cells[0]
+    widths = [max(map(_columns, heads))]
+    for number, row in enumerate(cells[1:], 1):
+        show(f"row {number}", "bold")
+        for head, cell in zip(heads, row, strict=True):
+            for line in row_lines([head, cell], widths, out().width, cut=False):
+                show(line)
+    sys.stdout.flush()
+
+
 class Rows:
     """A table on standard output; each row is printed immediately.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, print_json, print_table, print_value, say, working
+from ideabridge.server.cli.console import UsageError, print_json, print_rows, print_value, say, working
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON
@@ -220,7 +220,8 @@ def query_store(
 ) -> None:
     """Read the store by SQL: its views and tables (docs/store.md), of all users. Nothing is changed.
 
-    At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table shortens long values.
+    At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table shortens long values,
+    and where the terminal is too narrow for it, each row is printed as lines of names and values.
     A store in PostgreSQL is read with psql.
     """
     from ideabridge.bridge.store.database import is_address
@@ -285,7 +286,7 @@ def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
         cells = ["" if value is None else str(value) for value in row]
         count += sum(len(cell) > _WIDEST for cell in cells)
         lines.append([cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in cells])
-    print_table(columns, lines, cut=True)
+    print_rows(columns, lines)
     if count:
         say(f"{counted(count, 'value')} shortened: --csv and --json print them whole", "dim")
 
