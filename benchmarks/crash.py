@@ -79,6 +79,7 @@ from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.tools.encoding import JSONObject
 
 EVENTS = 60
 KILLS = 5
@@ -417,7 +418,7 @@ class Trial:
                 self.violations.append(f"{where}: {run_id} made {len(steps)} Requests and has {len(ideas)} ideas")
             for step, idea in zip(steps, ideas, strict=False):
                 solution = bridge.store.ideas.get(idea.id, caller=SEES_ALL).idea.solution
-                if step.broken is not None and solution != {"calls": step.calls, "output": None}:
+                if step.broken is not None and solution != {"calls": [*map(_stored_form, step.calls)], "output": None}:
                     self.violations.append(f"{where}: {step} was cut off and was kept as {solution}")
 
     def _judge_program(self, bridge: Bridge, run: Run, reference: Run, number: int, where: str) -> None:
@@ -484,6 +485,11 @@ def crash_cluster(folder: Path, events: int, seed: int, *, postgres: bool) -> Tr
     finally:
         server.close()
     return trial
+
+
+def _stored_form(call: JSONObject) -> JSONObject:
+    """A call as an idea stores it: with the server, which a mind may leave out."""
+    return call if "_module" in call else {"_tool": call["_tool"], "_module": "crash", **call}
 
 
 def rooms_under(store: Store, run_id: str) -> dict[str, str]:
