@@ -14,16 +14,15 @@ built-in ones.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, takewhile
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.errors import HandlerError, MessageError
-from ideabridge.bridge.context.preview import shorten, shorten_literal
+from ideabridge.bridge.context.preview import line_of, shorten, shorten_literal
 from ideabridge.bridge.context.reader import NAMES, READ
-from ideabridge.bridge.context.shown import TO_MINDS, Measures, Place, Showing, Shown, named
+from ideabridge.bridge.context.shown import TO_MINDS, MadeCall, Measures, Place, Showing, Shown, named
 from ideabridge.bridge.context.state import merge
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ArgumentError
@@ -262,17 +261,13 @@ Handler: TypeAlias = Callable[[Message, Draft], None]
 """Handles one message. It must be a pure function of its arguments, so that equal contexts make equal Requests."""
 
 
-def _json(value: JSON) -> str:
-    """A value with a line for each member or item: more lines would cost tokens."""
+def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
+    """A value with a line for each member or item: more lines would cost tokens. `line` writes one of them."""
     if isinstance(value, dict) and value:
-        return "{\n" + ",\n".join(f" {_line(key)}: {_line(item)}" for key, item in value.items()) + "\n}"
+        return "{\n" + ",\n".join([f" {line_of(key)}: {line(item)}" for key, item in value.items()]) + "\n}"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(f" {_line(item)}" for item in value) + "\n]"
-    return _line(value)
-
-
-def _line(value: JSON) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        return "[\n" + ",\n".join([f" {line(item)}" for item in value]) + "\n]"
+    return line_of(value)
 
 
 def _title(text: str, message: Message) -> str:
@@ -298,7 +293,8 @@ def handle_value(message: Message, draft: Draft) -> None:
         notes += f"\n{what} shortened here to a preview: {named(shown.shortened)}; {draft.how_to_read}."
     if shown.left_out:
         notes += f"\n{len(shown.left_out):,} more are left out here: {named(shown.left_out)}."
-    draft.say(message.role, f"{title}\n{_json(shown.value)}{notes}{schema}")
+    members = _json(shown.value, draft.showing.line)
+    draft.say(message.role, f"{title}\n{members}{notes}{schema}")
 
 
 def _place(message: Message) -> Place:
@@ -354,14 +350,14 @@ def handle_error(message: Message, draft: Draft) -> None:
         or not isinstance(error, dict)
         or not isinstance(said, str)
     ):
-        draft.say(message.role, f"{_title('This failed', message)}\n{_line(shown)}")
+        draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shown)}")
         return
     more: JSONObject = {key: value for key, value in error.items() if key not in ("kind", "message")}
     where = "" if place is None else f" {place}"
     if "in_solution" in entry:
         where = f" {entry['in_solution']} of its solution, {place} of the run,"
-    which = "" if call is None else f" call{where} {_line(call)}:"
-    draft.say(message.role, f"{_title('This failed', message)}{which} {said}{f' {_line(more)}' if more else ''}")
+    which = "" if call is None else f" call{where} {line_of(call)}:"
+    draft.say(message.role, f"{_title('This failed', message)}{which} {said}{f' {line_of(more)}' if more else ''}")
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
@@ -385,30 +381,31 @@ def handle_call(message: Message, draft: Draft) -> None:
     """
     if draft.place < draft.called:
         return
-    lines: list[str] = []
-    draft.called = draft.place
-    for one in draft.messages[draft.place :]:
-        if one.type != "call":
-            break
-        draft.called += 1
-        if isinstance(one.value, dict) and draft.showing.is_listed(one.value):
-            lines.append(_call_line(one.value, draft.showing))
+    stretch = list(takewhile(lambda one: one.type == "call", draft.messages[draft.place :]))
+    draft.called = draft.place + len(stretch)
+    showing = draft.showing
+    lines = [_call_line(call, showing) for call in showing.listed(_values_of_calls(stretch))]
     notes = ""
-    earlier = draft.showing.unlisted
+    earlier = showing.unlisted
     if earlier:
-        values = [str(one["value"]) for one in earlier if "value" in one]
+        values = [str(call.entry["value"]) for call in earlier if "value" in call.entry]
         where = f", and made {named(values)}" if values else ""
         notes = f" ({len(earlier):,} earlier ones are not listed{where})"
-    if draft.showing.is_shortened:
+    if showing.is_shortened:
         notes += f". Of one marked as shortened only the beginning is shown; {draft.how_to_read}"
     draft.say(message.role, "\n".join([f"{CALLS}{notes}:", *lines]))
 
 
-def _call_line(entry: JSONObject, showing: Showing) -> str:
-    call = showing.call(entry)
-    preview = None if call.result is None else showing.preview(call.result)
+def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
+    """What `call` messages say. Those of a context that was written by hand may have any value."""
+    return [message.value for message in messages if message.type == "call" and isinstance(message.value, dict)]
+
+
+def _call_line(call: MadeCall, showing: Showing) -> str:
+    preview = showing.preview(call.result) if showing.is_shortened and call.result is not None else None
     if preview is None and call.line is not None:
         return call.line
+    entry = call.entry
     where = f" of {entry['instance']}" if "instance" in entry else ""
     also = entry.get("also")
     places = [str(one) for one in (entry.get("value"), *(also if isinstance(also, list) else [])) if one is not None]
@@ -483,11 +480,13 @@ class Handlers:
             measures: what is known from the last Request.
         """
         merged = merge_messages(messages)
-        calls = [one.value for one in merged if one.type == "call" and isinstance(one.value, dict)]
         documents = {_place(one): one.value for one in merged if one.type in ("state", "data")}
-        showing = Showing(calls, documents, shown, measures)
+        showing = Showing(_values_of_calls(merged), documents, shown, measures)
         draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
+        in_one_text = self._by_kind["call"] is handle_call
         for draft.place, message in enumerate(merged):
+            if in_one_text and draft.place < draft.called:
+                continue
             handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
             try:
                 handler(message, draft)

@@ -4,8 +4,10 @@ not the log.
 
 from __future__ import annotations
 
+import json
 from itertools import islice
-from typing import Final
+from json.encoder import encode_basestring
+from typing import Final, cast
 
 from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode
@@ -22,6 +24,18 @@ _KEY: Final = 100
 _BARE: Final = 50
 _PREVIEW: Final = 1024
 _REFERENCE: Final = 1024
+
+
+_LINES: Final = json.JSONEncoder(ensure_ascii=False)
+
+
+def line_of(value: JSON) -> str:
+    """The JSON of a value in one line, with spaces after commas and colons, as minds read it."""
+    # The encoder is slow to begin, and a state may have many texts and numbers.
+    kind = type(value)
+    if kind is str:
+        return encode_basestring(cast("str", value))
+    return str(value) if kind is int else _LINES.encode(value)
 
 
 def _type(value: JSON) -> str:

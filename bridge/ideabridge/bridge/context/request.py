@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Final
 
+from ideabridge.bridge.context.body import Body, EncodedRequest
 from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
@@ -37,6 +37,8 @@ class Request:
         shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of one, and of all. None
             if no limit was recorded.
         schema_size: the bytes of JSON of the schema, if they are known.
+        bodies: the bodies of the messages, if they are known; see `body_of`.
+        schema_body: the body of the schema, if it is known.
         members: the schemas of the members of the Solution that handlers added, by name.
     """
 
@@ -47,9 +49,10 @@ class Request:
     offered: JSONObject | None = None
     shown: JSONObject | None = None
     schema_size: int | None = field(default=None, repr=False, compare=False)
+    bodies: list[Body] | None = field(default=None, repr=False, compare=False)
+    schema_body: Body | None = field(default=None, repr=False, compare=False)
     members: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
-    _ids: list[str] = field(default_factory=list[str], init=False, repr=False, compare=False)
-    _stored: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
+    _encoded: list[EncodedRequest] = field(default_factory=list[EncodedRequest], init=False, repr=False, compare=False)
     _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     @property
@@ -60,20 +63,25 @@ class Request:
     @property
     def id(self) -> str:
         """SHA-256 of context, schema and `shown`, computed once. Equal Requests have equal ids."""
-        if not self._ids:
-            content: JSONObject = {"context": self.context_json, "schema": self.schema}
-            if self.shown is not None:
-                content["shown"] = self.shown
-            # The schema has the definitions of all tools, which may be megabytes.
-            raw = encode(content)
-            self._ids.append(sha256(raw).hexdigest())
-            self._stored.append(len(raw))
-        return self._ids[0]
+        return self.encoded.id.hex()
+
+    @property
+    def encoded(self) -> EncodedRequest:
+        """The parts of which the id is the hash, in their canonical form.
+
+        Raises:
+            InvalidJSONError: a part is not JSON.
+        """
+        if not self._encoded:
+            self._encoded.append(
+                EncodedRequest.of(self.context_json, self.schema, self.shown, self.bodies, self.schema_body)
+            )
+        return self._encoded[0]
 
     @property
     def stored_size(self) -> int:
         """The bytes of JSON of what the id is of."""
-        return self._stored[0] if self.id else 0
+        return self.encoded.size
 
     @property
     def size(self) -> int:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.bridge.context.preview import reference_to
+from ideabridge.bridge.context.preview import line_of, reference_to
 from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, encode
@@ -97,6 +98,23 @@ TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
 """What a host is shown by turns: it pays for each byte, and reads values with `check_run`, too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The bytes of several values.
+
+    Attributes:
+        total: of all of them.
+        largest: of the largest one.
+    """
+
+    total: int = 0
+    largest: int = 0
+
+    def with_one(self, size: int) -> Sizes:
+        """These, and one more."""
+        return Sizes(self.total + size, max(self.largest, size))
+
+
 class Measures:
     """What is known of values and calls from the last Request, so that a long run measures only what is new."""
 
@@ -104,11 +122,27 @@ class Measures:
         # The value is in the entry, so that its id is not used again.
         self._last: dict[int, tuple[JSON, int]] = {}
         self._now: dict[int, tuple[JSON, int]] = {}
-        self._calls: dict[int, MadeCall] = {}
+        self._last_lines: dict[int, tuple[JSON, str]] = {}
+        self._lines: dict[int, tuple[JSON, str]] = {}
+        self._entries: list[JSONObject] = []
+        self._made: list[MadeCall] = []
+        self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request; sizes that it does not ask for are forgotten with the next one."""
+        """Begin a Request; sizes and lines that it does not ask for are forgotten with the next one."""
         self._last, self._now = self._now, {}
+        self._last_lines, self._lines = self._lines, {}
+
+    def line(self, value: JSON) -> str:
+        """The JSON of a value in one line; that of an object or array which has not changed is made once."""
+        if not isinstance(value, dict | list):
+            return line_of(value)
+        key = id(value)
+        entry = self._lines.get(key) or self._last_lines.get(key)
+        if entry is None or entry[0] is not value:
+            entry = (value, line_of(value))
+        self._lines[key] = entry
+        return entry[1]
 
     def size(self, value: JSON) -> int:
         """The bytes of JSON of a value."""
@@ -119,12 +153,24 @@ class Measures:
         self._now[key] = entry
         return entry[1]
 
-    def call(self, entry: JSONObject) -> MadeCall:
-        """What a `call` message says. The messages of a run never change."""
-        known = self._calls.get(id(entry))
-        if known is None or known.entry is not entry:
-            known = self._calls[id(entry)] = MadeCall.of(entry)
-        return known
+    def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
+        """What `call` messages say. The messages of a run never change, and each Request has those of the last one."""
+        known = len(self._entries)
+        if len(entries) < known or not all(map(is_, entries, self._entries)):
+            known = 0
+            self._entries, self._made, self._sizes = [], [], Sizes()
+        for entry in entries[known:]:
+            call = MadeCall.of(entry)
+            self._entries.append(entry)
+            self._made.append(call)
+            if call.result is not None:
+                self._sizes = self._sizes.with_one(call.result.size)
+        return self._made
+
+    @property
+    def of_calls(self) -> Sizes:
+        """The sizes of the results that are in no state, of the last calls that `calls` was asked for."""
+        return self._sizes
 
 
 Place: TypeAlias = tuple[str, Path]
@@ -240,8 +286,9 @@ class Showing:
         measures: what is known from the last Request.
 
     Attributes:
-        unlisted: the calls that are not listed: earlier ones, whose results are not shown.
+        unlisted: the calls that have no line: earlier ones, whose results are not shown.
         is_shortened: True if a result is not shown whole.
+        line: writes the JSON of a value in one line.
     """
 
     def __init__(
@@ -251,27 +298,26 @@ class Showing:
         shown: Shown,
         measures: Measures | None = None,
     ) -> None:
-        self.unlisted: list[JSONObject] = []
         self.is_shortened = False
         self._documents = documents
         self._measures = measures or Measures()
         self._measures.begin()
+        self.line = self._measures.line
         self._cut: set[int] = set()
         self._short: dict[Place, list[_Result]] = {}
         self._preview_bytes = max(shown.request // _PREVIEWS, 2048)
-        made = [self._measures.call(call) for call in calls]
-        self._choose(made, shown)
-        for call in made[: max(0, len(made) - _LISTED)]:
-            if call.result is None or id(call.result) in self._cut:
-                self.unlisted.append(call.entry)
-        self._unlisted = {id(call) for call in self.unlisted}
+        self._calls = self._measures.calls(calls)
+        self._choose(self._calls, shown)
+        earlier = self._calls[: max(0, len(self._calls) - _LISTED)]
+        self.unlisted = [call for call in earlier if call.result is None or id(call.result) in self._cut]
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
         """Find the results that are not shown whole."""
         # What a document has of results is at most all of it.
-        sizes = [call.result.size for call in calls if call.result is not None]
-        sizes += [self._measures.size(value) for value in self._documents.values()]
-        if sum(sizes) <= shown.request and max(sizes, default=0) <= shown.value:
+        sizes = self._measures.of_calls
+        for value in self._documents.values():
+            sizes = sizes.with_one(self._measures.size(value))
+        if sizes.total <= shown.request and sizes.largest <= shown.value:
             return
         left = shown.request
         for result in sorted(self._results_of(calls), key=_priority, reverse=True):
@@ -313,13 +359,16 @@ class Showing:
         place = (reference.instance or "", full[:depth])
         return (place, full[depth:]) if place in self._documents else (None, ())
 
-    def is_listed(self, call: JSONObject) -> bool:
-        """Whether a call has a line."""
-        return id(call) not in self._unlisted
-
-    def call(self, call: JSONObject) -> MadeCall:
-        """What the message of a call says."""
-        return self._measures.call(call)
+    def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
+        """Those of these calls that have a line. If a handler has changed a call, it is shown as it is."""
+        made: Sequence[MadeCall] = self._calls
+        if len(calls) != len(made) or not all(map(is_, calls, [call.entry for call in made])):
+            by_entry = {id(call.entry): call for call in made}
+            made = [by_entry.get(id(call)) or MadeCall.of(call) for call in calls]
+        if not self.unlisted:
+            return list(made)
+        unlisted = set(map(id, self.unlisted))
+        return [call for call in made if id(call) not in unlisted]
 
     def preview(self, result: _Result) -> JSONObject | None:
         """`{"type", "bytes", "preview"}` of the result of a call; None if it is shown whole."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.context.body import Body, body_of
 from ideabridge.bridge.context.errors import HandlerError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Draft, Handlers, Message
 from ideabridge.bridge.context.reader import READERS, is_reader, meant_reference
@@ -141,6 +143,22 @@ class SchemaCache:
         return schema
 
 
+@dataclass(slots=True)
+class _Messages:
+    """Messages, and the same as ideas store them: as JSON, and encoded."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    stored: list[JSONObject] = field(default_factory=list[JSONObject])
+    bodies: list[Body] = field(default_factory=list[Body])
+
+    def add(self, message: Message, body: Body | None = None) -> None:
+        """Add a message; without `body`, it is encoded."""
+        stored = message.to_json()
+        self.messages.append(message)
+        self.stored.append(stored)
+        self.bodies.append(body or body_of(stored))
+
+
 class Composer:
     """Composes the Requests of one run.
 
@@ -163,10 +181,10 @@ class Composer:
         self._handlers = handlers
         self._cache = cache
         self._own: dict[str, SolutionSchema] = {}
-        self._calls_made: list[Message] = []
-        self._calls_stored: dict[int, JSONObject] = {}
+        self._calls_made = _Messages()
+        # The message is in the entry, so that its id is not used again.
+        self._bodies: dict[int, tuple[Message, Body]] = {}
         self._measures = Measures()
-        self._schemas_measured = Measures()
         self._last: SolutionSchema | None = None
 
     def prepare(self, machine: Machine) -> None:
@@ -185,8 +203,9 @@ class Composer:
         Raises:
             HandlerError: a handler of messages failed, or left tools or a schema that are invalid.
         """
-        messages = context_of(machine, self._calls(machine))
-        draft = self._draft(machine, messages, made)
+        before, after = context_of(machine)
+        calls = self._calls(machine) if machine.step else _Messages()
+        draft = self._draft(machine, [*before, *calls.messages, *after], made)
         properties, offered = draft.properties, None
         if machine.settings.groups:
             properties = {GROUP: GROUPS, **properties}
@@ -203,8 +222,9 @@ class Composer:
             if not draft.properties and not offered:
                 raise
             raise HandlerError(f"what the handlers of messages left gives no schema: {error}") from error
+        first, last = self._as_stored(before, after)
         return Request(
-            context_json=[self._stored(message) for message in messages],
+            context_json=[*first.stored, *calls.stored, *last.stored],
             schema=schema.document,
             texts=draft.texts,
             model=draft.model,
@@ -212,17 +232,24 @@ class Composer:
             # A plan's author is asked nothing.
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
             members=draft.properties,
-            schema_size=self._schemas_measured.size(schema.document),
+            schema_size=schema.size,
+            bodies=[*first.bodies, *calls.bodies, *last.bodies],
+            schema_body=schema.body,
         )
 
-    def _stored(self, message: Message) -> JSONObject:
-        """A message as ideas store it. That of a call never changes, so it is made once."""
-        if message.type != "call":
-            return message.to_json()
-        stored = self._calls_stored.get(id(message))
-        if stored is None:
-            stored = self._calls_stored[id(message)] = message.to_json()
-        return stored
+    def _as_stored(self, *parts: Sequence[Message]) -> list[_Messages]:
+        """Messages as ideas store them. One that was in the last Request is not encoded again."""
+        last, self._bodies = self._bodies, {}
+        found: list[_Messages] = []
+        for part in parts:
+            messages = _Messages()
+            for message in part:
+                known = last.get(id(message))
+                body = known[1] if known is not None and known[0] is message else None
+                messages.add(message, body)
+                self._bodies[id(message)] = (message, messages.bodies[-1])
+            found.append(messages)
+        return found
 
     def _draft(self, machine: Machine, messages: list[Message], made: RequestMade | None) -> Draft:
         """The draft of a Request. If it shortens something, it offers the tool that reads values."""
@@ -266,13 +293,11 @@ class Composer:
             schema = SolutionSchema(request.schema)
         return stored_solution(machine.proposal, schema, has_output=machine.has_output)
 
-    def _calls(self, machine: Machine) -> list[Message]:
+    def _calls(self, machine: Machine) -> _Messages:
         """A message for each call."""
-        if machine.step == 0:
-            return []
         # Between Requests every call has settled, so its message never changes.
-        new = machine.history[len(self._calls_made) :]
-        self._calls_made.extend(Message("user", "call", _call_entry(progress), "call") for progress in new)
+        for progress in machine.history[len(self._calls_made.messages) :]:
+            self._calls_made.add(Message("user", "call", _call_entry(progress), "call"))
         return self._calls_made
 
     def _schema(
@@ -327,14 +352,16 @@ def _schema_of(
     )
 
 
-def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
-    """The context of the current step: the initial context with the present state, the last calls, and the errors."""
+def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
+    """The context of the current step: the initial context with the present state, which stands before the calls; and
+    what the last Solution printed, added and failed at, which stands after them.
+    """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):
         guidance = Guidance(machine)
         initial = [guidance.with_status(message) if message.type == "plan" else message for message in initial]
     if machine.step == 0:
-        return initial
+        return initial, []
     messages: list[Message] = []
     instances: set[str] = set()
     for message in initial:
@@ -345,13 +372,12 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
             messages.append(_state(machine, message))
     if not instances and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
-    messages.extend(calls)
-    messages.extend(Message("user", "text", text, "text") for text in _program_texts(machine.solution))
-    messages.extend(machine.added_data)
-    messages.extend(machine.feedback.messages)
-    messages.extend(Message("user", "correction", dict(one), "correction") for one in machine.feedback.corrections)
-    messages.extend(_errors(machine.errors))
-    return messages
+    news = [Message("user", "text", text, "text") for text in _program_texts(machine.solution)]
+    news.extend(machine.added_data)
+    news.extend(machine.feedback.messages)
+    news.extend(Message("user", "correction", dict(one), "correction") for one in machine.feedback.corrections)
+    news.extend(_errors(machine.errors))
+    return messages, news
 
 
 def _errors(errors: Sequence[JSONObject]) -> list[Message]:

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
+from ideabridge.bridge.context.body import Body, body_of
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.members import GROUP, THOUGHT_PROCESS
@@ -66,6 +68,16 @@ class SolutionSchema:
             named = _object(schema.get("properties"))
             key = (_object(named.get("_module")).get("const"), _object(named.get("_tool")).get("const"))
             self._calls[key] = schema
+
+    @cached_property
+    def body(self) -> Body:
+        """The body of the document."""
+        return body_of(self.document)
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of JSON of the document."""
+        return len(self.body[1].encode())
 
     def call(self, call: Call) -> JSONObject | None:
         """The call as the schema admits it; None if it does not."""

@@ -953,7 +953,7 @@ class Run:
         """
         machine, host = self.machine, self._host
         solution = machine.solution
-        idea = Idea(request.context_json, request.schema, stored, request.shown)
+        idea = Idea.of(request, stored)
         written = solution.to_json()
         is_kept = written != stored and len(encode(written)) <= _WRITTEN
         # Once the next Request is due, the machine counts the next step.

@@ -26,11 +26,12 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, cast
 
+from ideabridge.bridge.context.body import Body, body_of
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreFormatError
-from ideabridge.bridge.store.idea import Body, Encoded
+from ideabridge.bridge.store.idea import Encoded
 from ideabridge.bridge.store.ropes import LONG, cut
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 INLINE: Final = 64
 """The length up to which a context is not cut."""
@@ -171,7 +172,7 @@ class Contents:
         if "calls" in names:
             # As in an idea. An event with other members of a Solution could not be restored.
             if "calls" in event and "extra" not in event and event.get("output", ...) is not None:
-                solution = _body_of({"calls": event["calls"], "output": event.get("output")})
+                solution = body_of({"calls": event["calls"], "output": event.get("output")})
                 if len(solution[1]) >= SHORT:
                     parts[SOLUTION] = self._put([solution], new)[0]
         else:
@@ -179,12 +180,12 @@ class Contents:
                 value = event.get(name)
                 if isinstance(value, list):
                     if value:
-                        entries = self._put([_body_of(one) for one in value], new)
+                        entries = self._put([body_of(one) for one in value], new)
                         if len(entries) > _LISTED:
                             entries = [-self._put([_body(entries)], new)[0]]
                         parts[name] = list[JSON](entries)
                 elif value is not None and (len(value) >= SHORT if isinstance(value, str) else True):
-                    body = _body_of(value)
+                    body = body_of(value)
                     if len(body[1]) >= SHORT:
                         parts[name] = self._put([body], new)[0]
         if not parts:
@@ -337,11 +338,6 @@ def entries_of(parts: str) -> list[int]:
     for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
         entries += entry if isinstance(entry, list) else [entry]
     return entries
-
-
-def _body_of(value: JSON) -> Body:
-    raw = encode(value)
-    return (hashlib.sha256(raw).digest(), raw.decode())
 
 
 def _text(entries: list[int]) -> str:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
-import orjson
-
+from ideabridge.bridge.context.body import Body, EncodedRequest
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import read_message
+from ideabridge.bridge.context.request import Request
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 # -- idea ------------------------------------------------------------------------------------------------------------
-
-Body = tuple[bytes, str]
-"""A message or schema as it is stored: the SHA-256 of its canonical bytes (32 bytes), and these as text."""
 
 
 class Encoded(NamedTuple):
     """An idea's parts in their canonical form, and both ids as 32 bytes."""
 
-    messages: list[Body]
+    messages: Sequence[Body]
     schema: Body
     shown: Body | None
     solution: str
@@ -43,6 +39,7 @@ class Idea:
         shown: how many bytes of results the mind was shown, `{"value": bytes, "request": bytes}`: of one, and of all in
             the Request. With context and schema it determines the texts that the mind got. None in ideas that were
             saved before it was recorded, and where nothing was shown to a mind.
+        encoded_request: the canonical form of the first three, if it is known.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as given, no sorting):
 
@@ -57,6 +54,12 @@ class Idea:
     schema: JSON
     solution: JSON
     shown: JSONObject | None = None
+    encoded_request: EncodedRequest | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, request: Request, solution: JSON) -> Idea:
+        """The idea of a Request and its Solution. The parts of the Request are not encoded again."""
+        return cls(request.context_json, request.schema, solution, request.shown, request.encoded)
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -65,32 +68,11 @@ class Idea:
         Raises:
             InvalidJSONError: a part is not JSON.
         """
-        try:
-            messages, schema, shown, solution = self._parts(orjson.dumps)
-        except orjson.JSONEncodeError:
-            # It is not JSON, or holds integers past 64 bits.
-            messages, schema, shown, solution = self._parts(encode)
-        # The request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
-        digest = sha256(b'{"context":[%b],"schema":%b' % (b",".join(messages), schema))
-        if shown is not None:
-            digest.update(b',"shown":%b' % shown)
-        request = digest.copy()
-        request.update(b"}")
-        digest.update(b',"solution":%b}' % solution)
-        # The encoder's bytes are not kept: they hold more memory than they fill.
+        request = self.encoded_request or EncodedRequest.of(self.context, self.schema, self.shown)
+        solution = encode(self.solution)
         return Encoded(
-            [_body(raw) for raw in messages],
-            _body(schema),
-            None if shown is None else _body(shown),
-            solution.decode(),
-            request.digest(),
-            digest.digest(),
+            request.messages, request.schema, request.shown, solution.decode(), request.id, request.id_with(solution)
         )
-
-    def _parts(self, encode_part: Callable[[JSON], bytes]) -> tuple[list[bytes], bytes, bytes | None, bytes]:
-        messages = [encode_part(message) for message in self.context]
-        shown = None if self.shown is None else encode_part(self.shown)
-        return messages, encode_part(self.schema), shown, encode_part(self.solution)
 
     @property
     def id(self) -> str:
@@ -101,10 +83,6 @@ class Idea:
     def request_id(self) -> str:
         """The id of its Request: 64 hex digits."""
         return self.encoded.request.hex()
-
-
-def _body(raw: bytes) -> Body:
-    return sha256(raw).digest(), raw.decode()
 
 
 @dataclass(frozen=True, slots=True)

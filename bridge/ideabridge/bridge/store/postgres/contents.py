@@ -6,8 +6,8 @@ remembers are valid until a sweep deletes contents: each transaction reads how m
 
 from __future__ import annotations
 
+from ideabridge.bridge.context.body import Body
 from ideabridge.bridge.store.contents import CACHED, Contents, StoredContent
-from ideabridge.bridge.store.idea import Body
 from ideabridge.bridge.store.postgres.database import PostgresDatabase
 from ideabridge.bridge.store.ropes import LONG
 

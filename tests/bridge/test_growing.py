@@ -1,0 +1,66 @@
+"""A step of a long run costs little more than its first steps: what has not changed is not made again."""
+
+import itertools
+import json
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge, Configuration, Limits, Request
+from ideabridge.bridge.context import body
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, encode
+from tests.instructions import instructions_of
+
+EACH = 330
+"""The most instructions of Python that a step may take for each call before it."""
+
+
+@tool(read_only=True)
+async def double(x: int) -> dict[str, int]:
+    """Twice the number."""
+    return {"twice": 2 * x}
+
+
+async def run_of(steps: int, where: str) -> None:
+    """A run of steps of one call each."""
+
+    numbers = itertools.count()
+
+    async def mind(_: Request) -> str:
+        number = next(numbers)
+        if number == steps:
+            return '{"calls": [], "output": "done"}'
+        call = {"_tool": "double", "x": number, **({"_outputPath": f"k{number}"} if where == "state" else {})}
+        return json.dumps({"calls": [call], "output": None})
+
+    limits = Limits(requests=steps + 1, calls=steps)
+    async with Bridge(Configuration(limits=limits), toolbox=Toolbox(double), mind=mind) as bridge:
+        run = await bridge.solve("Double.", tools=["double"])
+        assert await run.wait() == "done"
+
+
+@pytest.mark.parametrize("where", ["results", "state"])
+def test_a_step_hardly_costs_more_after_many_calls(where: str) -> None:
+    def of_last_step(steps: int) -> float:
+        fewer = instructions_of(lambda: anyio.run(run_of, steps - 10, where))
+        return (instructions_of(lambda: anyio.run(run_of, steps, where)) - fewer) / 10
+
+    instructions_of(lambda: anyio.run(run_of, 2, where))
+    few, many = of_last_step(20), of_last_step(100)
+    assert many - few < 80 * EACH
+
+
+@pytest.mark.parametrize("where", ["results", "state"])
+def test_what_has_not_changed_is_encoded_once(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+
+    def counted(value: JSON) -> bytes:
+        raw = encode(value)
+        encoded.append(len(raw))
+        return raw
+
+    monkeypatch.setattr(body, "encode", counted)
+    anyio.run(run_of, 60, where)
+    # The schema and the task once; then in each step what it shows, its call, and the state.
+    assert len(encoded) < 4 * 60
