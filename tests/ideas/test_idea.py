@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ideabridge.bridge.context.body import Body, EncodedRequest, body_of
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.store.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta, function_schemas
@@ -30,6 +31,23 @@ def test_ids_are_those_of_the_exported_parts(idea: Idea) -> None:
     schema: JSONObject = {"type": "object"}
     request = Request(idea.context, schema, [], {}, shown=idea.shown)
     assert request.id == Idea(idea.context, schema, None, idea.shown).request_id
+
+
+@given(st.lists(IDEAS, min_size=1, max_size=4))
+def test_an_id_is_the_same_whatever_request_was_before_it(ideas: list[Idea]) -> None:
+    last: EncodedRequest | None = None
+    context: list[JSON] = []
+    bodies: list[Body] = []
+    for idea in ideas:
+        context += idea.context
+        bodies += map(body_of, idea.context)
+        shown = None if idea.shown is None else body_of(idea.shown)
+        last = EncodedRequest([*bodies], body_of(idea.schema), shown, last)
+        asked: JSONObject = {"context": context, "schema": idea.schema}
+        if idea.shown is not None:
+            asked["shown"] = idea.shown
+        assert last.id == hashlib.sha256(encode(asked)).digest()
+        assert last.size == len(encode(asked))
 
 
 def test_a_big_integer_beside_a_large_float_has_one_id() -> None:

@@ -7,15 +7,11 @@ Request before, so that each is encoded once, and only what is new is encoded fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, TypeAlias
+from operator import is_
+from typing import Final, TypeAlias
 
 from ideabridge.tools.encoding import JSON, encode
-
-if TYPE_CHECKING:
-    from _hashlib import HASH
 
 Body: TypeAlias = tuple[bytes, str]
 """A part as it is stored: the SHA-256 of its canonical JSON (32 bytes), and this JSON as text."""
@@ -32,71 +28,61 @@ def body_of(value: JSON) -> Body:
     return sha256(raw).digest(), raw.decode()
 
 
-@dataclass(frozen=True)
-class EncodedRequest:
-    """The parts of a Request in their canonical form.
+_BEGIN: Final = b'{"context":['
 
-    Attributes:
+
+class EncodedRequest:
+    """The parts of a Request in their canonical form, and its id.
+
+    Args:
         messages: the bodies of its messages.
         schema: the body of its schema.
         shown: the body of the limits on what it shows; None: none were recorded.
+        last: the Request before it in its run. If this one begins with all messages of that one, they are not hashed
+            again.
+
+    Attributes:
+        messages, schema, shown: as given.
+        id: the id of the Request, 32 bytes.
+        size: the bytes of which the id is the hash.
     """
 
-    messages: Sequence[Body]
-    schema: Body
-    shown: Body | None
+    def __init__(
+        self, messages: Sequence[Body], schema: Body, shown: Body | None, last: EncodedRequest | None = None
+    ) -> None:
+        self.messages = messages
+        self.schema = schema
+        self.shown = shown
+        known, self._context, self._context_size = 0, sha256(_BEGIN), len(_BEGIN)
+        if last is not None and len(last.messages) <= len(messages) and all(map(is_, last.messages, messages)):
+            known, self._context, self._context_size = len(last.messages), last._context.copy(), last._context_size
+        texts = [text for _, text in messages[known:]]
+        # With the comma after the messages that are known.
+        new = ",".join(["", *texts] if known and texts else texts).encode()
+        self._context.update(new)
+        self._context_size += len(new)
+        limits = "" if shown is None else f',"shown":{shown[1]}'
+        rest = f'],"schema":{schema[1]}{limits}'.encode()
+        # The Request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
+        self._open = self._context.copy()
+        self._open.update(rest)
+        closed = self._open.copy()
+        closed.update(b"}")
+        self.id = closed.digest()
+        self.size = self._context_size + len(rest) + 1
 
     @classmethod
-    def of(
-        cls,
-        context: Sequence[JSON],
-        schema: JSON,
-        shown: JSON,
-        bodies: Sequence[Body] | None = None,
-        schema_body: Body | None = None,
-    ) -> EncodedRequest:
-        """Encode every part.
-
-        Args:
-            context: the messages.
-            schema: the schema.
-            shown: the limits; None: none were recorded.
-            bodies: the bodies of the messages, if they are known.
-            schema_body: the body of the schema, if it is known.
+    def of(cls, context: Sequence[JSON], schema: JSON, shown: JSON) -> EncodedRequest:
+        """Encode every part; `shown` None: no limits were recorded.
 
         Raises:
             InvalidJSONError: a part is not JSON.
         """
-        return cls(
-            [body_of(message) for message in context] if bodies is None else bodies,
-            schema_body or body_of(schema),
-            None if shown is None else body_of(shown),
-        )
-
-    @property
-    def id(self) -> bytes:
-        """The id of the Request, 32 bytes."""
-        return self._hashed[0]
-
-    @property
-    def size(self) -> int:
-        """The bytes of which the id is the hash."""
-        return self._hashed[2]
+        limits = None if shown is None else body_of(shown)
+        return cls([body_of(message) for message in context], body_of(schema), limits)
 
     def id_with(self, solution: bytes) -> bytes:
         """The id of the idea with this Solution, 32 bytes."""
-        digest = self._hashed[1].copy()
+        digest = self._open.copy()
         digest.update(b',"solution":%b}' % solution)
         return digest.digest()
-
-    @cached_property
-    def _hashed(self) -> tuple[bytes, HASH, int]:
-        """The id, the hash of everything but the last brace, and the number of bytes that were hashed."""
-        shown = "" if self.shown is None else f',"shown":{self.shown[1]}'
-        messages = ",".join([text for _, text in self.messages])
-        raw = f'{{"context":[{messages}],"schema":{self.schema[1]}{shown}'.encode()
-        # The Request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
-        open_ended = sha256(raw)
-        request = open_ended.copy()
-        request.update(b"}")
-        return request.digest(), open_ended, len(raw) + 1

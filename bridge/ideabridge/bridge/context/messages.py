@@ -468,33 +468,41 @@ class Handlers:
         shown: Shown = TO_MINDS,
         reader: str | None = READ.name,
         measures: Measures | None = None,
+        calls: Sequence[Message] = (),
+        after: Iterable[Message] = (),
     ) -> Draft:
         """Merge data of the same kind and instance, then run every message through its handler.
 
         Args:
-            messages: the context.
+            messages: the context, or what stands before `calls`.
             tools: the offered tools.
             output_schema: JSON Schema of the output; None: text.
             shown: how many bytes of results are shown.
             reader: the name of the tool that reads what is shortened; None: none is offered.
             measures: what is known from the last Request.
+            calls: the messages of the calls of a run, of which there may be thousands.
+            after: what stands after them.
         """
-        merged = merge_messages(messages)
+        before = merge_messages(messages)
+        merged = merge_messages([*before, *after])
+        merged[len(before) : len(before)] = calls
         documents = {_place(one): one.value for one in merged if one.type in ("state", "data")}
         showing = Showing(_values_of_calls(merged), documents, shown, measures)
         draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
         in_one_text = self._by_kind["call"] is handle_call
-        for draft.place, message in enumerate(merged):
-            if in_one_text and draft.place < draft.called:
-                continue
-            handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
-            try:
-                handler(message, draft)
-            except Exception as error:
-                raise HandlerError(
-                    f"the handler of messages of type {message.kind!r} failed: {type(error).__name__}: {error}"
-                ) from error
+        while draft.place < len(merged):
+            self._handle(merged[draft.place], draft)
+            draft.place = max(draft.place + 1, draft.called) if in_one_text else draft.place + 1
         return draft
+
+    def _handle(self, message: Message, draft: Draft) -> None:
+        handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
+        try:
+            handler(message, draft)
+        except Exception as error:
+            raise HandlerError(
+                f"the handler of messages of type {message.kind!r} failed: {type(error).__name__}: {error}"
+            ) from error
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
         """Make the texts of a Request again from what its idea stores.

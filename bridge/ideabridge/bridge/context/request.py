@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from ideabridge.bridge.context.body import Body, EncodedRequest
+from ideabridge.bridge.context.body import EncodedRequest
 from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
@@ -37,8 +37,6 @@ class Request:
         shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of one, and of all. None
             if no limit was recorded.
         schema_size: the bytes of JSON of the schema, if they are known.
-        bodies: the bodies of the messages, if they are known; see `body_of`.
-        schema_body: the body of the schema, if it is known.
         members: the schemas of the members of the Solution that handlers added, by name.
     """
 
@@ -49,8 +47,6 @@ class Request:
     offered: JSONObject | None = None
     shown: JSONObject | None = None
     schema_size: int | None = field(default=None, repr=False, compare=False)
-    bodies: list[Body] | None = field(default=None, repr=False, compare=False)
-    schema_body: Body | None = field(default=None, repr=False, compare=False)
     members: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     _encoded: list[EncodedRequest] = field(default_factory=list[EncodedRequest], init=False, repr=False, compare=False)
     _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
@@ -73,10 +69,12 @@ class Request:
             InvalidJSONError: a part is not JSON.
         """
         if not self._encoded:
-            self._encoded.append(
-                EncodedRequest.of(self.context_json, self.schema, self.shown, self.bodies, self.schema_body)
-            )
+            self._encoded.append(EncodedRequest.of(self.context_json, self.schema, self.shown))
         return self._encoded[0]
+
+    def know(self, encoded: EncodedRequest) -> None:
+        """Take `encoded` from who has made it. A copy of the Request with other parts makes its own."""
+        self._encoded[:] = [encoded]
 
     @property
     def stored_size(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
-from ideabridge.bridge.context.body import Body, body_of
+from ideabridge.bridge.context.body import Body, EncodedRequest, body_of
 from ideabridge.bridge.context.errors import HandlerError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Draft, Handlers, Message
 from ideabridge.bridge.context.reader import READERS, is_reader, meant_reference
@@ -186,6 +186,7 @@ class Composer:
         self._bodies: dict[int, tuple[Message, Body]] = {}
         self._measures = Measures()
         self._last: SolutionSchema | None = None
+        self._encoded: EncodedRequest | None = None
 
     def prepare(self, machine: Machine) -> None:
         """Compose the schema of the first Request for the cache. It has no changes of handlers."""
@@ -205,7 +206,7 @@ class Composer:
         """
         before, after = context_of(machine)
         calls = self._calls(machine) if machine.step else _Messages()
-        draft = self._draft(machine, [*before, *calls.messages, *after], made)
+        draft = self._draft(machine, (before, calls.messages, after), made)
         properties, offered = draft.properties, None
         if machine.settings.groups:
             properties = {GROUP: GROUPS, **properties}
@@ -222,9 +223,9 @@ class Composer:
             if not draft.properties and not offered:
                 raise
             raise HandlerError(f"what the handlers of messages left gives no schema: {error}") from error
-        first, last = self._as_stored(before, after)
-        return Request(
-            context_json=[*first.stored, *calls.stored, *last.stored],
+        first, rest = self._as_stored(before, after)
+        request = Request(
+            context_json=[*first.stored, *calls.stored, *rest.stored],
             schema=schema.document,
             texts=draft.texts,
             model=draft.model,
@@ -233,9 +234,12 @@ class Composer:
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
             members=draft.properties,
             schema_size=schema.size,
-            bodies=[*first.bodies, *calls.bodies, *last.bodies],
-            schema_body=schema.body,
         )
+        bodies = [*first.bodies, *calls.bodies, *rest.bodies]
+        shown = None if request.shown is None else body_of(request.shown)
+        self._encoded = EncodedRequest(bodies, schema.body, shown, self._encoded)
+        request.know(self._encoded)
+        return request
 
     def _as_stored(self, *parts: Sequence[Message]) -> list[_Messages]:
         """Messages as ideas store them. One that was in the last Request is not encoded again."""
@@ -251,15 +255,22 @@ class Composer:
             found.append(messages)
         return found
 
-    def _draft(self, machine: Machine, messages: list[Message], made: RequestMade | None) -> Draft:
+    def _draft(self, machine: Machine, parts: tuple[Sequence[Message], ...], made: RequestMade | None) -> Draft:
         """The draft of a Request. If it shortens something, it offers the tool that reads values."""
         base, asked = machine.offer.initial, machine.offer.initial_schema
+        before, calls, after = parts
 
         def assembled(reader: Tool | None) -> Draft:
             name = None if reader is None else reader.name
-            tools = base.tools
             return self._handlers.assemble(
-                messages, tools, asked, shown=machine.shown, reader=name, measures=self._measures
+                before,
+                base.tools,
+                asked,
+                shown=machine.shown,
+                reader=name,
+                measures=self._measures,
+                calls=calls,
+                after=after,
             )
 
         if machine.mode != "solve":
