@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -160,3 +161,54 @@ def test_references_are_meant_with_and_without_a_dagger() -> None:
     assert meant_reference("the log") == "the log"
     assert meant_reference({"a": 1}) == {"a": 1}
     assert not is_reader(None)
+
+
+def added(*texts: str, kind: str = "page", instance: str = "") -> Message:
+    return Message("user", "data", {str(number): text for number, text in enumerate(texts)}, kind, instance)
+
+
+def result_of(value: JSON, place: int = 0, instance: str = "") -> Message:
+    where = f"†{instance}.results.{place}" if instance else f"†results.{place}"
+    entry: JSONObject = {"place": place, "tool": "look", "status": "done", "value": where, "result": value}
+    return Message("user", "call", {**entry, **({"instance": instance} if instance else {})}, "call", "")
+
+
+def text_of(*messages: Message, shown: Shown) -> str:
+    return "\n".join(str(one["content"]) for one in Handlers().assemble(messages, shown=shown).texts)
+
+
+@pytest.mark.parametrize("instance", ["", "①"])
+@pytest.mark.parametrize("value", [{"0": "x" * 300}, ["x" * 300], "x" * 300])
+def test_data_that_a_call_has_returned_is_shown_once(value: JSON, instance: str) -> None:
+    data = Message("user", "data", value, "page", instance)
+    text = text_of(result_of(value, 0, instance), data, shown=Shown(4096, 32_768))
+    assert text.count("x" * 300) == 1
+    assert "which †①.data.page has" in text if instance else "which †data.page has" in text
+
+
+def test_data_that_calls_have_added_counts_as_results() -> None:
+    pages = [added(f"{number} {'x' * 3000}", kind=f"p{number}") for number in range(30)]
+    calls = [result_of(page.value, number) for number, page in enumerate(pages)]
+    text = text_of(*calls, *pages, shown=Shown(4096, 32_768))
+    # The newest ones are whole, the others are announced.
+    assert text.count("x" * 3000) == 10
+    assert [number for number in range(30) if f"here to a preview: †data.p{number};" in text] == [*range(13)]
+    assert [number for number in range(30) if f"left out here: †data.p{number}." in text] == [*range(13, 20)]
+
+
+def test_what_the_author_wrote_of_data_is_whole_beside_what_a_call_has_added() -> None:
+    own = Message("user", "data", {"letter": "o" * 9000, "parts": {"first": "p" * 9000}}, "page")
+    more = Message("user", "data", {"parts": {"second": "s" * 9000}, "log": "l" * 9000}, "page")
+    text = text_of(own, result_of("done"), more, shown=Shown(4096, 32_768))
+    assert ("o" * 9000 in text, "p" * 9000 in text) == (True, True)
+    assert ("s" * 9000 in text, "l" * 9000 in text) == (False, False)
+    assert '"shortened": "†data.page.parts.second"' in text
+    # Without calls, all is the author's.
+    assert "s" * 9000 in text_of(own, more, shown=Shown(4096, 32_768))
+
+
+def test_a_result_that_data_has_only_in_part_is_shown_with_its_call() -> None:
+    text = text_of(result_of({"0": "x" * 300, "1": True}), added("x" * 300), shown=Shown(4096, 32_768))
+    assert text.count("x" * 300) == 2
+    one = Message("user", "data", {"text": "x" * 300, "n": 1}, "page")
+    assert text_of(result_of({"text": "x" * 300, "n": True}), one, shown=Shown(4096, 32_768)).count("x" * 300) == 2

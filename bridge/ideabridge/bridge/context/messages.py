@@ -22,8 +22,9 @@ from typing import Final, TypeAlias
 from ideabridge.bridge.context.errors import HandlerError, MessageError
 from ideabridge.bridge.context.preview import line_of, shorten, shorten_literal
 from ideabridge.bridge.context.reader import NAMES, READ
-from ideabridge.bridge.context.shown import TO_MINDS, MadeCall, Measures, Place, Showing, Shown, named
-from ideabridge.bridge.context.state import merge
+from ideabridge.bridge.context.references import Path
+from ideabridge.bridge.context.shown import TO_MINDS, MadeCall, Measures, Place, Showing, Shown, named, paths_of
+from ideabridge.bridge.context.state import MISSING, merge
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.message import MESSAGE_TYPES
@@ -403,7 +404,8 @@ def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
 
 def _call_line(call: MadeCall, showing: Showing) -> str:
     preview = showing.preview(call.result) if showing.is_shortened and call.result is not None else None
-    if preview is None and call.line is not None:
+    in_data = showing.in_data(call)
+    if preview is None and in_data is None and call.line is not None:
         return call.line
     entry = call.entry
     where = f" of {entry['instance']}" if "instance" in entry else ""
@@ -413,14 +415,16 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
     what = f" {entry['reads']}" if "reads" in entry else ""
     why = f" ({entry['why']})" if "why" in entry else ""
     line = f"{entry.get('place')} {entry.get('tool')}{what}{where}: {entry.get('status')}{why}{value}"
-    if preview is not None:
+    if in_data is not None:
+        line += f", which {in_data} has"
+    elif preview is not None:
         line += f", shortened: {encode_text(preview)}"
     elif call.result is not None:
         line += f" = {encode_text(call.result.value)}"
     for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
         texts = entry.get(name)
         line += "".join(f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else []))
-    if preview is None:
+    if preview is None and in_data is None:
         call.line = line
     return line
 
@@ -461,7 +465,7 @@ class Handlers:
 
     def assemble(
         self,
-        messages: Iterable[Message],
+        messages: Sequence[Message],
         tools: Iterable[Tool] = (),
         output_schema: JSONObject | None = None,
         *,
@@ -469,7 +473,7 @@ class Handlers:
         reader: str | None = READ.name,
         measures: Measures | None = None,
         calls: Sequence[Message] = (),
-        after: Iterable[Message] = (),
+        after: Sequence[Message] = (),
     ) -> Draft:
         """Merge data of the same kind and instance, then run every message through its handler.
 
@@ -487,7 +491,8 @@ class Handlers:
         merged = merge_messages([*before, *after])
         merged[len(before) : len(before)] = calls
         documents = {_place(one): one.value for one in merged if one.type in ("state", "data")}
-        showing = Showing(_values_of_calls(merged), documents, shown, measures)
+        added = _added_by_calls(messages, after, has_calls=bool(calls))
+        showing = Showing(_values_of_calls(merged), documents, shown, measures, added)
         draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
         in_one_text = self._by_kind["call"] is handle_call
         while draft.place < len(merged):
@@ -524,6 +529,28 @@ def _check(kind: object, handler: object) -> None:
         raise ArgumentError.of("kind", "text, the type of the messages", kind)
     if not callable(handler) or inspect.iscoroutinefunction(handler):
         raise ArgumentError.of("handler", "a plain function that takes a Message and a Draft", handler)
+
+
+def _added_by_calls(
+    messages: Sequence[Message], after: Sequence[Message], *, has_calls: bool
+) -> dict[Place, list[Path]]:
+    """Which parts of merged data the calls of a run have added: those of the data messages after the first call.
+
+    Args:
+        messages: the messages before the calls; they may include calls.
+        after: the messages after the calls.
+        has_calls: whether there are calls between these.
+    """
+    first = next((number for number, one in enumerate(messages) if one.type == "call"), len(messages))
+    later = [*messages[first:], *(after if has_calls or first < len(messages) else ())]
+    added = [one for one in later if one.type == "data"]
+    if not added:
+        return {}
+    own = {_place(one): one.value for one in merge_messages(one for one in messages[:first] if one.type == "data")}
+    found: dict[Place, list[Path]] = {}
+    for one in added:
+        found.setdefault(_place(one), []).extend(paths_of(one.value, own.get(_place(one), MISSING)))
+    return found
 
 
 def _name_of_tool(message: Message) -> str:

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, cast
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.preview import line_of, reference_to
 from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
-from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import ArgumentError
 
@@ -34,6 +34,9 @@ _LISTED: Final = 50
 
 _PREVIEWS: Final = 8
 """The previews in states may take this part of `Shown.request`, or 2 KB."""
+
+_TWICE: Final = 64
+"""Results of fewer bytes are shown with their call even if data has them."""
 
 _NAMED: Final = 5
 """The most references of shortened values that a sentence names."""
@@ -284,6 +287,7 @@ class Showing:
         documents: the values of state and data messages, by their place.
         shown: the limits.
         measures: what is known from the last Request.
+        added: the data that calls have added, by its place: the paths within the document that hold it.
 
     Attributes:
         unlisted: the calls that have no line: earlier ones, whose results are not shown.
@@ -297,8 +301,10 @@ class Showing:
         documents: Mapping[Place, JSON],
         shown: Shown,
         measures: Measures | None = None,
+        added: Mapping[Place, Sequence[Path]] | None = None,
     ) -> None:
         self.is_shortened = False
+        self._added = added or {}
         self._documents = documents
         self._measures = measures or Measures()
         self._measures.begin()
@@ -307,9 +313,12 @@ class Showing:
         self._short: dict[Place, list[_Result]] = {}
         self._preview_bytes = max(shown.request // _PREVIEWS, 2048)
         self._calls = self._measures.calls(calls)
+        self._in_data = self._find_in_data() if self._added else {}
         self._choose(self._calls, shown)
         earlier = self._calls[: max(0, len(self._calls) - _LISTED)]
-        self.unlisted = [call for call in earlier if call.result is None or id(call.result) in self._cut]
+        self.unlisted = [
+            call for call in earlier if call.result is None or id(call.result) in self._cut or id(call) in self._in_data
+        ]
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
         """Find the results that are not shown whole."""
@@ -334,14 +343,21 @@ class Showing:
         writes: dict[Place, _Writes] = {}
         for number, call in enumerate(calls):
             if call.result is not None:
-                call.result.call = number
-                yield call.result
+                if id(call) not in self._in_data:
+                    call.result.call = number
+                    yield call.result
                 continue
             for reference in call.references:
                 place, path = self._within(reference)
                 if place is not None:
                     is_read = "reads" in call.entry
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
+        for place, paths in self._added.items():
+            # Of data that is no result, it is not known which call has added it.
+            numbers = [number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place]
+            for path in paths:
+                newest = max(numbers, default=len(calls))
+                writes.setdefault(place, _Writes()).paths.setdefault(path, (newest, False))
         for place, written in writes.items():
             instance, base = place
             for path, number, is_read in written.outermost():
@@ -351,6 +367,37 @@ class Showing:
                 full = (*base, *path)
                 reference = Reference(instance or None, full[0], full[1:], "")
                 yield _Result(number, is_read, reference, value, self._measures.size(value), place, path)
+
+    def _find_in_data(self) -> dict[int, Place]:
+        """The place of the data that has all of the result of a call: of one that returned a message."""
+        by_key: dict[tuple[str, str], list[Place]] = {}
+        plain: dict[str, list[Place]] = {}
+        for place in self._added:
+            value = self._documents[place]
+            if isinstance(value, dict):
+                for key in value:
+                    by_key.setdefault((place[0], key), []).append(place)
+            else:
+                plain.setdefault(place[0], []).append(place)
+        found: dict[int, Place] = {}
+        for call in self._calls:
+            result = call.result
+            if result is None or result.size < _TWICE:
+                continue
+            instance = result.reference.instance or ""
+            if isinstance(result.value, dict):
+                places = by_key.get((instance, next(iter(result.value))), [])
+            else:
+                places = plain.get(instance, [])
+            place = next((one for one in places if _holds(self._documents[one], result.value)), None)
+            if place is not None:
+                found[id(call)] = place
+        return found
+
+    def in_data(self, call: MadeCall) -> str | None:
+        """The reference to the data that has all of the result of a call; None: none has it."""
+        place = self._in_data.get(id(call))
+        return None if place is None else format_reference(place[1], place[0] or None)
 
     def _within(self, reference: Reference) -> tuple[Place | None, Path]:
         """The message that holds the value of a reference, and the path within it."""
@@ -421,6 +468,31 @@ def _references(call: JSONObject) -> Iterator[Reference]:
             # A context that was written by hand may hold any text here.
             continue
         yield operands[0]
+
+
+def _holds(document: JSON, value: JSON) -> bool:
+    """Whether merging a value into a document would not change it."""
+    if document is value:
+        return True
+    if isinstance(document, dict) and isinstance(value, dict):
+        return all(key in document and _holds(document[key], item) for key, item in value.items())
+    # 1 is equal to True.
+    return document == value and encode(document) == encode(value)
+
+
+def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
+    """The paths at which a document has something of the data that was merged into it.
+
+    Args:
+        added: the data.
+        own: what the author of the context wrote of the document.
+    """
+    if not isinstance(added, dict) or not isinstance(own, dict):
+        yield ()
+        return
+    for key, item in added.items():
+        for path in paths_of(item, own.get(key, MISSING)):
+            yield (key, *path)
 
 
 _TEXT_OF_CALL: Final = 160
