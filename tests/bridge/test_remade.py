@@ -205,3 +205,43 @@ def test_literals_that_a_mind_copied_from_results_are_left_out() -> None:
     assert without_results(program, None)[0].solution == {"program": "(left out)"}
     # What was left out once stays out.
     assert without_results(own, None) == (own, [])
+
+
+def test_literals_in_items_and_names_of_members_that_a_mind_copied_are_left_out() -> None:
+    context: list[JSON] = [
+        {"role": "user", "content": "Tell the office."},
+        {
+            "type": "call",
+            "call": {"place": 0, "tool": "look", "value": "†results.0", "result": {"to": SECRET, SECRET: 1}},
+        },
+    ]
+    calls: list[JSONObject] = [
+        {
+            "_tool": "send",
+            "_each": [{"text": f"so: {SECRET}"}, {"text": "†results.0"}],
+            "text": "†item.text",
+            "_id": "a",
+        },
+        {"_tool": "send", "value": {SECRET: 1, "_note": SECRET, "own": 2, f"{SECRET}!": 3}, "_after": ["a"]},
+        {"_tool": "send", "_output": {"type": "string", "description": SECRET}, "_outputPath": "sent"},
+    ]
+    idea = Idea(context, {"type": "object", "description": "text, type, string"}, {"calls": [*calls], "output": None})
+    own, _ = without_results(idea, None)
+    assert own.solution == {
+        "calls": [
+            {
+                "_tool": "send",
+                "_each": [{"text": "(left out)"}, {"text": "†results.0"}],
+                "text": "†item.text",
+                "_id": "a",
+            },
+            {
+                "_tool": "send",
+                "value": {"(left out) 0": 1, "_note": "(left out)", "own": 2, "(left out) 3": 3},
+                "_after": ["a"],
+            },
+            {"_tool": "send", "_output": {"type": "string", "description": "(left out)"}, "_outputPath": "sent"},
+        ],
+        "output": None,
+    }
+    assert SECRET not in encode_text([own.context, own.solution])

@@ -936,7 +936,7 @@ def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: S
             # Others may call it, and their minds read the plan: not what this mind copied from private results.
             results = [call.value for call in machine.history if call.status is CallStatus.DONE]
             copies = Copies(results, [function.run.started.context, *machine.catalogue.to_json()[0]])
-            said = [copies.scrubbed(call) for call in said]
+            said = [copies.call(call) for call in said]
             output = copies.scrubbed(output)
         guide["plan"] = {"calls": list[JSON](said), "output": output}
         guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, machine.catalogue, defined_in(guide))]

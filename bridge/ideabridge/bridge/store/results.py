@@ -21,12 +21,16 @@ from ideabridge.bridge.context.references import Path, format_reference, is_refe
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.bridge.store.idea import Idea, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.tool import META_PROPERTIES
 
 LEFT_OUT: Final = "(left out)"
 """The text in place of a literal that was copied from a result."""
 
 _COPIED: Final = 4
 """Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are alike by chance."""
+
+_NAMING: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
+"""The members of a call that name tools, places and other calls."""
 
 _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 """The members of a `call` message that have something of a result."""
@@ -250,7 +254,7 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
     own: JSONObject = {}
     for name, value in solution.items():
         if name == "calls":
-            own[name] = copies.scrubbed(value)
+            own[name] = [copies.call(call) for call in value] if isinstance(value, list) else copies.scrubbed(value)
             if own[name] != value:
                 left.listed.append({"reference": "solution.calls", "type": "literals", "bytes": len(encode(value))})
         elif name == "output":
@@ -287,11 +291,25 @@ class Copies:
         self._whole = "\n".join(self._texts)
         self._known = "\n".join(text for value in known for text in _texts(value))
 
+    def call(self, call: JSON) -> JSON:
+        """A call with `LEFT_OUT` in place of each copied literal; what names tools, places and calls stays."""
+        if not isinstance(call, dict):
+            return self.scrubbed(call)
+        named: JSONObject = {key: value for key, value in call.items() if key in _NAMING}
+        scrubbed = self.scrubbed({key: value for key, value in call.items() if key not in named})
+        written = iter(cast("JSONObject", scrubbed).items())
+        # In the order of the call.
+        return dict((key, call[key]) if key in named else next(written) for key in call)
+
     def scrubbed(self, value: JSON) -> JSON:
-        """A value with `LEFT_OUT` in place of each copied literal."""
+        """A value with `LEFT_OUT` in place of each copied literal, also of names of members."""
         if isinstance(value, dict):
-            # Names of members that begin with an underscore are the loop's own: they name tools and places.
-            return {key: item if key.startswith("_") else self.scrubbed(item) for key, item in value.items()}
+            members: JSONObject = {}
+            for key, item in value.items():
+                name = self.scrubbed(key)
+                shown = key if name == key else f"{LEFT_OUT} {len(members)}"
+                members[shown] = self.scrubbed(item)
+            return members
         if isinstance(value, list):
             return [self.scrubbed(item) for item in value]
         return LEFT_OUT if self._is_copied(value) else value
