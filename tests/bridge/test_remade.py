@@ -157,13 +157,14 @@ async def test_another_member_sees_no_result_of_a_private_run_by_an_idea_that_is
     mind, ideas = await ran(path, ANN)
     async with Bridge(store=path) as bridge:
         store = bridge.store
-        publish(store, "salaries", ideas[-1], owner=ANN)
+        publish(store, "salaries", ideas[-1], owner=ANN, recorded={"input": {}, "output": SECRET})
         store.publications.share("salaries", ("user:bob",))
         shown: list[JSON] = [
             bridge.export_idea("salaries", caller="user:bob"),
             bridge.export_idea("salaries", caller="user:bob", results=True),
             list[JSON](bridge.request_of("salaries", caller="user:bob").texts),
         ]
+        assert SECRET in str(bridge.export_idea("salaries", caller=ANN, results=True)["publication"])
         stored = store.ideas.get(ideas[-1], caller="user:bob")
         shown += [stored.idea.context, stored.idea.solution]
         for told in shown:

@@ -38,7 +38,14 @@ def idea_of(text: str, output: JSON = None) -> Idea:
     return Idea([said(text)], schema, {"calls": [], "output": output})
 
 
-def publish(store: Store, name: str, idea_id: str, owner: str | None = None, description: str = "") -> Publication:
+def publish(
+    store: Store,
+    name: str,
+    idea_id: str,
+    owner: str | None = None,
+    description: str = "",
+    recorded: JSON = None,
+) -> Publication:
     """Publish an idea that is answered by solving."""
     return store.publications.publish(
         name,
@@ -48,5 +55,6 @@ def publish(store: Store, name: str, idea_id: str, owner: str | None = None, des
         input_schema=None,
         output_schema=None,
         annotations={},
+        recorded=recorded,
         owner=owner,
     )

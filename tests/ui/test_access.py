@@ -12,12 +12,14 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Role
 from ideabridge.server.ui.ideas import VERSIONS
 from tests import preloaded
 from tests.cli.conftest import EXECUTABLE
 from tests.cli.terminal import Terminal
+from tests.ideas.values import idea_of, publish
 from tests.ui.serving import client, link_to, seal, secret, send, served, stranger
 
 ROLES: dict[str, Role] = {"ann": "member", "eva": "admin"}
@@ -210,6 +212,23 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
             assert local.get(link, headers=followed).url.path == "/ui/runs"
             assert run_id in local.get("/ui/runs").text
             assert late.get(link).status_code == 403
+
+
+def test_a_tool_that_is_shared_shows_others_no_output_of_its_run(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        tokens: dict[str, str] = {}
+        for name in ("ann", "bob"):
+            store.users.add(name, "member")
+            tokens[name] = store.users.add_token(name)[1]
+        idea = store.ideas.save(idea_of("Say what Ann earns."), IdeaMeta())
+        publish(store, "salaries", idea, "user:ann", recorded={"input": {"of": "Ann"}, "output": "4711 guilders"})
+        store.publications.share("salaries", ("user:bob",))
+    with served(tmp_path) as url, stranger(url) as ann, stranger(url) as bob:
+        for name, http in (("ann", ann), ("bob", bob)):
+            http.post("/ui/sign-in", data={"token": tokens[name]})
+            page = http.get("/ui/ideas/salaries").text
+            assert "The recorded input" in page
+            assert ("4711 guilders" in page) is (name == "ann")
 
 
 def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:

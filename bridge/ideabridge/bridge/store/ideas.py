@@ -364,6 +364,11 @@ class Ideas:
             stored = copy_without_results(stored, self.start_of(number))
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
 
+    def shows_results(self, number: int, caller: Viewer) -> bool:
+        """Return whether a caller may see the results that the idea in a row has. Call this as `read`."""
+        row = self._database.execute(f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?", (number,))  # noqa: S608
+        return self._made(number, read_meta(*row.fetchone()), caller)
+
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
         """Return whether a caller may see all of an idea: a run of the caller made it, or the owner of the store
         imported it.

@@ -310,7 +310,8 @@ class Store:
             stored = self.ideas.read(number, caller)
             if not results:
                 stored = copy_without_results(stored, self.ideas.start_of(number))
-                publication = None if publication is None else without_recorded_output(publication)
+            if publication is not None and not (results and self.ideas.shows_results(number, caller)):
+                publication = without_recorded_output(publication)
             document = export(stored, publication)
         check_leaks(document, known)
         return document

@@ -21,6 +21,7 @@ from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Change, Publication
+from ideabridge.bridge.store.portable import without_recorded_output
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, Viewer, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_of, read_fields
@@ -173,7 +174,7 @@ class IdeaPages:
             one=publication,
             audience=self._audience(publication),
             fields=fields_of(publication.input_schema),
-            recorded=_recorded(publication),
+            recorded=_recorded(publication, visitor),
             choices=_choices_of(publication),
             evidence=[_evidence(one) for one in evidence[-_EVIDENCE:]],
             versions=versions[:VERSIONS],
@@ -491,8 +492,10 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
     return {"run": read.run, "counts": counts, "time": read.time, "values": values}
 
 
-def _recorded(publication: Publication) -> Mapping[str, JSON]:
-    """The input and the output of the run that was published."""
+def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
+    """The input and the output of the run that was published; others see the output only where it answers calls."""
+    if not (visitor.manages or publication.owner == visitor.caller):
+        publication = without_recorded_output(publication)
     return publication.recorded if isinstance(publication.recorded, dict) else {}
 
 
