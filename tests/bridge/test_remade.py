@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from ideabridge.bridge import Bridge, Store, remake
@@ -246,3 +247,32 @@ def test_literals_in_items_and_names_of_members_that_a_mind_copied_are_left_out(
         "output": None,
     }
     assert SECRET not in encode_text([own.context, own.solution])
+
+
+async def test_a_solution_without_results_satisfies_its_schema(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    def count() -> int:
+        """Count."""
+        return 471147
+
+    @tool(read_only=True)
+    def half(number: int) -> float:
+        """Halve."""
+        return number / 2
+
+    steps = iter(
+        [{"calls": [{"_tool": "count"}]}, {"calls": [{"_tool": "half", "number": 471147}]}, {"output": "done"}]
+    )
+
+    async def mind(_: Request) -> str:
+        return json.dumps({"calls": [], "output": None, **next(steps)})
+
+    async with Bridge(toolbox=Toolbox(count, half), store=tmp_path / "ideas.sqlite", mind=mind) as bridge:
+        run = await bridge.solve("Halve the count.", tools=["count", "half"])
+        assert await run.wait(20) == "done"
+        second = [one.id for one in bridge.store.ideas.of_run(run.id)][1]
+        document = bridge.export_idea(second)
+    assert "471147" not in json.dumps(document)
+    schema = document["schema"]
+    assert isinstance(schema, dict)
+    jsonschema_rs.validate(schema, document["solution"])

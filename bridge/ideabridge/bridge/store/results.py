@@ -26,6 +26,9 @@ from ideabridge.tools.tool import META_PROPERTIES
 LEFT_OUT: Final = "(left out)"
 """The text in place of a literal that was copied from a result."""
 
+LEFT_OUT_NUMBER: Final = "†data.left_out"
+"""The reference in place of a number that was copied from a result. Nothing supplies it."""
+
 _COPIED: Final = 4
 """Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are alike by chance."""
 
@@ -292,7 +295,7 @@ class Copies:
         self._known = "\n".join(text for value in known for text in _texts(value))
 
     def call(self, call: JSON) -> JSON:
-        """A call with `LEFT_OUT` in place of each copied literal; what names tools, places and calls stays."""
+        """A call without the literals that were copied; what names tools, places and calls stays."""
         if not isinstance(call, dict):
             return self.scrubbed(call)
         named: JSONObject = {key: value for key, value in call.items() if key in _NAMING}
@@ -302,7 +305,9 @@ class Copies:
         return dict((key, call[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
-        """A value with `LEFT_OUT` in place of each copied literal, also of names of members."""
+        """A value with `LEFT_OUT` in place of each copied text and name of a member, and with `LEFT_OUT_NUMBER` in
+        place of each copied number.
+        """
         if isinstance(value, dict):
             members: JSONObject = {}
             for key, item in value.items():
@@ -312,7 +317,10 @@ class Copies:
             return members
         if isinstance(value, list):
             return [self.scrubbed(item) for item in value]
-        return LEFT_OUT if self._is_copied(value) else value
+        if not self._is_copied(value):
+            return value
+        # A schema that wants a number also admits a reference.
+        return LEFT_OUT if isinstance(value, str) else LEFT_OUT_NUMBER
 
     def _is_copied(self, value: JSON) -> bool:
         if value is None or isinstance(value, bool):
