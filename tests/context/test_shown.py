@@ -212,3 +212,12 @@ def test_a_result_that_data_has_only_in_part_is_shown_with_its_call() -> None:
     assert text.count("x" * 300) == 2
     one = Message("user", "data", {"text": "x" * 300, "n": 1}, "page")
     assert text_of(result_of({"text": "x" * 300, "n": True}), one, shown=Shown(4096, 32_768)).count("x" * 300) == 2
+
+
+def test_a_result_is_shown_with_its_call_where_a_handler_of_the_user_shows_the_data() -> None:
+    handlers = Handlers()
+    handlers.register("page", lambda _, draft: draft.say("user", "There is a page."))
+    messages = [result_of({"0": "x" * 300}), added("x" * 300)]
+    text = "\n".join(str(one["content"]) for one in handlers.assemble(messages, shown=Shown(4096, 32_768)).texts)
+    assert text.count("x" * 300) == 1
+    assert "There is a page." in text

@@ -491,7 +491,12 @@ class Handlers:
         merged = merge_messages([*before, *after])
         merged[len(before) : len(before)] = calls
         documents = {_place(one): one.value for one in merged if one.type in ("state", "data")}
-        added = _added_by_calls(messages, after, has_calls=bool(calls))
+        # A handler of the user's own may show a kind of data in another way, or not at all.
+        added = {
+            place: paths
+            for place, paths in _added_by_calls(messages, after, has_calls=bool(calls)).items()
+            if (self._by_kind.get(place[1][1]) or self._by_kind["data"]) is handle_value
+        }
         showing = Showing(_values_of_calls(merged), documents, shown, measures, added)
         draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
         in_one_text = self._by_kind["call"] is handle_call
