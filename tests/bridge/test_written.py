@@ -505,3 +505,39 @@ async def test_a_plan_that_was_only_looked_at_is_published_as_it_was_written() -
         found = await bridge.publish(run.id, "double")
         assert found.answer == "plan"
         assert await answer(bridge, "double", n=8) == {"is": 16}
+
+
+async def test_ideas_that_call_each_other_in_many_ways_are_looked_at_once() -> None:
+    # Without that, the time doubles with each idea.
+    async with Bridge() as bridge:
+        for number in range(30):
+            calls: list[JSON] = [{"_tool": f"idea_{other}"} for other in range(number)]
+            document: JSON = {"context": ["x"], "solution": {"calls": calls, "output": 1}}
+            saved = published(await bridge.save_idea(document, name=f"idea_{number}"))
+        assert saved.annotations["readOnlyHint"] is True
+        assert bridge.hints(saved)["readOnlyHint"] is True
+
+
+async def test_a_circle_of_ideas_is_refused_also_by_plain_names_and_before_all_are_here() -> None:
+    async with Bridge() as bridge:
+
+        def calling(name: str, *context: JSON) -> JSON:
+            return {"context": ["x", *context], "solution": {"calls": [{"_tool": name, "_outputPath": "x"}]}}
+
+        with pytest.raises(PublicationError, match="it would call itself: own -> own"):
+            await bridge.save_idea(calling("own"), name="own")
+        assert (await bridge.save_idea(calling("second"), name="first")).missing
+        await bridge.save_idea(calling("first"), name="third")
+        with pytest.raises(PublicationError, match="it would call itself: second -> third -> first -> second"):
+            await bridge.save_idea(calling("third"), name="second")
+        # A tool that it defines is not the idea of this name.
+        feel: JSON = {"type": "tool", "tool": {"name": "feel", "parameters": {"type": "object"}}}
+        assert published(await bridge.save_idea(calling("feel", feel), name="feel")).version == 1
+        assert published(await bridge.save_idea(calling("feel", feel, "more"), name="feel")).version == 2
+
+
+async def test_a_plan_without_parameters_reads_no_input() -> None:
+    document: JSON = {"context": ["x"], "solution": {"calls": [DOUBLE], "output": "†state.double"}}
+    async with Bridge() as bridge:
+        with pytest.raises(PublicationError, match=r"nothing supplies †input\.n"):
+            await bridge.save_idea(document, name="double")

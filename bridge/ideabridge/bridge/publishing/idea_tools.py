@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
 
 from ideabridge.bridge.context.assumption import evidence_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -52,7 +54,7 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
         Annotations.from_json(hints_now(store, found, caller, known)),
         module=module,
         remote_name=f"{found.name}@{found.version}",
-        reaches=_reaches(store, found, caller, known, set()),
+        reaches=_reaches(store, found, caller, known),
     )
 
 
@@ -62,9 +64,11 @@ def evidence_of(found: Publication) -> str:
     return evidence_sentence(explained) if isinstance(explained, list) else ""
 
 
-def hints_now(
-    store: Store, found: Publication, caller: str, known: Catalogue, above: frozenset[tuple[str, int]] = frozenset()
-) -> JSONObject:
+_DEEPEST: Final = 50
+"""Ideas that call ideas are followed to this depth; no settings let a run go deeper."""
+
+
+def hints_now(store: Store, found: Publication, caller: str, known: Catalogue) -> JSONObject:
     """Return the behaviour hints of a published idea, given the present tools: it is read-only if all tools that it
     calls are. If one of them is not here, the idea gets the most cautious hints.
 
@@ -73,51 +77,83 @@ def hints_now(
         found: the version.
         caller: who may call it.
         known: the tools of this process and of all modules, also of those that are not up.
-        above: the versions that call it.
     """
-    held = found.plan or found.guide
-    if found.answer == "recorded" or held is None or (found.name, found.version) in above:
-        return found.annotations
-    defined = defined_in(held)
-    called: list[Tool] = []
-    # With a guide, a mind may go on after the plan.
-    keys = tools_of(found.guide or {})
-    for call in calls_in(found.plan):
-        module = call.get("_module") if isinstance(call, dict) else None
-        if names_program(call, known):
-            # The plan pins what its programs call, except built-in tools, which only read.
-            pins = read_pins(held)
-            if pins is None:
+    return _PresentHints(store, caller, known).of(found)
+
+
+@dataclass(slots=True)
+class _PresentHints:
+    """Computes the hints of an idea and of those that it calls, each once: the number of ways through ideas that call
+    each other doubles with each idea.
+    """
+
+    store: Store
+    caller: str
+    known: Catalogue
+    _found: dict[str, Publication | None] = field(default_factory=dict[str, "Publication | None"])
+    _hints: dict[tuple[str, int], JSONObject] = field(default_factory=dict[tuple[str, int], JSONObject])
+
+    def of(self, found: Publication, depth: int = 0) -> JSONObject:
+        """The hints of a version that is called at this depth."""
+        key = (found.name, found.version)
+        if found.answer == "recorded" or (found.plan or found.guide) is None:
+            return found.annotations
+        if key not in self._hints:
+            if depth > _DEEPEST:
                 return dict(CAUTIOUS)
-            keys.extend(pin.key for pin in pins)
-        elif isinstance(call, dict) and "_output" not in call:
-            keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
-    for module, name in keys:
-        if module is not None and module.startswith(IDEA):
-            inner = find_published(store, module, caller)
-            if inner is None:
+            # In a circle, a version that is asked about already has those of its publication.
+            self._hints[key] = found.annotations
+            self._hints[key] = self._compute(found, depth)
+        return self._hints[key]
+
+    def _find(self, module: str) -> Publication | None:
+        if module not in self._found:
+            self._found[module] = find_published(self.store, module, self.caller)
+        return self._found[module]
+
+    def _compute(self, found: Publication, depth: int) -> JSONObject:
+        known = self.known
+        held = found.plan or found.guide
+        defined = defined_in(held)
+        called: list[Tool] = []
+        # With a guide, a mind may go on after the plan.
+        keys = tools_of(found.guide or {})
+        for call in calls_in(found.plan):
+            module = call.get("_module") if isinstance(call, dict) else None
+            if names_program(call, known):
+                # The plan pins what its programs call, except built-in tools, which only read.
+                pins = read_pins(held)
+                if pins is None:
+                    return dict(CAUTIOUS)
+                keys.extend(pin.key for pin in pins)
+            elif isinstance(call, dict) and "_output" not in call:
+                keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
+        for module, name in keys:
+            if module is not None and module.startswith(IDEA):
+                inner = self._find(module)
+                if inner is None:
+                    return dict(CAUTIOUS)
+                hints = self.of(inner, depth + 1)
+                # A room has the effects of its calls.
+                called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
+                continue
+            tool = known.get((module, name)) if module != ANONYMOUS else known.get((None, name)) or SOLVE
+            if tool is None and not (module is None and name in defined):
                 return dict(CAUTIOUS)
-            hints = hints_now(store, inner, caller, known, above | {(found.name, found.version)})
-            # A room has the effects of its calls.
-            called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
-            continue
-        tool = known.get((module, name)) if module != ANONYMOUS else known.get((None, name)) or SOLVE
-        if tool is None and not (module is None and name in defined):
-            return dict(CAUTIOUS)
-        if tool is not None and tool.key not in known.latent:
-            # A latent call only asks a mind.
-            called.append(tool)
-    hints = hints_of(called)
-    if read_pins(held) is not None and not defined:
-        return hints
-    # For tools that it defines itself, and for calls without pins, only the stored hints are known.
-    then = found.annotations
-    return {
-        "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
-        "destructiveHint": hints["destructiveHint"] is True or then.get("destructiveHint") is not False,
-        "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
-        "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
-    }
+            if tool is not None and tool.key not in known.latent:
+                # A latent call only asks a mind.
+                called.append(tool)
+        hints = hints_of(called)
+        if read_pins(held) is not None and not defined:
+            return hints
+        # For tools that it defines itself, and for calls without pins, only the stored hints are known.
+        then = found.annotations
+        return {
+            "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
+            "destructiveHint": hints["destructiveHint"] is True or then.get("destructiveHint") is not False,
+            "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
+            "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
+        }
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
@@ -158,6 +194,7 @@ def needed_modules(
     """
     found: set[str | None] = set()
     seen: set[str] = set()
+    left: list[str] = []
 
     def look(module: JSON, name: JSON, defined: frozenset[str]) -> None:
         if not isinstance(name, str):
@@ -170,7 +207,7 @@ def needed_modules(
         elif isinstance(module, str) and module.startswith(IDEA):
             if module not in seen:
                 seen.add(module)
-                look_into(module)
+                left.append(module)
         elif isinstance(module, str) and module != ANONYMOUS:
             found.add(module)
 
@@ -189,33 +226,39 @@ def needed_modules(
     for call in calls:
         if isinstance(call, dict):
             look(call.get("_module"), call.get("_tool"), defined)
+    while left:
+        look_into(left.pop())
     return found
 
 
-def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, seen: set[str]) -> tuple[str, ...]:
+def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) -> tuple[str, ...]:
     """Return the modules that the plan of an idea calls, directly or through other ideas; see `Tool.reaches`.
 
     The result is `EVERY_MODULE` if they are unknown: a mind or a room chooses the calls, or a tool is not here.
     """
-    if found.answer == "recorded":
-        return ()
-    calls = found.plan.get("calls") if found.plan is not None else None
-    if not isinstance(calls, list) or found.guide is not None:
-        return (EVERY_MODULE,)
     reached: dict[str, None] = {}
-    for call in calls:
-        module = call.get("_module") if isinstance(call, dict) else None
-        if isinstance(module, str) and module.startswith(IDEA):
-            if module in seen:
-                continue
-            seen.add(module)
-            inner = find_published(store, module, caller)
-            if inner is None:
-                return (EVERY_MODULE,)
-            reached.update(dict.fromkeys(_reaches(store, inner, caller, known, seen)))
-        else:
-            tool = known.look_up(call) if isinstance(call, dict) and module != ANONYMOUS else None
-            if tool is None:
-                return (EVERY_MODULE,)
-            reached.update(dict.fromkeys(tool.reached))
+    seen: set[str] = set()
+    left = [found]
+    while left:
+        one = left.pop()
+        if one.answer == "recorded":
+            continue
+        calls = one.plan.get("calls") if one.plan is not None else None
+        if not isinstance(calls, list) or one.guide is not None:
+            return (EVERY_MODULE,)
+        for call in calls:
+            module = call.get("_module") if isinstance(call, dict) else None
+            if isinstance(module, str) and module.startswith(IDEA):
+                if module in seen:
+                    continue
+                seen.add(module)
+                inner = find_published(store, module, caller)
+                if inner is None:
+                    return (EVERY_MODULE,)
+                left.append(inner)
+            else:
+                tool = known.look_up(call) if isinstance(call, dict) and module != ANONYMOUS else None
+                if tool is None:
+                    return (EVERY_MODULE,)
+                reached.update(dict.fromkeys(tool.reached))
     return (EVERY_MODULE,) if EVERY_MODULE in reached else tuple(reached)

@@ -93,7 +93,15 @@ from ideabridge.bridge.runs.pins import (
     with_accepted,
     with_own_module,
 )
-from ideabridge.bridge.runs.replay import Ways, asking_calls, definitions_in, next_version, plan_of, without_cycles
+from ideabridge.bridge.runs.replay import (
+    Ways,
+    asking_calls,
+    definitions_in,
+    next_version,
+    plan_of,
+    with_plain_ideas,
+    without_cycles,
+)
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.database import now_text
@@ -274,7 +282,9 @@ class Publisher:
         self.check_free(name, caller=caller)
         here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
         offered = self.offer.of_plan(plan, caller)
-        cycle = own_cycle(self.store, name, plan.calls)
+        named = {str(call["_tool"]) for call in plan.calls if isinstance(call, dict) and offered.look_up(call)}
+        calls = with_plain_ideas([with_own_module(call, offered) for call in plan.calls], named)
+        cycle = own_cycle(self.store, name, calls)
         if cycle is not None:
             raise PublicationError(f"{where}: {cycle}")
         if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):

@@ -250,6 +250,9 @@ class Saver:
         if not written.has_example:
             # What the input is, is known at a call only.
             plan = dataclasses.replace(plan, input=None, input_schema=None)
+        elif plan.input is None:
+            # Without parameters, no call of its tool has an input.
+            plan = dataclasses.replace(plan, input={})
         annotations = await publisher.check_plan(plan, name, caller, where="solution")
         catalogue = publisher.offer.of_plan(plan, caller)
         calls = calls_in(planned)

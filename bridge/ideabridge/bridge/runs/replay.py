@@ -7,7 +7,7 @@ once, and if they do not lead to an output, a mind is asked for what is left, wi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -280,7 +280,22 @@ def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
 
 def _calls_of(publication: Publication) -> list[JSON]:
     """The calls of its plan, and for each idea that a mind is offered when it is solved anew, a call of that idea."""
-    return [*calls_in(publication.plan), *({"_module": module} for module, _ in tools_of(publication.guide or {}))]
+    plan = publication.plan
+    own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
+    calls = with_plain_ideas(calls_in(plan), {*defined_in(plan), *own})
+    return [*calls, *({"_module": module} for module, _ in tools_of(publication.guide or {}))]
+
+
+def with_plain_ideas(calls: Iterable[JSON], taken: Collection[str]) -> list[JSON]:
+    """The calls; one that names neither a module nor a tool in `taken` gets the module of the idea that it means as
+    soon as one is published under this name.
+    """
+    return [
+        {**call, "_module": f"{IDEA}{call.get('_tool')}"}
+        if isinstance(call, dict) and "_module" not in call and "_output" not in call and call.get("_tool") not in taken
+        else call
+        for call in calls
+    ]
 
 
 # -- solving anew ---------------------------------------------------------------------------------------------------
