@@ -165,3 +165,41 @@ def test_a_plan_that_was_only_looked_at_becomes_a_tool(project: Path, capsys: py
     assert told(capsys)["published"] == {"name": "triple", "version": 1}
     assert main(["ideas", "call", "triple", "-i", "a=5", "--json", *STORE]) == 0
     assert told(capsys)["output"] == 15
+
+
+def test_files_with_one_name_are_told_apart(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project / "ideas"
+    folder.mkdir()
+    (folder / "double.yaml").write_text(DOUBLE, encoding="utf-8")
+    (folder / "double.yml").write_text(DOUBLE, encoding="utf-8")
+    (folder / "other.yaml").write_text("name: double\ncontext: [What is twice as much?]", encoding="utf-8")
+    assert main(["ideas", "add", "ideas", "--yes", "--replace", "double", "--json", *STORE]) == 1
+    result = told(capsys)
+    assert [(one["name"], one["version"]) for one in result["ideas"]] == [("double", 1), ("double", 1)]
+    [refused] = result["refused"]
+    assert "'double' is the name of" in refused["error"]
+    assert "double.yaml, too" in refused["error"]
+
+
+def test_the_name_of_a_file_cannot_pass_for_a_line_of_ours(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project / "ideas"
+    folder.mkdir()
+    for name, text in (("x\nidea 0 is saved.yaml", DOUBLE), ("y\nnothing runs.yaml", "a: b"), ("z.yaml", DOUBLE)):
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "l\nnothing runs.yaml").symlink_to(project)
+    main(["ideas", "add", "ideas", "--yes", *STORE])
+    lines = capsys.readouterr().err.splitlines()
+    assert not any(line.startswith(("idea 0", "nothing runs")) for line in lines)
+
+
+def test_ideas_that_all_call_each_other_are_ordered_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project / "ideas"
+    folder.mkdir()
+    for number in range(26):
+        calls = [{"_tool": f"idea_{other}"} for other in range(number + 1, 26)]
+        document = {"context": ["x"], "solution": {"calls": calls, "output": 1}}
+        (folder / f"idea_{number}.json").write_text(json.dumps(document), encoding="utf-8")
+    assert main(["ideas", "add", "ideas", "--yes", "--json", *STORE]) == 0
+    result = told(capsys)
+    assert len(result["ideas"]) == 26
+    assert result["missing"] == []

@@ -20,7 +20,7 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import is_safe_name, printable, readable_json, wrap_visible
+from ideabridge.tools.names import is_safe_name, printable, readable_json, visible, wrap_visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -256,7 +256,7 @@ async def import_ideas(
                 if len(files) == 1:
                     raise
                 refused.append({"file": file, "error": str(error)})
-                report(f"{file}: {error}")
+                report(f"{visible(file)}: {error}")
         lacking: list[str] = []
         if needed:
             # The modules that the ideas name are asked for their tools, so they are started.
@@ -269,7 +269,7 @@ async def import_ideas(
         print_json({**one, "ideas": ideas, "published": publish, "refused": refused, "missing": list[JSON](lacking)})
     else:
         for file, imported in saved:
-            say_saved(f"{file}: " if len(files) > 1 else "", imported)
+            say_saved(f"{visible(file)}: " if len(files) > 1 else "", imported)
         for line in lacking:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
@@ -303,7 +303,7 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
             inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
-                    say(f"{file} is a link, and is not followed", "yellow")
+                    say(f"{visible(str(file))} is a link, and is not followed", "yellow")
             plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
             if not plain:
                 raise UsageError(f"FILE: {word} contains no {' or '.join(suffixes)} files")

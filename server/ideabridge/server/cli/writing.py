@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,8 @@ from ideabridge.server.cli.stores import open_store
 from ideabridge.tools.documents import JSON_SUFFIXES, YAML_SUFFIXES, read_written
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import printable, safe_name, wrap_visible
+from ideabridge.tools.names import printable, safe_name, visible, wrap_visible
+from ideabridge.tools.tool import IDEA
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -96,14 +98,18 @@ async def add_ideas(
         if len(files) == 1:
             raise error
         refused.append({"file": file, "error": str(error)})
-        report(f"{file}: {error}")
+        report(f"{visible(file)}: {str(error).removeprefix(f'{visible(file)}: ')}")
 
     read: list[_Read] = []
+    by_name: dict[str, _Read] = {}
     for file, named in files:
         try:
-            read.append(_read(file, name, follow=named))
+            one = _read(file, name, follow=named)
+            _expect_own_name(one, by_name)
         except IdeabridgeError as error:
             refuse(file, error)
+        else:
+            read.append(one)
     if not options.json:
         for one in read:
             _show(one, alone=len(files) == 1)
@@ -125,40 +131,54 @@ async def add_ideas(
         print_json({"ideas": ideas, "refused": refused, "missing": list[JSON](missing)})
     else:
         for file, one in saved:
-            say_saved(f"{file}: " if len(files) > 1 else "", one)
+            say_saved(f"{visible(file)}: " if len(files) > 1 else "", one)
         for line in missing:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
 
 
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """The ideas, each after those of them that it calls, so that each finds what it needs."""
+    """The ideas, each after those of them that it calls, so that each finds what it needs. Of a circle, which is
+    refused when it is saved, the order is that of the files.
+    """
     by_name = {one.name: one for one in read if one.name}
-    ordered: dict[str, _Read] = {}
+    begun: set[str] = set()
+    ordered: list[_Read] = []
 
-    def add(one: _Read, above: frozenset[str]) -> None:
-        for name in sorted((one.mentions & by_name.keys()) - above - {one.name}):
-            add(by_name[name], above | {one.name})
-        ordered.setdefault(one.file, one)
+    def called_by(one: _Read) -> Iterator[_Read]:
+        return (by_name[name] for name in sorted(one.mentions & by_name.keys()))
 
-    for one in read:
-        add(one, frozenset())
-    return list(ordered.values())
+    for root in read:
+        if root.file in begun:
+            continue
+        begun.add(root.file)
+        path = [(root, called_by(root))]
+        while path:
+            one, called = path[-1]
+            further = next((other for other in called if other.file not in begun), None)
+            if further is None:
+                ordered.append(one)
+                path.pop()
+            else:
+                begun.add(further.file)
+                path.append((further, called_by(further)))
+    return ordered
 
 
 def _read(file: str, name: str | None, *, follow: bool) -> _Read:
     from ideabridge.bridge.publishing.written import read_idea
     from ideabridge.bridge.store.portable import read_document
 
-    document = read_written(read_bytes(file, "FILE", follow=follow), what=file, name=Path(file).name)
+    document = read_written(read_bytes(file, "FILE", follow=follow), what=visible(file), name=Path(file).name)
     if isinstance(document, dict) and "ideabridge" in document:
         exported = read_document(document)
         told = exported.publication or {}
         if name is not None and name != told.get("name"):
             raise UsageError("--name: an exported idea keeps its name")
-        return _Read(file, document, str(told.get("name", "")), True, document_lines(exported), frozenset())
+        called = frozenset(need.module.removeprefix(IDEA) for need in exported.needs)
+        return _Read(file, document, str(told.get("name", "")), True, document_lines(exported), called)
     if not isinstance(document, dict):
-        raise UsageError(f'{file}: expected an object, {{"context": [...], ...}}')
+        raise UsageError(f'{visible(file)}: expected an object, {{"context": [...], ...}}')
     if name is not None:
         document = {**document, "name": name}
     stem = safe_name(Path(file).stem) if file != "-" else None
@@ -166,9 +186,14 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
     return _Read(file, document, written.name or "", False, written_lines(written), _mentions(written))
 
 
-def _mentions(written: WrittenIdea) -> frozenset[str]:
-    from ideabridge.tools.tool import IDEA
+def _expect_own_name(one: _Read, by_name: dict[str, _Read]) -> None:
+    """Refuse a file with the name of another one that says something else, and note its name otherwise."""
+    other = by_name.setdefault(one.name, one) if one.name else one
+    if other.lines != one.lines:
+        raise UsageError(f"name: {one.name!r} is the name of {visible(other.file)}, too; give one of them another name")
 
+
+def _mentions(written: WrittenIdea) -> frozenset[str]:
     words = set(re.findall(r"\w+", written.program or ""))
     named = [call.get(key) for call in written.calls if isinstance(call, dict) for key in ("_tool", "_module")]
     words.update(str(one).removeprefix(IDEA) for one in (*named, *(written.tools or ())))
@@ -177,7 +202,7 @@ def _mentions(written: WrittenIdea) -> frozenset[str]:
 
 def _show(one: _Read, *, alone: bool) -> None:
     if not alone:
-        say(printable(one.file), "bold cyan")
+        say(visible(one.file), "bold cyan")
     for text, style in one.lines:
         # The terminal would go on at its left edge, where the rest could pass for a line of its own.
         for line in wrap_visible(printable(text), err().width, further="        | "):
@@ -198,7 +223,7 @@ async def _save(bridge: Bridge, one: _Read, options: Options, replace: tuple[str
     except NameInUseError as error:
         if options.json or not at_terminal():
             raise
-        say(f"{error.ref} is published here. With {printable(one.file)} in its place:", "bold")
+        say(f"{error.ref} is published here. With {visible(one.file)} in its place:", "bold")
         for line in error.lines:
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
         if not confirm(f"Replace {error.ref}?"):
