@@ -214,6 +214,10 @@ class _Reading:
         text = _whole(str(event.value))
         if self._open and isinstance(self._open[-1].whole.value, dict) and self._open[-1].key is None:
             # A key is text, also one that looks like a number.
+            if text == "<<" and event.implicit[0]:
+                raise InvalidJSONError(
+                    f"{where}: <<, a merge key of YAML 1.1; write the members out (a key << in quotes)"
+                )
             self._key(text, where)
             if event.anchor is not None:
                 self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
@@ -275,9 +279,11 @@ def _plain(text: str, where: str) -> JSON:
         return True
     if text in _FALSE:
         return False
+    if _INTEGER.fullmatch(text):
+        if len(text) > _LONGEST_NUMBER:
+            raise InvalidJSONError(f"{where}: a number of {len(text):,} digits; write it as text, in quotes")
+        return int(text)
     if len(text) <= _LONGEST_NUMBER:
-        if _INTEGER.fullmatch(text):
-            return int(text)
         if _OCTAL.fullmatch(text):
             return int(text[2:], 8)
         if _HEXADECIMAL.fullmatch(text):
