@@ -510,10 +510,12 @@ async def test_a_plan_that_was_only_looked_at_is_published_as_it_was_written() -
 async def test_ideas_that_call_each_other_in_many_ways_are_looked_at_once() -> None:
     # Without that, the time doubles with each idea.
     async with Bridge() as bridge:
+        calls: list[JSON] = []
         for number in range(30):
-            calls: list[JSON] = [{"_tool": f"idea_{other}"} for other in range(number)]
-            document: JSON = {"context": ["x"], "solution": {"calls": calls, "output": 1}}
-            saved = published(await bridge.save_idea(document, name=f"idea_{number}"))
+            document: JSON = {"context": ["x"], "solution": {"calls": [*calls], "output": 1}}
+            await bridge.save_idea(document, name=f"idea_{number}")
+            calls.append({"_tool": f"idea_{number}"})
+        saved = published(await bridge.save_idea({"context": ["x"], "solution": {"calls": calls}}, name="final"))
         assert saved.annotations["readOnlyHint"] is True
         assert bridge.hints(saved)["readOnlyHint"] is True
 
@@ -541,3 +543,19 @@ async def test_a_plan_without_parameters_reads_no_input() -> None:
     async with Bridge() as bridge:
         with pytest.raises(PublicationError, match=r"nothing supplies †input\.n"):
             await bridge.save_idea(document, name="double")
+
+
+async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_user() -> None:
+    document: JSON = {"context": ["x"], "solution": {"calls": [{"_tool": "helper", "_outputPath": "x"}]}}
+    helper: JSON = {"context": ["x"], "solution": {"output": "what it gives"}}
+    async with Bridge() as bridge:
+        assert (await bridge.save_idea(document, name="mine", caller="user:alice")).missing
+        await bridge.save_idea(helper, name="helper", to="all", caller="user:bob")
+        with pytest.raises(PublicationError, match="another user has published an idea of this name since"):
+            await bridge.start_idea("mine", {}, caller="user:alice")
+        # Who publishes it now has seen that idea, or can.
+        saved = await bridge.save_idea(
+            {"context": ["again"], "solution": document["solution"]}, name="second", caller="user:alice"
+        )
+        assert saved.missing == ()
+        assert (await bridge.start_idea("second", {}, caller="user:alice")).run is not None

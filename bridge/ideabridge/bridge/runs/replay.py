@@ -401,6 +401,14 @@ class Ways:
             return start
         plan = plan_of(publication, arguments)
         catalogue = await self._offer.catalogue_of(plan, caller)
+        if read_pins(publication.plan) is None:
+            foreign = self._idea_of_others(publication, plan.calls, catalogue)
+            if foreign is not None:
+                raise MeantToolError(
+                    f"{publication.name} cannot be called: {foreign.name} was not here when it was published, and"
+                    " another user has published an idea of this name since; to call that, publish it again with"
+                    f' "_module": "{foreign.module}"'
+                )
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if guide is not None:
             # The plan is the first answer, and a mind goes on where it gives no output.
@@ -488,6 +496,9 @@ class Ways:
             except PlanError:
                 # A module is down; the call itself reports that.
                 then = Catalogue(())
+            if self._idea_of_others(publication, calls, then) is not None:
+                # A call refuses it.
+                return publication
             if not all(_is_found(call, then, listed) for call in calls):
                 # The definitions are unknown until the modules are up.
                 return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
@@ -502,6 +513,18 @@ class Ways:
             guide = cast("JSONObject", {**held, "pins": pins, **({"plan": shown} if shown else {})})
         definitions = {tool.digest: tool.essence for tool in tools}
         return await self._patiently(lambda: self._store.publications.pin(publication, plan, guide, definitions))
+
+    def _idea_of_others(self, publication: Publication, calls: list[JSON], catalogue: Catalogue) -> Tool | None:
+        """The idea of another user that a call without `_module` would mean. When the plan was published, no tool had
+        this name, which anybody may publish since; a call of an idea that was here has its `_module`.
+        """
+        for call in calls:
+            tool = catalogue.look_up(call) if isinstance(call, dict) and "_module" not in call else None
+            if tool is not None and str(tool.module).startswith(IDEA):
+                owners = [idea.owner for idea in _called(self._store, [{"_module": tool.module}])]
+                if not {None, publication.owner} & {*owners}:
+                    return tool
+        return None
 
     def _then(self, publication: Publication) -> Catalogue | None:
         """The tools of the run that a version was published from; None if the store does not contain its journal."""
