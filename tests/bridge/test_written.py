@@ -559,3 +559,9 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
         )
         assert saved.missing == ()
         assert (await bridge.start_idea("second", {}, caller="user:alice")).run is not None
+
+
+def test_a_misspelled_member_of_a_solution_is_refused() -> None:
+    document: JSON = {"context": ["x"], "solution": {"calls": [DOUBLE], "ouput": "†state.double"}}
+    with pytest.raises(IdeaDocumentError, match=r"solution\.ouput: unknown; .* Did you mean 'output'\?"):
+        read_idea(document)

@@ -200,6 +200,8 @@ def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: b
     schema = _schema(read)
     composed = schema is not None and is_solution_schema(schema)
     solution = _solution(read)
+    if not composed and not stored:
+        _expect_solution_members(read.get("solution"))
     calls, output, program = solution.get("calls"), solution.get("output"), solution.get("program")
     listed = calls if isinstance(calls, list) else []
     if composed:
@@ -384,6 +386,16 @@ def _schema(document: JSONObject) -> JSONObject | None:
         raise IdeaDocumentError(f"schema: expected a JSON Schema, which is an object; found {show(value)}")
     check_schema(value, what="schema")
     return value
+
+
+def _expect_solution_members(solution: JSON) -> None:
+    """Refuse what a solution does not have, unless the schema of the document is that of a whole Solution."""
+    members = ("calls", "output", "program")
+    is_call = isinstance(solution, dict) and "_tool" in solution
+    for key in solution if isinstance(solution, dict) and not is_call else ():
+        if key not in members:
+            expected = ", ".join(members)
+            raise IdeaDocumentError(f"solution.{key}: unknown; a solution has {expected}.{did_you_mean(key, members)}")
 
 
 def _solution(document: JSONObject) -> JSONObject:
