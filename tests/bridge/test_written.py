@@ -543,6 +543,18 @@ async def test_a_plan_without_parameters_reads_no_input() -> None:
     async with Bridge() as bridge:
         with pytest.raises(PublicationError, match=r"nothing supplies †input\.n"):
             await bridge.save_idea(document, name="double")
+        schema: JSON = {"type": "object", "properties": {"number": {"type": "number"}}, "required": ["number"]}
+        calls: list[JSON] = [{**DOUBLE, "n": "†input.nmber"}]
+        written: JSON = {"context": [{"type": "input", "schema": schema}], "solution": {"calls": calls}}
+        with pytest.raises(PublicationError, match=r"nothing supplies †input\.nmber: .* Did you mean 'number'\?"):
+            await bridge.save_idea(written, name="double")
+
+
+async def test_a_question_with_a_tool_that_is_missing_gets_the_most_cautious_hints() -> None:
+    async with Bridge() as bridge:
+        saved = published(await bridge.save_idea({"context": ["x"], "tools": ["sweep"]}, name="cleaning"))
+        assert saved.annotations["readOnlyHint"] is False
+        assert saved.annotations["destructiveHint"] is True
 
 
 async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_user() -> None:

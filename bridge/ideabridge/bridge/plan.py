@@ -346,7 +346,7 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
     graph, errors = _checked(plan, catalogue, settings)
     missing: tuple[str, ...] = ()
     if errors and plan.input is None:
-        needed = _needed_inputs(plan)
+        needed = needed_inputs(plan)
         if needed:
             # The placeholder is of no type.
             blind = dataclasses.replace(settings, foresight=False)
@@ -366,7 +366,7 @@ def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Grap
     return machine.checked_graph or Graph(catalogue, {}), errors
 
 
-def _needed_inputs(plan: Plan) -> list[Reference]:
+def needed_inputs(plan: Plan) -> list[Reference]:
     """The references to the input that have no alternative."""
     holes: list[Hole] = []
     compile_value([*plan.calls, _imported(plan), plan.output], holes, [])

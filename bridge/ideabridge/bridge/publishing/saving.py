@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.context.references import clipped, format_reference
 from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
 from ideabridge.bridge.loop.catalogue import chosen_tools, has_wildcard
 from ideabridge.bridge.loop.event import SolutionProposed
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, Choice
-from ideabridge.bridge.plan import read_published
+from ideabridge.bridge.plan import Plan, needed_inputs, read_published
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.importing import SavedIdea, missing, own_cycle
 from ideabridge.bridge.publishing.programs import declared_calls
@@ -37,13 +38,17 @@ from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Answer, Idea, Publication, StoredIdea
 from ideabridge.bridge.store.shapes import Need, tools_in
-from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL, user_of
 from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA
+
+_MORE_PARAMETERS: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "dependentSchemas", "if")
+"""The words of a schema that may name further parameters."""
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
 
@@ -249,6 +254,7 @@ class Saver:
         plan = read_published(planned, written.example, written.input_schema, written.schema, name=name)
         if not written.has_example:
             # What the input is, is known at a call only.
+            _expect_parameters(plan)
             plan = dataclasses.replace(plan, input=None, input_schema=None)
         elif plan.input is None:
             # Without parameters, no call of its tool has an input.
@@ -317,12 +323,28 @@ class Saver:
             if not absent:
                 pinned = pinned_tools(calls, catalogue, defined_in(guide))
                 guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
-        hints = hints_of(tool for tool in offered if tool.module != ANONYMOUS)
+        # What a missing tool does is unknown.
+        hints = dict(CAUTIOUS) if needs else hints_of(tool for tool in offered if tool.module != ANONYMOUS)
         return _Prepared(None, guide, hints, describe_guide(offered, hints), self._missing(needs))
 
     def _missing(self, needs: list[Need]) -> tuple[str, ...]:
         publisher = self.publisher
         return tuple(missing(needs, publisher.store, publisher.modules, publisher.offer.known)) if needs else ()
+
+
+def _expect_parameters(plan: Plan) -> None:
+    """Refuse a reference to an input that the parameters do not name: no call passes one."""
+    schema = plan.input_schema or {}
+    declared = schema.get("properties")
+    is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(schema.get("additionalProperties"))
+    if plan.program is not None or is_open or not isinstance(declared, dict):
+        return
+    for reference in needed_inputs(plan):
+        name = str(reference.path[0])
+        if name not in declared:
+            text = clipped(format_reference(reference.full))
+            near = did_you_mean(name, declared)
+            raise PublicationError(f"solution: nothing supplies {text}: the input has no parameter of this name.{near}")
 
 
 def _kept(written: WrittenIdea, idea: Idea | None) -> WrittenIdea:
