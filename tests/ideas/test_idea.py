@@ -1,5 +1,6 @@
 """Ideas: ids, encoding, and ideas as functions."""
 
+import dataclasses
 import hashlib
 import json
 
@@ -48,6 +49,18 @@ def test_an_id_is_the_same_whatever_request_was_before_it(ideas: list[Idea]) -> 
             asked["shown"] = idea.shown
         assert last.id == hashlib.sha256(encode(asked)).digest()
         assert last.size == len(encode(asked))
+
+
+def test_a_copy_of_an_idea_with_other_parts_has_an_id_of_its_own() -> None:
+    request = Request([{"role": "user", "content": "x"}], {"type": "object"}, [], {})
+    idea = Idea.of(request, {"output": 1})
+    assert idea == Idea(request.context_json, request.schema, {"output": 1})
+    assert (idea.id, idea.request_id) == (Idea(request.context_json, request.schema, {"output": 1}).id, request.id)
+    other = dataclasses.replace(idea, context=[])
+    assert other.id == Idea([], request.schema, {"output": 1}).id
+    shown: JSONObject = {"value": 300, "request": 300}
+    limited = dataclasses.replace(request, shown=shown)
+    assert limited.id == Idea(request.context_json, request.schema, None, shown).request_id
 
 
 def test_a_big_integer_beside_a_large_float_has_one_id() -> None:

@@ -465,7 +465,7 @@ class Handlers:
 
     def assemble(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         tools: Iterable[Tool] = (),
         output_schema: JSONObject | None = None,
         *,
@@ -487,6 +487,7 @@ class Handlers:
             calls: the messages of the calls of a run, of which there may be thousands.
             after: what stands after them.
         """
+        messages = list(messages)
         before = merge_messages(messages)
         merged = merge_messages([*before, *after])
         merged[len(before) : len(before)] = calls

@@ -39,7 +39,6 @@ class Idea:
         shown: how many bytes of results the mind was shown, `{"value": bytes, "request": bytes}`: of one, and of all in
             the Request. With context and schema it determines the texts that the mind got. None in ideas that were
             saved before it was recorded, and where nothing was shown to a mind.
-        encoded_request: the canonical form of the first three, if it is known.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as given, no sorting):
 
@@ -54,12 +53,15 @@ class Idea:
     schema: JSON
     solution: JSON
     shown: JSONObject | None = None
-    encoded_request: EncodedRequest | None = field(default=None, repr=False, compare=False)
+    # A copy with other parts encodes its own.
+    _request: EncodedRequest | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
         """The idea of a Request and its Solution. The parts of the Request are not encoded again."""
-        return cls(request.context_json, request.schema, solution, request.shown, request.encoded)
+        idea = cls(request.context_json, request.schema, solution, request.shown)
+        object.__setattr__(idea, "_request", request.encoded)
+        return idea
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -68,7 +70,7 @@ class Idea:
         Raises:
             InvalidJSONError: a part is not JSON.
         """
-        request = self.encoded_request or EncodedRequest.of(self.context, self.schema, self.shown)
+        request = self._request or EncodedRequest.of(self.context, self.schema, self.shown)
         solution = encode(self.solution)
         return Encoded(
             request.messages, request.schema, request.shown, solution.decode(), request.id, request.id_with(solution)
