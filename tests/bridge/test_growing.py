@@ -8,12 +8,15 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits, Request
 from ideabridge.bridge.context import body
+from ideabridge.bridge.loop.event import RequestMade
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.request import Composer
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, encode
 from tests.instructions import instructions_of
 
-EACH = 330
-"""The most instructions of Python that a step may take for each call before it."""
+EACH = 250
+"""The most instructions of Python that composing a Request may take for each call before it."""
 
 
 @tool(read_only=True)
@@ -41,14 +44,17 @@ async def run_of(steps: int, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["results", "state"])
-def test_a_step_hardly_costs_more_after_many_calls(where: str) -> None:
-    def of_last_step(steps: int) -> float:
-        fewer = instructions_of(lambda: anyio.run(run_of, steps - 10, where))
-        return (instructions_of(lambda: anyio.run(run_of, steps, where)) - fewer) / 10
+def test_a_request_hardly_costs_more_after_many_calls(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compose, costs = Composer.compose, list[int]()
 
-    instructions_of(lambda: anyio.run(run_of, 2, where))
-    few, many = of_last_step(20), of_last_step(100)
-    assert many - few < 80 * EACH
+    def counted(self: Composer, machine: Machine, made: RequestMade | None = None) -> Request:
+        requests: list[Request] = []
+        costs.append(instructions_of(lambda: requests.append(compose(self, machine, made))))
+        return requests[0]
+
+    monkeypatch.setattr(Composer, "compose", counted)
+    anyio.run(run_of, 120, where)
+    assert costs[-1] - costs[20] < 100 * EACH
 
 
 @pytest.mark.parametrize("where", ["results", "state"])
