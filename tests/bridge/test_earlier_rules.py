@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from ideabridge.bridge import Bridge, Store
+from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools import JSON, Activity, ActivityContext, JSONObject, Toolbox, tool
@@ -111,3 +112,30 @@ async def test_a_result_that_a_mind_has_written_stays_what_it_is() -> None:
         again = await bridge.fork(run.id, at=len(list(bridge.store.runs.events(run.id))))
         assert again.state == {"j": {"k": 1}}
         assert "_output: expected text" in str(again.errors())
+
+
+async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_no_other_run() -> None:
+    strange: JSONObject = {"event": "call_started", "call": 7}
+    newer: JSONObject = {"event": "from_the_future", "x": 1}
+    async with Bridge(toolbox=BOX) as bridge:
+        good = await bridge.run_plan({"calls": [{"_tool": "show", "path": "a"}]})
+        assert await good.wait(10) == "done"
+        for name, event, why in (
+            ("other_code", strange, "the run is asking, not solving"),
+            ("written_result", newer, "unknown event 'from_the_future'"),
+        ):
+            journal = [*JOURNALS[name], event]
+            bridge.store.runs.create(f"run_{name}", kind="solve", caller=LOCAL, title="", fingerprint="")
+            epoch = bridge.store.runs.acquire(f"run_{name}", "earlier", 1.0, 0.0)
+            assert epoch is not None
+            bridge.store.runs.append(f"run_{name}", epoch, journal)
+            bridge.store.runs.release(f"run_{name}", epoch)
+            for _ in range(2):
+                with pytest.raises(JournalError) as caught:
+                    await bridge.run(f"run_{name}")
+                assert f"the journal of run run_{name} does not fit this version of ideabridge ({why}" in str(
+                    caught.value
+                )
+            assert len(list(bridge.store.runs.events(f"run_{name}"))) == len(journal)
+        assert len(bridge.runs()) == 3
+        assert (await bridge.run(good.id)).status == "done"

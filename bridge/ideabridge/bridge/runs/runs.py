@@ -788,7 +788,23 @@ class Runs:
     def _load(
         self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
     ) -> Run:
-        """Read a run from its journal; see `_go_on`."""
+        """Read a run from its journal; see `_go_on`.
+
+        Raises:
+            JournalError: its journal cannot be folded.
+        """
+        try:
+            return self._read_whole(record, parent, anyway=anyway, end=end)
+        except JournalError as error:
+            # Half of a run must not stay in memory.
+            for known in (self._runs, self._kept, self._drivers):
+                known.pop(record.id, None)
+            raise JournalError(
+                f"the journal of run {record.id} does not fit this version of ideabridge ({error}). The run cannot go "
+                f"on here; nothing of it is lost, and `ideabridge runs show {record.id}` lists its events"
+            ) from None
+
+    def _read_whole(self, record: RunRecord, parent: Run | None, *, anyway: bool, end: str | None) -> Run:
         numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
         first = events[0] if events else None
