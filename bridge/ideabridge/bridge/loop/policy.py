@@ -130,10 +130,10 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
-        return PolicyVerdict("ask", f"{_named(tool)} says it is destructive")
+        return PolicyVerdict("ask", f"{named_tool(tool)} says it is destructive")
     if tool.annotations.read_only is False:
-        return PolicyVerdict("ask", f"{_named(tool)} says it changes things")
-    return PolicyVerdict("ask", f"{_named(tool)} does not say that it is read-only")
+        return PolicyVerdict("ask", f"{named_tool(tool)} says it changes things")
+    return PolicyVerdict("ask", f"{named_tool(tool)} does not say that it is read-only")
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
@@ -173,7 +173,7 @@ def ruled(
             exact = rule.matches(tool)
             if not exact and (rule.then == "allow" or not rule.matches_folded(tool, also)):
                 continue
-            why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"
+            why = rule.why or f"approval.rules[{number}] says {rule.then} for {named_tool(tool)}"
             found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, found)
@@ -188,7 +188,7 @@ def ruled(
         if otherwise == "allow":
             return least
         how: Then = "deny" if otherwise == "deny" else "ask"
-        why = f"no rule speaks of {_named(tool)}, and approval.default says {how}"
+        why = f"no rule speaks of {named_tool(tool)}, and approval.default says {how}"
         return _stricter(least, PolicyVerdict(how, why))
 
     return policy
@@ -283,5 +283,6 @@ def only_persons(setting: ApprovalSetting) -> bool:
     return any(isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting))
 
 
-def _named(tool: Tool) -> str:
+def named_tool(tool: Tool) -> str:
+    """A tool as the reasons of a policy name it."""
     return f"tool {tool.name!r}{f' of module {tool.module!r}' if tool.module else ''}"

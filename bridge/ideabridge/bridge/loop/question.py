@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.event import (
     QuestionAsked,
 )
 from ideabridge.bridge.loop.output import Refusal, digest_of, executed_call, resolved_call
-from ideabridge.bridge.loop.policy import ALLOW, Policy, judge
+from ideabridge.bridge.loop.policy import ALLOW, Policy, judge, named_tool
 from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.size import NO_SIZE, too_large
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -207,8 +207,16 @@ def apply_policy(
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
         return Refusal(f"not run: {digest.message}")
-    why = "\n".join(one for one in (verdict.why, doubt) if one)
+    why = "\n".join(one for one in (verdict.why, _code_of(tool), doubt) if one)
     return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, why)
+
+
+def _code_of(tool: Tool) -> str | None:
+    """Say what runs if it is not what the call names: whoever defined the tool chose its name."""
+    code = tool.passes_to
+    if code is None or code.origin == tool.origin:
+        return None
+    return f"{named_tool(tool)} runs {named_tool(code)}"
 
 
 def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
