@@ -162,6 +162,8 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     for folder in (user, project):
         folder.mkdir()
     assert load_configuration(project=project).source is None
+    # A path may be text, as elsewhere in Python.
+    assert load_configuration(project=str(project)).source is None
     (user / "ideabridge.json").write_text('{"order": "all"}')
     assert load_configuration(project=project).order == "all"
     # Windows editors begin files with a byte order mark.

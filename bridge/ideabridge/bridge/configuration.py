@@ -610,7 +610,7 @@ def place_of(store: str, folder: Path) -> str:
     return store if is_address(store) else str(folder / Path(store).expanduser())
 
 
-def load_configuration(path: Path | None = None, *, project: Path | None = None) -> Configuration:
+def load_configuration(path: Path | str | None = None, *, project: Path | str | None = None) -> Configuration:
     """Read the configuration of a program: from `path`, or else as `load_workspace` does from the project folder.
 
     Args:
@@ -621,9 +621,9 @@ def load_configuration(path: Path | None = None, *, project: Path | None = None)
         ConfigurationError: a file cannot be read, others may write it, it is not JSON (the message says where), or
             has problems.
     """
-    project = (project or Path.cwd()).absolute()
+    project = Path.cwd() if project is None else Path(project).absolute()
     if path is not None:
-        return _read_alone(path.absolute(), project)
+        return _read_alone(Path(path).absolute(), project)
     loaded = load_workspace(project / FILE_NAME, project=project)
     if loaded.untrusted is not None:
         logger.warning("%s", loaded.untrusted.told())
