@@ -466,6 +466,24 @@ async def test_a_context_too_large_for_its_model_is_an_error_that_names_the_mess
         assert len(fake.bodies) == 1, "it would be refused again"
 
 
+async def test_a_limit_on_tokens_holds_for_a_mind_that_reports_no_usage() -> None:
+    asked = 0
+
+    async def look_again(request: Request) -> JSONObject:
+        nonlocal asked
+        asked += 1
+        return {"calls": [{"_tool": "count", "items": "x", "_outputPath": "n"}], "output": None}
+
+    async with Bridge(mind=look_again) as bridge:
+        run = await bridge.solve("Go.", input={"letter": "word " * 20_000}, limits={"tokens": 40_000})
+        assert await run.wait(20) == "limit"
+        # Each Request has about 12,500 tokens at least.
+        assert asked == 3
+        assert "(an estimate from" in str(run.machine.reason)
+        again = await bridge.run(run.id)
+        assert again.answer()["usage"]["estimated_tokens"] > 24_000
+
+
 async def test_a_limit_on_tokens_holds_before_a_request_is_sent() -> None:
     mind = Scripted(calls(output="x"))
     async with Bridge(toolbox=Toolbox(fetch), mind=mind) as bridge:

@@ -18,6 +18,11 @@ _MOST: Final = 8
 _TITLE: Final = 60
 
 
+def least_tokens_of(size: int) -> int:
+    """The tokens that a text with so many bytes has at least, estimated."""
+    return size // _MOST
+
+
 def tokens_of(size: int) -> int:
     """An estimate of the tokens of a text with so many bytes."""
     return size // _USUAL
@@ -103,7 +108,7 @@ class Request:
         """The tokens that the Request has at least, estimated from its texts: some minds are told the schema in fewer
         words.
         """
-        return self.text_size // _MOST
+        return least_tokens_of(self.text_size)
 
     def largest(self) -> str:
         """The largest of the messages that the mind reads, as a sentence: which, its beginning, and its size."""

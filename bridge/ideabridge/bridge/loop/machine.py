@@ -61,6 +61,7 @@ from typing import Final, Literal, cast
 
 from ideabridge.bridge.context.messages import Message, merge_messages, read_context, read_message
 from ideabridge.bridge.context.mind import TURNS
+from ideabridge.bridge.context.request import least_tokens_of
 from ideabridge.bridge.context.shown import TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.assumptions import Doubts
@@ -163,6 +164,8 @@ class Machine:
         self._initial = InitialDocuments()
         self._memory = Memory({})
         self._spending = Spending()
+        # The bytes of the Request that was made last, if its journal says so.
+        self._asked_bytes: int | None = None
         self._reader = SolutionReader(self.catalogue, self.settings, self._initial, self._memory, self._spending)
         self._planning: Planning | None = None
         self._tick: Tick | None = None
@@ -511,10 +514,17 @@ class Machine:
         self._mind_due = False
         self._members = event.members
         self.requests += 1
+        self._estimate_unreported()
+        self._asked_bytes = event.bytes
         self._spending.last = None
         if self.offer.change(event.offered):
             self._reader.offer(self.offer.current)
             self._check_output_against(self.offer.output_schema)
+
+    def _estimate_unreported(self) -> None:
+        """Count what the last Request cost at least, if its mind did not report it. A host by turns pays for itself."""
+        if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
+            self._spending.estimated += least_tokens_of(self._asked_bytes)
 
     def _check_output_against(self, schema: JSONObject | None) -> None:
         self._output_schema = OutputSchema(schema, mode=self.mode, by_instance=self.settings.output_by_instance)

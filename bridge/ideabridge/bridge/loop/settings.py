@@ -112,6 +112,7 @@ class Spending:
         last: the usage of the current Request; None if it was not reported.
         requests, calls: those of rooms that have ended.
         partial: the number of answers that used more than was reported.
+        estimated: tokens that the Requests had at least whose mind reported nothing.
     """
 
     input_tokens: int = 0
@@ -121,6 +122,7 @@ class Spending:
     requests: int = 0
     calls: int = 0
     partial: int = 0
+    estimated: int = 0
 
     def add(self, usage: JSONObject) -> None:
         """Count the usage of one answer."""
@@ -141,6 +143,7 @@ class Spending:
         self.last = last
         self.requests += _count(spent, "requests")
         self.calls += _count(spent, "calls")
+        self.estimated += _count(spent, "estimated")
 
     def to_json(self) -> JSONObject:
         """The sums as an event stores them, without zeros."""
@@ -151,6 +154,7 @@ class Spending:
             "output_tokens": self.output_tokens,
             "cost": self.cost,
             "partial": self.partial,
+            "estimated": self.estimated,
         }
         return {name: value for name, value in sums.items() if value}
 
@@ -163,8 +167,10 @@ class Spending:
         """Return the limit that forbids another Request after `made` Requests; None if no limit forbids it."""
         if made + self.requests >= settings.requests and made:
             return f"{settings.requests} requests were made, the most a run may make"
-        if settings.tokens is not None and self.tokens >= settings.tokens:
-            return f"{self.tokens:,} tokens were used; a run may use {settings.tokens:,}"
+        used = self.tokens + self.estimated
+        if settings.tokens is not None and used >= settings.tokens:
+            estimate = f", {self.estimated:,} of them by an estimate" if self.estimated else ""
+            return f"{used:,} tokens were used{estimate}; a run may use {settings.tokens:,}"
         if settings.cost is not None and self.cost >= settings.cost:
             return f"{self.cost:.4g} dollars were spent; a run may spend {settings.cost:g}"
         return None

@@ -729,6 +729,7 @@ class Run:
             "tokens": spent.tokens,
             **({"cost": spent.cost} if spent.cost else {}),
             **({"partial": spent.partial} if spent.partial else {}),
+            **({"estimated_tokens": spent.estimated} if spent.estimated else {}),
         }
         return result
 
@@ -881,6 +882,7 @@ class Run:
             own.requests + made,
             own.calls + len(machine.history),
             own.partial,
+            own.estimated,
         )
         answer = self.runner.unreported if under_way else None
         usage = None if answer is None else answer.so_far()
@@ -912,7 +914,8 @@ class Run:
         most = self.machine.settings.tokens
         if most is None:
             return None
-        left = most - self.root.spent().tokens
+        spent = self.root.spent()
+        left = most - spent.tokens - spent.estimated
         if request.least_tokens <= left:
             return None
         return (
