@@ -11,7 +11,7 @@ from typing import Literal
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, Configuration, Limits
@@ -175,6 +175,11 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
 
 @pytest.mark.later
 @given(st.lists(nodes(2), min_size=1, max_size=3), st.one_of(st.none(), st.integers(1, 200)))
+# A room whose Request costs more than is left ends the whole run, also beside a room that never ends.
+@example(
+    [Node([Node([Node([], 19, "stays")], 24, "answers"), Node([Node([], 44, "fails")], 12, "stays")], 15, "answers")],
+    143,
+)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(roots: list[Node], most: int | None) -> None:
     for node in Tree(roots).nodes.values():

@@ -290,12 +290,19 @@ def with_plain_ideas(calls: Iterable[JSON], taken: Collection[str]) -> list[JSON
     """The calls; one that names neither a module nor a tool in `taken` gets the module of the idea that it means as
     soon as one is published under this name.
     """
-    return [
-        {**call, "_module": f"{IDEA}{call.get('_tool')}"}
-        if isinstance(call, dict) and "_module" not in call and "_output" not in call and call.get("_tool") not in taken
-        else call
-        for call in calls
-    ]
+    meant: list[JSON] = []
+    for call in calls:
+        name = call.get("_tool") if isinstance(call, dict) else None
+        if (
+            isinstance(call, dict)
+            and isinstance(name, str)
+            and name not in taken
+            and "_module" not in call
+            and "_output" not in call
+        ):
+            call = {**call, "_module": f"{IDEA}{name}"}
+        meant.append(call)
+    return meant
 
 
 # -- solving anew ---------------------------------------------------------------------------------------------------

@@ -649,6 +649,14 @@ class Run:
         self._take()
         self.runner.end_at_limit(reason)
 
+    def end_budget(self, reason: str) -> None:
+        """End the run that has the budget, with its rooms: of a room, the run that it belongs to."""
+        try:
+            self.root.end_at_limit(reason)
+        except (InterruptedRunError, StoreError):
+            # The budget is counted again where that run continues.
+            self.end_at_limit(reason)
+
     def cancel(self, reason: str | None = None) -> None:
         """End the run as `cancelled`; see `end`."""
         self.end("cancelled", reason)

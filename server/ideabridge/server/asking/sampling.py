@@ -457,7 +457,7 @@ class Sampler:
             raise SampleError("the run asks nothing any more")
         reason = run.too_dear(run.runner.request)
         if reason is not None:
-            run.end_at_limit(reason)
+            run.end_budget(reason)
             raise SampleError(reason)
         return _question(run.runner.request, run.turns.rejected, self._settings, tools=request.samples_with_tools)
 
