@@ -12,7 +12,7 @@ from ideabridge.bridge import Bridge, PlanError, Run, read_plan
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallStarted, RequestMade
-from ideabridge.bridge.store.errors import UnknownRunError
+from ideabridge.bridge.store.errors import StoreBusyError, UnknownRunError
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
@@ -340,3 +340,20 @@ async def test_a_plan_that_does_not_fit_the_other_input_says_which_call_does_not
             ForkError, match=r"with the other input, the calls .*malformed:\ncalls\[0\] \(look\): nothing"
         ):
             await bridge.fork(run.id, 1, input={})
+
+
+async def test_a_fork_waits_while_somebody_else_writes_into_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
+        parent = await MAKERS["turns"](bridge)
+        create_fork, tries = bridge.store.runs.create_fork, 0
+
+        def locked_twice(*words: Any, **keys: Any) -> None:
+            nonlocal tries
+            tries += 1
+            if tries < 3:
+                raise StoreBusyError("locked")
+            create_fork(*words, **keys)
+
+        monkeypatch.setattr(bridge.store.runs, "create_fork", locked_twice)
+        child = await bridge.fork(parent.id, 1)
+        assert (tries, child.id == parent.id) == (3, False)

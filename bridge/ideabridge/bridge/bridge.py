@@ -1006,7 +1006,14 @@ class Bridge:
         given = read_object("input", input)
         solved = None if solution is None else normalise(solution, what="the solution")
         fork_id = await fork(
-            self._open_runs, self.configuration, run_id, at, caller=caller, new_input=given, solution=solved
+            self._open_runs,
+            self.configuration,
+            run_id,
+            at,
+            patiently=self.patiently,
+            caller=caller,
+            new_input=given,
+            solution=solved,
         )
         return await self.run(fork_id, caller=caller)
 

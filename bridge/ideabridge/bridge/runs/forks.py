@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 from ideabridge.bridge.checking import check_beside
@@ -46,6 +46,7 @@ async def fork(
     run_id: str,
     at: int,
     *,
+    patiently: Callable[[Callable[[], None]], Awaitable[None]],
     caller: str,
     new_input: JSONObject | None = None,
     solution: JSON = None,
@@ -53,7 +54,8 @@ async def fork(
     """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also for the errors.
 
     The fork begins after event `at`, from 1; with another `solution`, at the Request of that event. The run's input
-    becomes `new_input`. The configuration decides which calls ask from now on.
+    becomes `new_input`. The configuration decides which calls ask from now on. `patiently` waits while another thread
+    or program writes into the store; see `Bridge.patiently`.
     """
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
@@ -86,15 +88,18 @@ async def fork(
         made = [dataclasses.replace(began, bound=dict(runs.definitions)), *made[1:]]
     made = runs.screen.admit(made)
     requests = sum(isinstance(event, events.RequestMade) for event in made)
-    with store.transaction():
-        journal = [event.to_json() for event in made]
-        store.runs.create_fork(fork_id, journal, parent=record, at=at, fingerprint=runs.fingerprint)
-        # The ideas of the steps before the fork are steps of the fork, too.
-        for step in store.ideas.of_run(run_id) if new_input is None else ():
-            if step.meta.step is not None and step.meta.step < requests:
-                store.ideas.save(
-                    store.ideas.get(step.id, caller=caller).idea, dataclasses.replace(step.meta, run=fork_id)
-                )
+    stored = [event.to_json() for event in made]
+
+    def keep() -> None:
+        with store.transaction():
+            store.runs.create_fork(fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint)
+            # The ideas of the steps before the fork are steps of the fork, too.
+            for step in store.ideas.of_run(run_id) if new_input is None else ():
+                if step.meta.step is not None and step.meta.step < requests:
+                    idea = store.ideas.get(step.id, caller=caller).idea
+                    store.ideas.save(idea, dataclasses.replace(step.meta, run=fork_id))
+
+    await patiently(keep)
     return fork_id
 
 
