@@ -64,7 +64,8 @@ _ENVELOPE: Final = 200
 
 def is_reader(tool: Tool | None) -> bool:
     """True for the tool that this module defines, whatever other tools are called."""
-    return tool is not None and tool.module is None and tool in READERS
+    # Names first: this is asked several times for each call, and tools are compared with all that they hold.
+    return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
 def meant_reference(value: JSON) -> JSON:

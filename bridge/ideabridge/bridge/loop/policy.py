@@ -202,7 +202,10 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
         tools: the tool that the call names, and those whose code runs.
         call: the call with its references resolved.
     """
-    return max((policy(tool, call) for tool in tools), key=lambda verdict: _STRICTNESS[verdict.verdict])
+    verdicts = [policy(tool, call) for tool in tools]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.verdict])
 
 
 def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
