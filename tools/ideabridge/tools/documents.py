@@ -18,8 +18,8 @@ from ideabridge.tools.errors import InvalidJSONError, LimitExceededError
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 JSON_SUFFIXES: Final = (".json", ".jsonc")
 
-MAX_YAML_BYTES: Final = 1024 * 1024
-"""The most bytes of a YAML text, whose parser takes seconds for each megabyte."""
+MAX_YAML_BYTES: Final = 256 * 1024
+"""The most bytes of a YAML text. Its parser takes up to 20 s for a megabyte; larger documents are written as JSON."""
 
 
 def read_written(data: str | bytes, *, what: str, name: str = "", max_bytes: int = MAX_BYTES) -> JSON:
@@ -304,7 +304,9 @@ def _finite(number: float, text: str, where: str) -> float:
 def _read_yaml(text: str, what: str) -> JSON:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_YAML_BYTES:
-        raise LimitExceededError(f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} are taken")
+        raise LimitExceededError(
+            f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} are taken: write it as JSON"
+        )
     # Imported here, because most programs read no YAML.
     import io
 

@@ -104,7 +104,12 @@ async def fork(
 
 
 def _journal_of(store: Store, run_id: str) -> list[Event]:
-    return [event_from_json(event) for _, event in store.runs.events(run_id)]
+    try:
+        return [event_from_json(event) for _, event in store.runs.events(run_id)]
+    except JournalError as error:
+        raise ForkError(
+            f"run {run_id} cannot be forked here: its journal does not fit this version of ideabridge ({error})"
+        ) from None
 
 
 def _forked(
