@@ -968,7 +968,7 @@ class Bridge:
             wanted += named
         catalogue = await self.offer.offered(wanted, defined_tools(read), caller=caller)
         for name in named:
-            # Also where every tool is offered, a name that nothing has is told.
+            # An unknown name is reported even where every tool is offered.
             self.offer.expect_tool(catalogue, name)
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return await self._open_runs.create(start, caller, title)

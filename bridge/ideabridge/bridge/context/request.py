@@ -19,12 +19,12 @@ _TITLE: Final = 60
 
 
 def least_tokens_of(size: int) -> int:
-    """The tokens that a text with so many bytes has at least, estimated."""
+    """Estimate the least number of tokens of a text of this many bytes."""
     return size // _MOST
 
 
 def tokens_of(size: int) -> int:
-    """An estimate of the tokens of a text with so many bytes."""
+    """Estimate the tokens of a text of this many bytes."""
     return size // _USUAL
 
 
@@ -105,8 +105,8 @@ class Request:
 
     @property
     def least_tokens(self) -> int:
-        """The tokens that the Request has at least, estimated from its texts: some minds are told the schema in fewer
-        words.
+        """Estimate the least number of tokens of the Request from its texts alone, because some minds get a shorter
+        form of the schema.
         """
         return least_tokens_of(self.text_size)
 
