@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ from ideabridge.bridge.publishing.written import is_solution_schema, read_idea
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.documents import read_written
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 from tests.asking import ASKS
@@ -124,7 +124,7 @@ async def test_a_plan_takes_defaults_and_refuses_what_does_not_fit() -> None:
 def test_a_document_answers_by_what_it_holds(solution: JSON, way: str) -> None:
     written = read_idea({"context": [INPUT], "solution": solution})
     assert written.answer == way
-    Validator(written.idea.schema, what="it").check(written.idea.solution)  # type: ignore[arg-type]
+    Validator(cast("JSONObject", written.idea.schema), what="it").check(written.idea.solution)
 
 
 @pytest.mark.parametrize("way", ["plan", "solve", "program", "recorded"])
@@ -218,7 +218,7 @@ MALFORMED: list[tuple[Any, str]] = [
     ({}, "context: missing"),
     ({"context": []}, "says nothing"),
     ({"context": ["x"], "titel": 1}, "'titel'|titel"),
-    ({"context": ["x"], "calls": []}, 'stands in "solution"'),
+    ({"context": ["x"], "calls": []}, "write it inside the solution"),
     ({"context": ["x"], "ideabridge": 2}, "ideas import"),
     ({"context": ["x"], "name": 5}, "name: expected text"),
     ({"context": ["x"], "name": "No Name"}, "no_name"),

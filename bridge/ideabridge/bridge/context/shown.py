@@ -177,7 +177,7 @@ class Measures:
 
 
 Place: TypeAlias = tuple[str, Path]
-"""(instance or "", path): where a message stands in the documents that references read: a state, or data of a kind."""
+"""(instance or "", path) of a state, or of data of one kind, in the documents that references read."""
 
 
 @dataclass(slots=True)
@@ -496,7 +496,7 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The most characters of a text in the preview of a call's result, which stands in its line."""
+"""The most characters of a text in the preview of a result. The preview is part of the line of its call."""
 
 _Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
 

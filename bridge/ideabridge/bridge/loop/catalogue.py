@@ -117,7 +117,7 @@ class Catalogue:
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
 
     def beside(self, tool: Tool) -> str:
-        """Say, as the end of an error, how the idea is called that has the name of a tool; "" if there is none."""
+        """The end of an error: how to call the idea that has the same name as a tool; "" if there is no such idea."""
         ideas = [one for one in self._by_name.get(tool.name, ()) if _is_idea(one)]
         if not ideas or _is_idea(tool):
             return ""

@@ -100,8 +100,8 @@ _DEFAULT: Final = ModuleOrder()
 RULES: Final = 1
 """The version of the rules for calls that new runs follow. A journal is folded under the rules that it was written by.
 
-1: what the tool of the code says that `_activity` names decides as well whether a call asks and where it stands in the
-order, and a mind writes text as the result of a tool whose definition does not describe it.
+1: where `_activity` names code, the hints of the tool of that code also decide whether a call asks and what it waits
+for; and the result of a latent tool whose definition does not describe it is text.
 """
 
 _TOLD: Final = 3

@@ -122,7 +122,7 @@ class Recorded:
         return "\n".join(lines)
 
     def _ideas(self, most: int) -> Iterator[StoredIdea]:
-        """The newest ideas, at most so many."""
+        """The newest ideas, at most `most` of them."""
         after: str | None = None
         while most > 0:
             page = self._store.ideas.page(min(most, _PAGE), after)

@@ -65,7 +65,7 @@ class WrittenIdea:
         schema: the schema of the output; None: it has none.
         calls: the calls of its solution.
         output: the output of its solution, with references; None: it has none.
-        program: the program that its solution is; None: it is none.
+        program: the text of its solution if that is a program; None: it is not.
         tools: names or patterns of the tools that a mind may call; None: those that its calls name.
         tags: free words.
         members: `description`, `schema`, `tools`, `answer` and `tags` as the document has them.
@@ -329,7 +329,7 @@ def _expect_members(document: JSONObject) -> None:
         if key in MEMBERS:
             continue
         if key in ("calls", "output", "program"):
-            raise IdeaDocumentError(f'{key}: what an idea does stands in "solution": {{"{key}": ...}}')
+            raise IdeaDocumentError(f'{key}: write it inside the solution: {{"solution": {{"{key}": ...}}}}')
         if key in ("ideabridge", "digest"):
             raise IdeaDocumentError("this is an exported idea, which `ideas import` and `Bridge.import_idea` take")
         raise IdeaDocumentError(f"{show(key)}: unknown; an idea has {', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}")

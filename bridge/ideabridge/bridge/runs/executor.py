@@ -318,7 +318,7 @@ class Executor:
             raise ResultLimitError(
                 f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
-        # It is written to each path, and stands in the message that adds it to the context.
+        # It is stored at each path, and once more in a message that the activity has returned.
         target = effect.call.target
         times = (1 if target is None else len(target.texts)) + (context.returned is not None)
         context.kept.take(size * times, tool.name, _memory_of(data, size) * times)

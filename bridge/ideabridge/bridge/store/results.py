@@ -5,8 +5,8 @@ the results of calls, what programs printed, errors, corrections, and messages t
 idea, or shares it, does not mean to give these away: they may be the content of private files and mailboxes. So they
 are left out unless a person asks for them, and the document lists what is missing.
 
-The Solution stays, because it is what the idea is. But a mind that has seen results copies from them: its output and
-its other words are left out, and so is each literal of its calls that also stands in what was left out.
+The Solution stays, because it is what the idea is. But a mind that has seen results copies from them. So its output and
+its other words are left out, and each literal of its calls that also occurs in a value that is left out.
 """
 
 from __future__ import annotations
