@@ -61,6 +61,7 @@ from ideabridge.bridge.modules.listing import (
     repair_page,
     without_secrets,
 )
+from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.offering import Kind, Offering, event_of
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
@@ -317,6 +318,7 @@ class Connection:
         listing: the tools, refreshed when they change.
         offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
+        oddities: what the module sent that was skipped or repaired.
     """
 
     def __init__(
@@ -351,9 +353,10 @@ class Connection:
         # Those of them that the module tells of (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
+        self.oddities = Oddities()
         self._stdio: StdioTransport | None = None
         if configuration.kind == "stdio":
-            self._stdio = StdioTransport(module, launch, max_line_bytes=max_bytes)
+            self._stdio = StdioTransport(module, launch, self.oddities, max_line_bytes=max_bytes)
         connect_timeout = configuration.connect_timeout
         self.backchannel = Backchannel(on_ask, exposed=exposed)
         self._tap = Tap(
@@ -398,7 +401,7 @@ class Connection:
     @property
     def notes(self) -> list[str]:
         """Notes for people on its tools, on output that is not a message, and on dropped notifications."""
-        notes = list(self.listing.notes)
+        notes = [*self.listing.notes, *self.oddities.lines]
         if self._stdio is not None and self._stdio.garbage:
             line = self._secrets.mask(self._stdio.garbage_line)
             example = f", such as {line!r}" if self._quotes() else ""

@@ -31,9 +31,11 @@ import anyio
 import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage
 
 from ideabridge.bridge.modules.errors import ModuleConnectError
+from ideabridge.bridge.modules.messages import MessageReader
+from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch
 from ideabridge.bridge.secrets import everywhere_masked
@@ -421,8 +423,11 @@ class StdioTransport:
         garbage: the number of lines that were not messages; `garbage_line` is the last one, shortened.
     """
 
-    def __init__(self, module: str, launch: Launch, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(
+        self, module: str, launch: Launch, oddities: Oddities, *, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> None:
         self._module = module
+        self._reader = MessageReader(oddities)
         self._launch = launch
         self._limit = max_line_bytes
         self._values = most_values(max_line_bytes)
@@ -523,31 +528,34 @@ class StdioTransport:
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
         """Pass one line to the session. Returns the reason if the connection must end, otherwise None."""
-        message: SessionMessage | None
         if isinstance(line, LongLine):
             what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
-            message = _answer_instead(line.head, line.tail, what, OVERSIZED)
-            if message is None:
+            error = _answer_instead(line.head, line.tail, what, OVERSIZED)
+            if error is None:
                 return self._fault(f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken")
+            messages = [error]
         elif not line.strip():
             return None
         elif count_values(line, self._values) > self._values:
             what = f"its answer holds more than {self._values:,} JSON values"
-            message = _answer_instead(line[:512], line[-512:], what, OVERSIZED)
-            if message is None:
+            error = _answer_instead(line[:512], line[-512:], what, OVERSIZED)
+            if error is None:
                 return self._fault(f"sent a message of more than {self._values:,} JSON values")
+            messages = [error]
         else:
-            message = _parse(line)
-            if message is None:
+            messages = self._reader.read(line)
+            if not messages:
                 self.garbage += 1
                 self.garbage_line = line[:_SHOWN].decode("utf-8", "replace")
-                message = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", UNREADABLE)
-        if message is not None:
+                error = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", UNREADABLE)
+                messages = [] if error is None else [error]
+        for message in messages:
+            item = SessionMessage(message)
             try:
                 try:
-                    incoming.send_nowait(message)
+                    incoming.send_nowait(item)
                 except anyio.WouldBlock:
-                    await incoming.send(message)
+                    await incoming.send(item)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 return "was closed"
         return None
@@ -592,15 +600,7 @@ class StdioTransport:
             self._end(process.how_it_ended)
 
 
-def _parse(line: bytes) -> SessionMessage | None:
-    # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
-    for text in (line, line.decode("utf-8", "replace")):
-        with suppress(ValueError):
-            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    return None
-
-
-def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> SessionMessage | None:
+def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> JSONRPCMessage | None:
     """An error for the request of an unusable answer; None if the id of the answer cannot be found."""
     # A request or notification has "method" at the top level; an answer may have it only inside its result.
     if not head.lstrip().startswith(b"{") or b'"method"' in head.partition(b'"result"')[0]:
@@ -612,4 +612,4 @@ def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> SessionMe
     if number is None:
         return None
     error = ErrorData(code=PARSE_ERROR, message=what, data=data)
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=error))
+    return JSONRPCError(jsonrpc="2.0", id=number, error=error)
