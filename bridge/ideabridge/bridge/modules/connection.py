@@ -353,7 +353,7 @@ class Connection:
         # Those of them that the module tells of (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
-        self.oddities = Oddities()
+        self.oddities = Oddities(secrets, quotes)
         self._stdio: StdioTransport | None = None
         if configuration.kind == "stdio":
             self._stdio = StdioTransport(module, launch, self.oddities, max_line_bytes=max_bytes)
@@ -402,10 +402,6 @@ class Connection:
     def notes(self) -> list[str]:
         """Notes for people on its tools, on output that is not a message, and on dropped notifications."""
         notes = [*self.listing.notes, *self.oddities.lines]
-        if self._stdio is not None and self._stdio.garbage:
-            line = self._secrets.mask(self._stdio.garbage_line)
-            example = f", such as {line!r}" if self._quotes() else ""
-            notes.append(f"wrote {self._stdio.garbage} lines to its output that are not messages{example}")
         if self._tap.left_out:
             notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
         return notes

@@ -1,16 +1,109 @@
 """Messages: reads the bytes that a module sends as JSON-RPC messages.
 
-Every transport hands what it received, one line, body or event at a time, to a `MessageReader`. Well-formed messages
-take one pass of the SDK's parser; only what that refuses is looked at again, and repaired or skipped with a note.
+Every transport hands what it received, one line, body or event at a time, to a `MessageReader`.
+Well-formed messages take one pass of a parser. Only what that refuses is read again:
+
+    bytes     not UTF-8, a byte order mark, NUL bytes, halves of surrogate pairs: skipped or replaced
+    text      prompts and banners around messages, several messages, one message on several lines
+    envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each for itself
+
+An answer is an answer to the request with its id, whatever else is odd about it, and never becomes
+a success: what may be an error is one. Everything that is skipped or repaired is noted.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, TypeAlias, cast
 
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from mcp_types.methods import SPEC_CLIENT_METHODS
+from pydantic import TypeAdapter
 
 from ideabridge.bridge.modules.oddities import Oddities
+from ideabridge.tools.encoding import nests_deeper
+
+OVERSIZED: Final = "ideabridge: message over the limit"
+"""`data` of the error that replaces an answer over the limit."""
+
+UNREADABLE: Final = "ideabridge: answer that cannot be read"
+"""`data` of the error that replaces an answer that is not a message."""
+
+MAX_NESTING: Final = 500
+"""The deepest nesting of a message. The parser for odd messages needs a frame for each level."""
+
+MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
+"""The most bytes of one message that is written on several lines."""
+
+MAX_PARTS: Final = 1000
+"""The most messages on one line, outside of a list. What follows is skipped."""
+
+_ENDS: Final = 512
+_TRIES: Final = 32
+_WORK: Final = 4 * 1024 * 1024
+_WORDS: Final = 4096
+_DIGITS: Final = 18
+
+_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+_ID: Final = re.compile(rb'"id"\s*:\s*"?(\d{1,15})"?\s*[,}]')
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
+_START: Final = re.compile(r'\{\s*["}]|\[\s*[\[{\]]')
+_HALF: Final = re.compile(
+    r"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""An escaped backslash or a whole surrogate pair (group 1), or half a surrogate pair."""
+
+
+# The SDK's models ignore members that they do not have. These refuse a message that is both an
+# answer and something else, so that it is read again: an answer with an error is no success.
+class _Request(JSONRPCRequest):
+    result: None = None
+    error: None = None
+
+
+class _Notification(JSONRPCNotification):
+    id: None = None
+    result: None = None
+    error: None = None
+
+
+class _Response(JSONRPCResponse):
+    method: None = None
+    error: None = None
+
+
+class _Error(JSONRPCError):
+    method: None = None
+    result: None = None
+
+
+_MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(_Request | _Notification | _Response | _Error)
+
+_Object: TypeAlias = "dict[str, Any]"
+
+
+class OddResultError(JSONRPCError):
+    """An answer whose result is no object. It says whether the request failed only for requests whose
+    result is always empty, or a list, so for all others it is an error.
+
+    Attributes:
+        value: what stands in place of the result.
+    """
+
+    value: Any = None
 
 
 class MessageReader:
@@ -18,15 +111,364 @@ class MessageReader:
 
     Args:
         oddities: receives a note on everything that is skipped or repaired.
+        joins_lines: whether a message may be written on several lines, which are read one by one.
     """
 
-    def __init__(self, oddities: Oddities) -> None:
+    def __init__(self, oddities: Oddities, *, joins_lines: bool = False) -> None:
         self.oddities = oddities
+        self._joins_lines = joins_lines
+        self._begun: _BegunMessage | None = None
 
     def read(self, data: bytes) -> list[JSONRPCMessage]:
-        """The messages in a line, body or event; empty for noise."""
-        # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
-        for text in (data, data.decode("utf-8", "replace")):
-            with suppress(ValueError):
-                return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
-        return []
+        """The messages in a line, body or event; empty for noise.
+
+        An answer that cannot be read becomes an error for its request, if its id can be found.
+        """
+        message = _well_formed(data)
+        if message is None:
+            return self._read_odd(data)
+        if self._begun is None:
+            return [message]
+        return [*self.end(), message]
+
+    def end(self) -> list[JSONRPCMessage]:
+        """What is left of a message on several lines that never came to its end."""
+        begun, self._begun = self._begun, None
+        return [] if begun is None else self._in_text(begun.text)
+
+    def _read_odd(self, data: bytes) -> list[JSONRPCMessage]:
+        text = self._text(data)
+        if self._begun is not None:
+            return self._continue(self._begun, text)
+        if not text:
+            return []
+
+        message = _well_formed(text)
+        if message is not None:
+            return [message]
+        if self._joins_lines and _is_incomplete(text):
+            begun = _BegunMessage()
+            begun.add(text)
+            if begun.goes_on:
+                self._begun = begun
+                return []
+        return self._in_text(text)
+
+    def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
+        begun.add(text)
+        if begun.goes_on and begun.size <= MAX_JOINED_BYTES:
+            return []
+        messages = self.end()
+        if messages:
+            self.oddities.note("wrote messages on several lines, which were read as one")
+        return messages
+
+    def _text(self, data: bytes) -> str:
+        """The text of the bytes, without what no JSON has."""
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            self.oddities.note("wrote bytes that are not UTF-8; U+FFFD stands for them")
+            text = data.decode("utf-8", "replace")
+        if "\0" in text:
+            self.oddities.note("wrote NUL bytes, which were skipped")
+            text = text.replace("\0", "")
+        if "\\ud" in text or "\\uD" in text:
+            text, halves = _HALF.subn(lambda match: match[1] or "\\ufffd", text)
+            if halves and "\\ufffd" in text:
+                self.oddities.note("wrote halves of surrogate pairs; U+FFFD stands for them")
+        return text.strip("\ufeff \t\r\n")
+
+    # -- several messages, and noise ---------------------------------------------------------------
+
+    def _in_text(self, text: str) -> list[JSONRPCMessage]:
+        """The messages in a text that is not exactly one well-formed message.
+
+        A message may follow noise, or noise a message. With noise on both sides, it is more likely
+        something that a log quotes, or a part of a message that is malformed.
+        """
+        if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
+            return self._noise(text, f"its answer nests deeper than {MAX_NESTING} levels")
+
+        parts = list(islice(_parts(text), MAX_PARTS))
+        messages: list[JSONRPCMessage] = []
+        after_noise = False
+        for index, part in enumerate(parts):
+            if part.is_noise:
+                messages += self._noise(part.text, "its answer is not a JSON-RPC message")
+                after_noise = True
+                continue
+            before_noise = index + 1 < len(parts) and parts[index + 1].is_noise
+            read = [] if after_noise and before_noise else self._of_value(part.value, after_noise=after_noise)
+            messages += read
+            if not read:
+                self._skip(part.text)
+                after_noise = True
+        return messages
+
+    def _noise(self, text: str, what: str) -> list[JSONRPCMessage]:
+        """Skip a text that is not JSON. If it was to be an answer, an error for its request."""
+        self._skip(text)
+        answer = text[max(0, text.find("{")) :]
+        start, end = answer[:_ENDS].encode("utf-8", "replace"), answer[-_ENDS:].encode("utf-8", "replace")
+        error = answer_instead(start, end, what, UNREADABLE)
+        return [] if error is None else [error]
+
+    def _skip(self, text: str) -> None:
+        self.oddities.note("wrote something that is not a message, which was skipped", text)
+
+    def _of_value(self, value: object, *, after_noise: bool) -> list[JSONRPCMessage]:
+        """The messages that an object, or the objects in a list, are."""
+        if isinstance(value, list):
+            values = cast("list[object]", value)
+            self.oddities.note("sent several messages in one list")
+        else:
+            values = [value]
+        messages = [self._message(item, after_noise=after_noise) for item in values]
+        return [message for message in messages if message is not None]
+
+    # -- the envelope ------------------------------------------------------------------------------
+
+    def _message(self, value: object, *, after_noise: bool) -> JSONRPCMessage | None:
+        """The message that a value is; None if it is not one."""
+        if not isinstance(value, dict):
+            return None
+        members = cast("_Object", value)
+        # Servers that write their log to standard output write JSON, too. A log may also quote what
+        # was received: no server asks a client for its tools.
+        if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
+            return None
+        method = members.get("method")
+        is_quoted = isinstance(method, str) and method in SPEC_CLIENT_METHODS and method != "ping"
+        if after_noise and (is_quoted or "jsonrpc" not in members):
+            return None
+
+        return _well_formed(members) or self._repaired(members)
+
+    def _repaired(self, members: _Object) -> JSONRPCMessage | None:
+        is_answer = "result" in members or "error" in members
+        is_empty = not is_answer and "method" not in members
+        if is_empty and ("jsonrpc" not in members or _request_id(members.get("id")) is None):
+            return None
+        if members.get("jsonrpc") != "2.0":
+            self.oddities.note('sent messages whose `jsonrpc` is not "2.0"', _shown(members.get("jsonrpc")))
+        return self._answer(members) if is_answer or is_empty else self._question(members)
+
+    def _question(self, members: _Object) -> JSONRPCMessage | None:
+        """A request or notification."""
+        method = members["method"]
+        params: object = members.get("params")
+        request = members.get("id")
+        if isinstance(request, float) and request.is_integer():
+            request = int(request)
+        if request is not None and (isinstance(request, bool) or not isinstance(request, int | str)):
+            return None
+        if not isinstance(method, str):
+            self.oddities.note("sent a message whose `method` is not a text", _shown(method))
+            # The SDK answers a request with an unknown method.
+            method = ""
+        if params is not None and not isinstance(params, dict):
+            self.oddities.note(f"sent {_quoted(method)} with `params` that are not an object; left out", _shown(params))
+            params = None
+
+        content = cast("_Object | None", params)
+        if request is not None:
+            return JSONRPCRequest(jsonrpc="2.0", id=request, method=method, params=content)
+        if not method:
+            return None
+        return JSONRPCNotification(jsonrpc="2.0", method=method, params=content)
+
+    def _answer(self, members: _Object) -> JSONRPCMessage | None:
+        request = _request_id(members.get("id"))
+        if members.get("error") is not None or "result" not in members:
+            if "result" in members:
+                self.oddities.note("answered with both `result` and `error`, which is an error")
+            return JSONRPCError(jsonrpc="2.0", id=request, error=self._error(members))
+
+        if request is None:
+            return None
+        result: object = members["result"]
+        if isinstance(result, dict):
+            return JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("_Object", result))
+        kind = kind_of(result)
+        self.oddities.note(f"answered with {kind} in place of an object in `result`", _shown(result))
+        words = f"its result is {kind}, not an object: {_shown(result)}"
+        error = ErrorData(code=PARSE_ERROR, message=words, data=UNREADABLE)
+        return OddResultError(jsonrpc="2.0", id=request, error=error, value=result)
+
+    def _error(self, members: _Object) -> ErrorData:
+        """The error of an answer, with the words of the server."""
+        if "error" not in members:
+            self.oddities.note("sent an answer with neither `result` nor `error`")
+            return ErrorData(code=PARSE_ERROR, message="its answer has neither a result nor an error", data=UNREADABLE)
+        error: object = members["error"]
+        if not isinstance(error, dict):
+            self.oddities.note("answered with an `error` that is not an object", _shown(error))
+            words = error if isinstance(error, str) else "" if error is None else _shown(error)
+            return ErrorData(code=INTERNAL_ERROR, message=words or "an error without words")
+
+        parts = cast("_Object", error)
+        code, message = _integer(parts.get("code")), parts.get("message")
+        if code is None:
+            self.oddities.note("answered with an error whose `code` is not an integer", _shown(parts.get("code")))
+        if not isinstance(message, str):
+            self.oddities.note("answered with an error whose `message` is not a text", _shown(message))
+            message = _shown({name: part for name, part in parts.items() if name != "data"} or parts)
+        elif code is None and parts.get("code") is not None:
+            message = f"{message} ({_shown(parts['code'])})"
+        return ErrorData(code=INTERNAL_ERROR if code is None else code, message=message, data=parts.get("data"))
+
+
+class _BegunMessage:
+    """A message that is written on several lines, as its lines arrive."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+        self._in_string = False
+        self.size = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        self.size += len(line)
+        # Without escaped characters, every quote begins or ends a string.
+        plain = line.replace("\\\\", "").replace('\\"', "")
+        pieces = plain.split('"')
+        for piece in pieces[self._in_string :: 2]:
+            self._depth += piece.count("{") + piece.count("[") - piece.count("}") - piece.count("]")
+        self._in_string ^= len(pieces) % 2 == 0
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the next line belongs to the message: what writes JSON breaks no line within a text."""
+        return self._depth > 0 and not self._in_string
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._lines)
+
+
+_DECODER: Final = json.JSONDecoder(strict=False)
+
+
+def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
+    """The message in a text, or that an object is; None if it is not exactly one."""
+    try:
+        if isinstance(data, dict):
+            message = _MESSAGE.validate_python(data, by_name=False)
+        else:
+            message = _MESSAGE.validate_json(data, by_name=False)
+    except ValueError:
+        return None
+    if isinstance(message, JSONRPCResponse | JSONRPCError) and isinstance(message.id, str):
+        message.id = _number(message.id)
+    return message
+
+
+def _is_incomplete(text: str) -> bool:
+    """True if a text may be the beginning of a JSON array or object."""
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        _DECODER.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text)
+    except (ValueError, RecursionError):
+        pass
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a text: an array or object, or what stands between them."""
+
+    text: str
+    is_noise: bool
+    value: object = None
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    """The arrays and objects in a text, and what stands between them."""
+    tries = max(2, min(_TRIES, _WORK // max(1, len(text))))
+    place = looked = 0
+    while (match := _START.search(text, looked)) is not None and tries:
+        try:
+            value, end = cast("tuple[object, int]", _DECODER.raw_decode(text, match.start()))
+        except (ValueError, RecursionError) as error:
+            tries -= 1
+            # What is well-formed within something malformed is no message of its own.
+            read = error.pos if isinstance(error, json.JSONDecodeError) else 0
+            looked = max(read, match.start() + 1)
+            continue
+        between = text[place : match.start()].strip()
+        if between:
+            yield _Part(between, is_noise=True)
+        yield _Part(text[match.start() : min(end, match.start() + _ENDS)], is_noise=False, value=value)
+        place = looked = end
+    rest = text[place:].strip()
+    if rest:
+        yield _Part(rest, is_noise=True)
+
+
+def answer_instead(start: bytes, end: bytes, what: str, data: str) -> JSONRPCMessage | None:
+    """An error for the request of an unusable answer; None if the id of the answer cannot be found.
+
+    Args:
+        start: the first bytes of the answer.
+        end: its last bytes.
+        what: the message of the error.
+        data: the data of the error, `OVERSIZED` or `UNREADABLE`.
+    """
+    # A request or notification has "method" at the top level; an answer may have it only inside its result.
+    if not start.lstrip().startswith(b"{") or b'"method"' in start.partition(b'"result"')[0]:
+        return None
+    if b'"result"' not in start + end and b'"error"' not in start + end:
+        return None
+    first, last = _ID.search(start), _ID.findall(end)
+    number = int(first.group(1)) if first is not None else int(last[-1]) if last else None
+    if number is None:
+        return None
+    error = ErrorData(code=PARSE_ERROR, message=what, data=data)
+    return JSONRPCError(jsonrpc="2.0", id=number, error=error)
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is, in words: "null", "a text", "a list"."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def _request_id(value: object) -> int | str | None:
+    """The id of one of our requests, which are integers: servers answer 1 with "1" or 1.0, too."""
+    return _number(value) if isinstance(value, str) else _integer(value)
+
+
+def _number(request: str) -> int | str:
+    return int(request) if request.isascii() and request.isdecimal() and len(request) <= _DIGITS else request
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return None
+
+
+def _shown(value: object) -> str:
+    """A JSON value as text, cut."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _WORDS else text[:_WORDS] + "…"
+
+
+def _quoted(name: str) -> str:
+    return repr(name[:100])

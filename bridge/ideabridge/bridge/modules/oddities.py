@@ -7,37 +7,80 @@ page; models never do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
+
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.names import printable_line
 
 MAX_ODDITIES: Final = 40
 """Different notes that are kept for one module. Those beyond are counted together."""
 
 _CHARACTERS: Final = 300
+_STORED: Final = 2000
+"""Characters that are kept of what is shown cut: a secret that the end would cut is still recognised."""
+_EXAMPLE_CHARACTERS: Final = 120
+
+
+@dataclass(slots=True)
+class _Oddity:
+    """How often something was noted, and what the module wrote the last time."""
+
+    count: int
+    example: str
 
 
 class Oddities:
-    """The notes on one module: each text once, with the number of times it was noted."""
+    """The notes on one module: each text once, with the number of times it was noted.
 
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
+    Args:
+        secrets: what is masked in the notes.
+        quotes: whether the notes may quote what the module wrote; see `Modules.quotes`.
+    """
+
+    def __init__(self, secrets: Secrets | None = None, quotes: Callable[[], bool] = lambda: True) -> None:
+        self._secrets = secrets
+        self._quotes = quotes
+        self._oddities: dict[str, _Oddity] = {}
         self._others = 0
 
-    def note(self, text: str) -> None:
-        """Note an oddity, as "left out `icons` of tool 'search': it is not a list"."""
-        text = text[:_CHARACTERS]
-        if text in self._counts:
-            self._counts[text] += 1
-        elif len(self._counts) < MAX_ODDITIES:
-            self._counts[text] = 1
+    def note(self, text: str, example: str = "") -> None:
+        """Note an oddity.
+
+        Args:
+            text: what was odd and what was done, as "tools[2].icons: expected a list; left out".
+            example: what the module wrote. People see it only where they may see its output.
+        """
+        text = text[:_STORED]
+        example = example[:_STORED]
+        known = self._oddities.get(text)
+        if known is not None:
+            known.count += 1
+            known.example = example
+        elif len(self._oddities) < MAX_ODDITIES:
+            self._oddities[text] = _Oddity(1, example)
         else:
             self._others += 1
 
     @property
     def lines(self) -> list[str]:
         """The notes for people, in the order in which they first occurred; a repeated one has its count."""
+        quotes = self._quotes()
         lines: list[str] = []
-        for text, count in self._counts.items():
-            lines.append(text if count == 1 else f"{text} ({count:,} times)")
+        for text, oddity in self._oddities.items():
+            line = self._shown(text)
+            if oddity.example and quotes:
+                line += f", such as '{self._shown(oddity.example, _EXAMPLE_CHARACTERS)}'"
+            if oddity.count > 1:
+                line += f" ({oddity.count:,} times)"
+            lines.append(line)
         if self._others:
             lines.append(f"and {self._others:,} other oddities")
         return lines
+
+    def _shown(self, text: str, limit: int = _CHARACTERS) -> str:
+        """The text without secrets, cut, and with escapes in place of control characters."""
+        if self._secrets is not None:
+            text = self._secrets.mask_start(text, limit)
+        return printable_line(text[:limit])

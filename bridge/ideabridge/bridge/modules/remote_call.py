@@ -31,8 +31,8 @@ from ideabridge.bridge.modules.errors import (
     shown,
 )
 from ideabridge.bridge.modules.http import SIGN_IN, SIGN_IN_LATER, UNANSWERED, UNSENT
+from ideabridge.bridge.modules.messages import OVERSIZED, UNREADABLE
 from ideabridge.bridge.modules.offering import wire
-from ideabridge.bridge.modules.stdio import OVERSIZED, UNREADABLE
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ResultLimitError

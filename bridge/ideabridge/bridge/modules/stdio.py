@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -31,10 +30,10 @@ import anyio
 import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage
+from mcp_types import JSONRPCMessage
 
 from ideabridge.bridge.modules.errors import ModuleConnectError
-from ideabridge.bridge.modules.messages import MessageReader
+from ideabridge.bridge.modules.messages import OVERSIZED, MessageReader, answer_instead
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch
@@ -397,16 +396,11 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 BYTES_FOR_VALUE: Final = 16
 """A message may contain one JSON value per this many bytes of the limit, because parsed values take more memory."""
 STDERR_LINES: Final = 20
-OVERSIZED: Final = "ideabridge: message over the limit"
-"""`data` of the error that replaces an answer over the limit."""
-UNREADABLE: Final = "ideabridge: answer that cannot be read"
-"""`data` of the error that replaces an answer that is not a message."""
 
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
 """A line is read and discarded up to this many times the limit."""
-_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 
 
 def most_values(max_bytes: int) -> int:
@@ -420,14 +414,13 @@ class StdioTransport:
     Attributes:
         reason: why no further message can arrive ("ended with exit code 3", ...); None while the process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
-        garbage: the number of lines that were not messages; `garbage_line` is the last one, shortened.
     """
 
     def __init__(
         self, module: str, launch: Launch, oddities: Oddities, *, max_line_bytes: int = MAX_LINE_BYTES
     ) -> None:
         self._module = module
-        self._reader = MessageReader(oddities)
+        self._reader = MessageReader(oddities, joins_lines=True)
         self._launch = launch
         self._limit = max_line_bytes
         self._values = most_values(max_line_bytes)
@@ -441,8 +434,6 @@ class StdioTransport:
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self.reason: str | None = None
         self.protocol_fault = False
-        self.garbage = 0
-        self.garbage_line = ""
 
     @property
     def last_words(self) -> list[str]:
@@ -517,6 +508,12 @@ class StdioTransport:
                     fault = self._fault(f"sent a line of more than {self._limit * _DISCARD_FACTOR:,} bytes")
                 if fault is not None:
                     self._end(fault)
+            if fault is None and not self._closing:
+                # The last line may lack its end, and the last message its last lines.
+                rest = lines.rest()
+                if rest is not None:
+                    await self._take(rest, incoming)
+                await self._pass_on(self._reader.end(), incoming)
         finally:
             self._read.set()
         if not self._closing and self.reason is None:
@@ -530,7 +527,7 @@ class StdioTransport:
         """Pass one line to the session. Returns the reason if the connection must end, otherwise None."""
         if isinstance(line, LongLine):
             what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
-            error = _answer_instead(line.head, line.tail, what, OVERSIZED)
+            error = answer_instead(line.head, line.tail, what, OVERSIZED)
             if error is None:
                 return self._fault(f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken")
             messages = [error]
@@ -538,17 +535,17 @@ class StdioTransport:
             return None
         elif count_values(line, self._values) > self._values:
             what = f"its answer holds more than {self._values:,} JSON values"
-            error = _answer_instead(line[:512], line[-512:], what, OVERSIZED)
+            error = answer_instead(line[:512], line[-512:], what, OVERSIZED)
             if error is None:
                 return self._fault(f"sent a message of more than {self._values:,} JSON values")
             messages = [error]
         else:
             messages = self._reader.read(line)
-            if not messages:
-                self.garbage += 1
-                self.garbage_line = line[:_SHOWN].decode("utf-8", "replace")
-                error = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", UNREADABLE)
-                messages = [] if error is None else [error]
+        return await self._pass_on(messages, incoming)
+
+    async def _pass_on(
+        self, messages: list[JSONRPCMessage], incoming: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> str | None:
         for message in messages:
             item = SessionMessage(message)
             try:
@@ -598,18 +595,3 @@ class StdioTransport:
             await self._read.wait()
         if not self._closing:
             self._end(process.how_it_ended)
-
-
-def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> JSONRPCMessage | None:
-    """An error for the request of an unusable answer; None if the id of the answer cannot be found."""
-    # A request or notification has "method" at the top level; an answer may have it only inside its result.
-    if not head.lstrip().startswith(b"{") or b'"method"' in head.partition(b'"result"')[0]:
-        return None
-    if b'"result"' not in head + tail and b'"error"' not in head + tail:
-        return None
-    first, last = _ID.search(head), _ID.findall(tail)
-    number = int(first.group(1)) if first is not None else int(last[-1]) if last else None
-    if number is None:
-        return None
-    error = ErrorData(code=PARSE_ERROR, message=what, data=data)
-    return JSONRPCError(jsonrpc="2.0", id=number, error=error)
