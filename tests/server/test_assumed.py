@@ -47,6 +47,7 @@ def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publ
     )
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("output", "recorded", "value", "wrapped"),
     [
@@ -66,11 +67,11 @@ def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publ
         (None, None, {"assumed": 1}, False),
     ],
 )
-def test_every_place_has_the_assumptions_and_the_schema_admits_them(
+async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
     output: JSONObject | None, recorded: JSON, value: JSON, wrapped: bool
 ) -> None:
     schema, wraps = reporting_output(published(output, recorded))
-    plain = value_answer(value, wrapped=wraps)
+    plain = await value_answer(value, wrapped=wraps)
     told = with_report(plain, Ran([ASSUMED], [UNSEEN]))
     assert wraps == wrapped
     # A determined answer is as it always was.
@@ -90,9 +91,10 @@ def test_every_place_has_the_assumptions_and_the_schema_admits_them(
     assert told["_meta"] == {"ideabridge/assumed": [ASSUMED], "ideabridge/unseen": [UNSEEN]}
 
 
-def test_many_assumptions_take_little_of_an_answer() -> None:
+@pytest.mark.anyio
+async def test_many_assumptions_take_little_of_an_answer() -> None:
     many: list[JSON] = [{**ASSUMED, "at": f"calls.{place}.limit"} for place in range(500)]
-    told = with_report(value_answer({"a": 1}, wrapped=False), Ran([ASSUMED, *many], []))
+    told = with_report(await value_answer({"a": 1}, wrapped=False), Ran([ASSUMED, *many], []))
     [_, block] = told["content"]
     assert len(block["text"]) < 2200
     assert "more" in told["structuredContent"]["assumed"][-1]

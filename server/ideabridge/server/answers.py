@@ -6,15 +6,18 @@ form, a plain object, which the SDK validates against the protocol version.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
 from ideabridge.bridge.context.preview import reference_to
+from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.server.views.text import shortened, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import map_children
 from ideabridge.tools.names import readable_json
-from ideabridge.tools.schema import inline_refs
+from ideabridge.tools.schema import Validator, inline_refs
 
 ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
@@ -34,9 +37,10 @@ _TEXT_ERRORS: Final = 16_000
 """Characters of errors in the text of an answer; the others are counted, and stand in the structured content."""
 
 
-def answer(structured: JSONObject, text: str) -> ToolAnswer:
-    """A result with structured content and text."""
-    return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "resultType": "complete"}
+def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ()) -> ToolAnswer:
+    """A result with structured content, text, and the content blocks that its values have (`Blocks.place`)."""
+    content = [{"type": "text", "text": text}, *blocks]
+    return {"content": content, "structuredContent": structured, "resultType": "complete"}
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
@@ -45,20 +49,48 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
     return result if structured is None else {**result, "structuredContent": structured}
 
 
-def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
+async def value_answer(value: JSON, *, wrapped: bool, schema: JSONObject | None = None) -> ToolAnswer:
     """The result of a tool that returned `value`, or an error if the value is too large.
 
-    `wrapped`: the output schema is that of `{"result": value}`, because the protocol requires an object.
+    Args:
+        value: the value.
+        wrapped: the output schema is that of `{"result": value}`, because the protocol requires an object.
+        schema: what clients check the value against. If a placeholder does not satisfy it, the structured content has
+            the blocks, too.
     """
-    structured: JSONObject = value if not wrapped and isinstance(value, dict) else {"result": value}
-    text = value if isinstance(value, str) else encode_text(value)
-    return bounded(answer(structured, text))
+    shown, blocks = _without_blocks(value)
+    checked = shown
+    if schema is not None and blocks and not await _satisfies(shown, schema):
+        checked = value
+    structured: JSONObject = checked if not wrapped and isinstance(checked, dict) else {"result": checked}
+    return bounded(answer(structured, _text_of(shown), blocks))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
-    """The result of a tool without an output schema, as text only, or an error if the value is too large."""
-    text = value if isinstance(value, str) else encode_text(value)
-    return bounded({"content": [{"type": "text", "text": text}], "resultType": "complete"})
+    """The result of a tool without an output schema: text and content blocks, or an error if the value is too large."""
+    shown, blocks = _without_blocks(value)
+    return bounded({"content": [{"type": "text", "text": _text_of(shown)}, *blocks], "resultType": "complete"})
+
+
+def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
+    """(the value with placeholders, the content blocks that they stand for)."""
+    blocks = Blocks()
+    shown = blocks.take(value)
+    if shown is value:
+        return value, []
+    return shown, blocks.place(shown, first=1, room=MAX_DIRECT - len(encode(shown)), otherwise=_IN_A_RUN)
+
+
+async def _satisfies(value: JSON, schema: JSONObject) -> bool:
+    try:
+        await Validator(schema, what="the value").check_apart(value)
+    except IdeabridgeError:
+        return False
+    return True
+
+
+def _text_of(value: JSON) -> str:
+    return value if isinstance(value, str) else encode_text(value)
 
 
 def bounded(result: ToolAnswer) -> ToolAnswer:
@@ -109,6 +141,9 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
+VALUES: Final = ("output", "state", "results")
+"""The members of an answer about a run that have values."""
+
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
     "interrupted": "This server does not continue it.",
@@ -124,7 +159,7 @@ def run_text(result: dict[str, Any]) -> str:
         lines.append(f"mind: {mind['name']}" + (f" ({mind['why']})" if "why" in mind else ""))
     if result["status"] in _HINTS:
         lines.append(_HINTS[result["status"]].format(result["run"]))
-    for key in ("output", "state", "results", "values"):
+    for key in VALUES:
         if key in result and (result[key] or key == "output"):
             lines.append(f"{key}: {_short(result[key])}")
     if "printed" in result:

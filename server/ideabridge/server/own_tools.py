@@ -31,6 +31,7 @@ from ideabridge.bridge.lifting.draft import read_choices
 from ideabridge.bridge.lifting.report import report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import AUTO, choose
+from ideabridge.bridge.modules.blocks import MOST_BLOCKS, Blocks
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.publishing.distilling import ANSWER_SCHEMA, TASK
 from ideabridge.bridge.publishing.written import plan_document
@@ -39,7 +40,7 @@ from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
+from ideabridge.server.answers import MAX_DIRECT, MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
 from ideabridge.server.asking.forms import publication_form
 from ideabridge.server.asking.rounds import ToolRequest
@@ -632,11 +633,12 @@ class OwnHandlers:
     def _values(self, run: Run, paths: list[str]) -> ToolAnswer:
         values: JSONObject = {}
         missing: dict[str, str] = {}
+        blocks = Blocks()
         # The text repeats the structured content, so each gets half of the space.
         left = MAX_RESULT // 2
         for path in paths:
             try:
-                value = fitting(run.value(path), path, left)
+                value = fitting(blocks.take(run.value(path)), path, left)
             except IdeabridgeError as error:
                 missing[path] = self._bridge.secrets.mask(str(error))
                 continue
@@ -647,12 +649,18 @@ class OwnHandlers:
         result: JSONObject = {"run": run.id, "status": run.status, "values": values}
         if missing:
             result["missing"] = dict[str, JSON](missing)
+        content = blocks.place(
+            values,
+            first=1,
+            room=MAX_DIRECT - 2 * len(encode(values)),
+            otherwise=f"at most {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks fit; ask for it alone, or see the page",
+        )
         lines = [f"run {run.id}: {run.status}"]
         lines += [
             f"{path} = {value if isinstance(value, str) else encode_text(value)}" for path, value in values.items()
         ]
         lines += [f"nothing at {path}: {reason}" for path, reason in missing.items()]
-        return answer(result, "\n".join(lines))
+        return answer(result, "\n".join(lines), content)
 
     async def _run(self, arguments: Arguments, request: ToolRequest) -> Run:
         return await self._bridge.run(arguments["run"], caller=request.caller)

@@ -31,13 +31,23 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event, RunEnded
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
-from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
+from ideabridge.server.answers import (
+    MAX_DIRECT,
+    MAX_RESULT,
+    VALUES,
+    ToolAnswer,
+    answer,
+    fitting_list,
+    refusal,
+    run_text,
+)
 from ideabridge.server.asking.elicitation import (
     ENDED,
     Deciding,
@@ -421,7 +431,8 @@ class Running:
 
         `known`: what its reader knows already, which is not repeated.
         """
-        result = run.answer()
+        blocks = Blocks()
+        result = run.answer(blocks=blocks)
         saved = self.saved(run)
         if saved is not None:
             result["saved"] = saved
@@ -446,6 +457,13 @@ class Running:
             result["requests"] = brief_requests(run, requests, self.bridge.offer.known, self.search, known)
         shorten_answer(run, result, is_next_turn=known.before is not None)
         size = len(encode(result))
+        content = blocks.place(
+            [result.get(key) for key in VALUES],
+            first=1,
+            # While a run goes on, each look at it would show them again.
+            room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
+            otherwise="check_run with its path as the only one of paths shows it",
+        )
         # The text repeats a Request whole, which hosts that show only text need.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
@@ -455,7 +473,7 @@ class Running:
                 f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {most:,} fit.{why}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
-        return answer(result, run_text(result))
+        return answer(result, run_text(result), content)
 
     def _is_queued(self, run_id: str) -> bool:
         record = self.bridge.store.runs.get(run_id)

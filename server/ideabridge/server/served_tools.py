@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
@@ -67,7 +69,7 @@ class ServedTool(Protocol):
 # -- exposed tools ---------------------------------------------------------------------------------------------------
 
 _ERROR_CHARACTERS: Final = 4096
-_BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_CONTENT: Final[TypeAdapter[list[types.ContentBlock]]] = TypeAdapter(list[types.ContentBlock])
 
 
 class DirectCallError(IdeabridgeError):
@@ -220,7 +222,7 @@ class ExposedTool:
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
             # A person has replaced the call by one of another tool.
             return {**self._running.answer_of(run, request), "isError": True}
-        return self._answer(ran, made.value)
+        return await self._answer(ran, made.value)
 
     async def _called(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
         parameters = self._parameters
@@ -242,7 +244,7 @@ class ExposedTool:
             await self._output.check_apart(value)
         value = self._bridge.secrets.redact(value)
         entry.give(tool, value)
-        return self._answer(tool, value)
+        return await self._answer(tool, value)
 
     async def _of_module(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
         """The result of a module's tool, also of one that failed, as the module sent it.
@@ -284,10 +286,10 @@ class ExposedTool:
                 del result["structuredContent"]
         return bounded(result)
 
-    def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
+    async def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
         if self._activity is None and tool.output is None:
-            return _unstructured(value)
-        return value_answer(value, wrapped=self._wraps(tool))
+            return await _unstructured(value)
+        return await value_answer(value, wrapped=self._wraps(tool), schema=tool.output)
 
     def _wraps(self, tool: Tool) -> bool:
         """Return whether the output schema is that of `{"result": value}`."""
@@ -312,14 +314,16 @@ def _definition_of(name: str, tool: Tool, parameters: JSONObject, output: JSONOb
     return definition
 
 
-def _unstructured(value: JSON) -> ToolAnswer:
+async def _unstructured(value: JSON) -> ToolAnswer:
     """The result of a module's tool without an output schema: its text and blocks, unchanged."""
     if isinstance(value, dict):
-        return value_answer(value, wrapped=False)
+        return await value_answer(value, wrapped=False)
     if value is None:
         return {"content": [], "resultType": "complete"}
-    if isinstance(value, list) and value and all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in value):
-        return bounded({"content": cast("list[Any]", value), "resultType": "complete"})
+    if isinstance(value, list) and value:
+        with suppress(ValidationError):
+            _CONTENT.validate_python(value, by_name=False)
+            return bounded({"content": cast("list[Any]", value), "resultType": "complete"})
     return text_answer(value)
 
 
@@ -449,7 +453,7 @@ class PublishedTool:
     async def _of_value(self, value: JSON) -> ToolAnswer:
         if self._output is not None:
             await self._output.check_apart(value)
-        return value_answer(value, wrapped=self._wrapped)
+        return await value_answer(value, wrapped=self._wrapped, schema=self.publication.output_schema)
 
 
 def described(publication: Publication) -> str:

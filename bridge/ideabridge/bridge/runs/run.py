@@ -61,6 +61,7 @@ from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import turns_instructions
+from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
@@ -671,8 +672,13 @@ class Run:
 
     # -- what callers see --------------------------------------------------------------------------------------
 
-    def answer(self, *, whole: bool = False) -> dict[str, Any]:
-        """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`; `whole`: all values in full."""
+    def answer(self, *, whole: bool = False, blocks: Blocks | None = None) -> dict[str, Any]:
+        """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
+
+        Args:
+            whole: all values in full.
+            blocks: takes the content blocks out of the values before these are shortened.
+        """
         machine = self.machine
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}
@@ -689,12 +695,12 @@ class Run:
         if reason:
             result["reason"] = reason
         if machine.has_output:
-            result["output"] = machine.output if whole else values.short_output(machine.output)
+            result["output"] = machine.output if whole else values.short_output(machine.output, blocks)
             if machine.mode == "solve" and machine.has_state:
-                result["state"] = machine.state if whole else values.short_state(machine)
+                result["state"] = machine.state if whole else values.short_state(machine, blocks)
         elif status != "needs_solution":
-            result["state"] = machine.state if whole else values.short_state(machine)
-            results = values.results_of(machine, whole=whole)
+            result["state"] = machine.state if whole else values.short_state(machine, blocks)
+            results = values.results_of(machine, whole=whole, blocks=blocks)
             if results:
                 result["results"] = results
         # The next Request shows it, too.

@@ -23,6 +23,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.runs.starts import PLAN
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import ValueMismatchError
@@ -75,8 +76,14 @@ def program_in(proposed: SolutionProposed) -> str | None:
     return program
 
 
-def results_of(machine: Machine, *, whole: bool) -> JSONObject:
-    """The values of calls without an output path, by place (with instances, `INSTANCE.PLACE`)."""
+def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -> JSONObject:
+    """The values of calls without an output path, by place (with instances, `INSTANCE.PLACE`).
+
+    Args:
+        machine: the machine of the run.
+        whole: false: large values are shortened.
+        blocks: takes the content blocks out of them before they are shortened.
+    """
     results: JSONObject = {}
     room = RESULTS
     for progress in machine.history:
@@ -91,7 +98,8 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
         if whole:
             results[key] = progress.value
             continue
-        shown = shorten(progress.value, path, instance=instance, small=INLINE if room > 0 else 64)
+        value = progress.value if blocks is None else blocks.take(progress.value)
+        shown = shorten(value, path, instance=instance, small=INLINE if room > 0 else 64)
         room -= len(encode(shown))
         results[key] = shown
     return results
@@ -107,11 +115,16 @@ def given_by(machine: Machine) -> JSON:
     return {"results": results} if results else machine.state
 
 
-def short_output(output: JSON) -> JSON:
-    """An output as an answer shows it; `check_run` returns it whole as †output."""
-    if len(encode(output)) <= INLINE * 4:
-        return output
-    return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
+def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
+    """An output as an answer shows it, without the content blocks that `blocks` takes; `check_run` returns it whole as
+    †output.
+    """
+    shown = output if blocks is None else blocks.take(output)
+    if len(encode(shown)) <= INLINE * 4:
+        return shown
+    size = len(encode(output))
+    short = reference_to(shown, ("output",), size=size)
+    return {**short, "note": 'ask check_run for paths: ["†output"] to get it whole'}
 
 
 def short_printed(text: str) -> str:
@@ -120,13 +133,19 @@ def short_printed(text: str) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
 
 
-def short_state(machine: Machine) -> JSON:
-    """The state as an answer shows it; with instances, a map by instance."""
+def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
+    """The state as an answer shows it, without the content blocks that `blocks` takes; with instances, a map by
+    instance.
+    """
+
+    def short(instance: str | None) -> JSON:
+        state: JSON = machine.state_of() if instance is None else machine.state_of(instance)
+        shown = state if blocks is None else blocks.take(state)
+        return shorten(shown, ("state",), instance=instance, small=INLINE)
+
     if machine.instances:
-        return {
-            name: shorten(machine.state_of(name), ("state",), instance=name, small=INLINE) for name in machine.instances
-        }
-    return shorten(machine.state_of(), ("state",), small=INLINE)
+        return {name: short(name) for name in machine.instances}
+    return short(None)
 
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:

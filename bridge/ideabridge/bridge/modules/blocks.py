@@ -1,0 +1,205 @@
+"""Blocks: the images, sounds and resources within values, which answers give as content blocks of their own.
+
+A tool answers with content blocks, and a call keeps them in its value as JSON. A model reads an image only where it
+stands as a block in the content of an answer; within text it is a few thousand characters of base64. So an answer takes
+the blocks out of the values that it shows, puts a placeholder in the place of each, and has them after its text:
+
+    {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
+
+An object is a block only if the protocol defines every member of it. So nothing is lost with the place that it had, and
+an object of somebody's data that only looks like a block stays data. A view (a page that hosts run, see `views`) stays
+JSON, too, because nobody knows here whose it is; HTML that is no view becomes plain text, as in direct calls.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from typing import Final, cast
+
+import mcp_types as types
+from pydantic import TypeAdapter, ValidationError
+
+from ideabridge.bridge.modules.views import is_html, is_view, without_views
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+
+MOST_BLOCKS: Final = 20
+"""Blocks in one answer."""
+
+_MODELS: Final[Mapping[str, TypeAdapter[types.ContentBlock]]] = {
+    "image": TypeAdapter(types.ImageContent),
+    "audio": TypeAdapter(types.AudioContent),
+    "resource": TypeAdapter(types.EmbeddedResource),
+    "resource_link": TypeAdapter(types.ResourceLink),
+}
+"""The blocks that are taken out of values. Text is readable where it stands."""
+
+_MARKS: Final = (b'"mimeType"', b'"type":"resource')
+"""A value without any of these in its JSON has no block."""
+
+_MOST_VALUES: Final = 100_000
+"""Values that are looked at for blocks. Blocks behind these stay in their place."""
+
+_CHECKED: Final = 64 * 1024
+"""Characters of base64 that are checked. A whole image of megabytes is too much for the event loop."""
+
+
+def native(value: JSONObject) -> JSONObject | None:
+    """The content block that a value is, as an answer may have it; None: the value is none."""
+    kind = value.get("type")
+    model = _MODELS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        return None
+    try:
+        block = model.validate_python(value, by_name=False)
+    except ValidationError:
+        return None
+    # A member that the protocol does not define would be lost.
+    if block.model_dump(mode="json", by_alias=True, exclude_unset=True) != value:
+        return None
+    if isinstance(block, types.ImageContent | types.AudioContent):
+        data = _base64(block.data)
+        if data is None or not block.mime_type.lower().startswith(f"{kind}/"):
+            return None
+        return {**_without_views(value), "data": data}
+
+    resource = value if kind == "resource_link" else value["resource"]
+    assert isinstance(resource, dict)
+    if is_view(resource):
+        return None
+    plain = _without_views(resource)
+    blob = resource.get("blob")
+    if isinstance(blob, str):
+        data = _base64(blob)
+        if data is None:
+            return None
+        plain["blob"] = data
+    if is_html(resource.get("mimeType")):
+        plain["mimeType"] = "text/plain"
+    return plain if kind == "resource_link" else {**_without_views(value), "resource": plain}
+
+
+def _base64(text: str) -> str | None:
+    """The base64 of a block without line ends; None: it is not base64, or empty."""
+    data = "".join(text.split())
+    try:
+        is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))
+    except ValueError:
+        return None
+    return data if is_base64 else None
+
+
+def _without_views(part: JSONObject) -> JSONObject:
+    """A copy of a block or a resource without nulls, whose `_meta` says nothing about views."""
+    copied: JSONObject = {key: value for key, value in part.items() if value is not None}
+    meta = copied.pop("_meta", None)
+    if isinstance(meta, dict) and (plain := without_views(meta)):
+        copied["_meta"] = plain
+    return copied
+
+
+class Blocks:
+    """The blocks that are taken out of the values of one answer.
+
+    Call `take` with each value, shorten what it returns, and then call `place` with all that is shown.
+    """
+
+    def __init__(self) -> None:
+        # By the id of the placeholder, which is in the entry, so that its id is not used again.
+        self._taken: dict[int, tuple[JSONObject, JSONObject]] = {}
+        self._left = 0
+
+    def take(self, value: JSON) -> JSON:
+        """The value with a placeholder in the place of each block; the same object if it has no block."""
+        if not isinstance(value, dict | list):
+            return value
+        data = encode(value)
+        if not any(mark in data for mark in _MARKS):
+            return value
+        self._left = _MOST_VALUES
+        return self._without(value)
+
+    def _without(self, value: JSON) -> JSON:
+        self._left -= 1
+        if self._left < 0:
+            return value
+        if isinstance(value, list):
+            items = [self._without(item) for item in value]
+            return items if any(map(_is_other, items, value)) else value
+        if not isinstance(value, dict):
+            return value
+        block = native(value)
+        if block is not None:
+            return self._placeholder(value, block)
+        members = {key: self._without(item) for key, item in value.items()}
+        return members if any(map(_is_other, members.values(), value.values())) else value
+
+    def _placeholder(self, value: JSONObject, block: JSONObject) -> JSONObject:
+        placeholder = with_payload(value, f"{len(_payload_of(value)):,} characters")
+        self._taken[id(placeholder)] = (placeholder, block)
+        return placeholder
+
+    def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
+        """The blocks whose placeholders are shown, in their order. Each placeholder says which of them it stands for.
+
+        Args:
+            shown: what the answer shows of the values.
+            first: the number of the first block among the content blocks of the answer.
+            room: the most bytes of JSON of the blocks.
+            otherwise: what the placeholder of a block says that has no room, after its size.
+        """
+        blocks: list[JSONObject] = []
+        numbers: dict[bytes, int] = {}
+        waiting = [shown] if self._taken else []
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, list):
+                waiting += reversed(part)
+            elif isinstance(part, dict) and id(part) not in self._taken:
+                waiting += reversed(part.values())
+            elif isinstance(part, dict):
+                placeholder, block = self._taken[id(part)]
+                data = encode(block)
+                if data not in numbers and (len(data) > room or len(blocks) == MOST_BLOCKS):
+                    _write(placeholder, f"not shown, {len(data):,} bytes: {otherwise}")
+                    continue
+                if data not in numbers:
+                    # The same image in two places is one block.
+                    numbers[data] = first + len(blocks)
+                    room -= len(data)
+                    blocks.append(block)
+                _write(placeholder, f"content[{numbers[data]}] of this answer")
+        return blocks
+
+
+def _is_other(one: JSON, other: JSON) -> bool:
+    return one is not other
+
+
+def _payload_of(block: JSONObject) -> str:
+    """The base64 or the text of a block; "" of a link."""
+    holder = block.get("resource", block)
+    for key in ("data", "blob", "text"):
+        payload = holder.get(key) if isinstance(holder, dict) else None
+        if isinstance(payload, str):
+            return payload
+    return ""
+
+
+def with_payload(block: JSONObject, payload: str) -> JSONObject:
+    """A copy of a block with another text in the place of its base64 or its text, and without nulls. A link has
+    neither base64 nor text.
+    """
+    copied: JSONObject = {key: member for key, member in block.items() if member is not None}
+    resource = block.get("resource")
+    if isinstance(resource, dict):
+        copied["resource"] = {key: member for key, member in resource.items() if member is not None}
+    _write(copied, payload)
+    return copied
+
+
+def _write(block: JSONObject, payload: str) -> None:
+    holder = cast("JSONObject", block.get("resource", block))
+    for key in ("data", "blob", "text"):
+        if key in holder:
+            holder[key] = payload
