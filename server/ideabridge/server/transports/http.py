@@ -33,6 +33,7 @@ from ideabridge.server.transports.connections import (
     connection_of,
 )
 from ideabridge.server.transports.gate import CALLS, HostNames, header
+from ideabridge.server.transports.messages import Refusal, read_body
 from ideabridge.server.transports.quotas import MAX_MESSAGE, QuotaError, problem, refused, size_problem
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -266,6 +267,10 @@ class _Messages:
         if why is not None:
             await _refuse(send, 400, why, whole, whole)
             return
+        message = read_body(whole)
+        if isinstance(message, Refusal):
+            await _answer(send, _REFUSED, message.answer)
+            return
         replayed = False
 
         async def replay() -> Message:
@@ -273,7 +278,7 @@ class _Messages:
             if replayed:
                 return await receive()
             replayed = True
-            return {"type": "http.request", "body": whole, "more_body": False}
+            return {"type": "http.request", "body": message, "more_body": False}
 
         try:
             await self._within_session(scope, replay, send)
@@ -378,6 +383,10 @@ async def _refuse(send: Send, status: int, why: str, head: bytes = b"", tail: by
     elif "result" in answer:
         # A tool error is a successful response.
         status = 200
+    await _answer(send, status, answer)
+
+
+async def _answer(send: Send, status: int, answer: dict[str, Any]) -> None:
     body = orjson.dumps(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == _TOO_LARGE:

@@ -108,7 +108,8 @@ ENDS: Final = 4096
 """Bytes kept of the beginning and of the end of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
-_ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")'
+# What follows is looked at, too: of an integer that is cut off, the rest would be another id.
+_ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")(?=\s*[,}])'
 # An `id` belongs to the message only if all members beside it are members of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
 _TAIL: Final = re.compile(_ID + rb"\s*(?:,\s*" + _SIMPLE + rb"\s*)*\}\s*\Z")
@@ -137,6 +138,12 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
         result = {"content": [{"type": "text", "text": why}], "isError": True, "resultType": "complete"}
         return {"jsonrpc": "2.0", "id": request_id, "result": result}
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": types.INVALID_REQUEST, "message": why}}
+
+
+def id_at_start(message: bytes) -> int | str | None:
+    """The id of a message that cannot be read, if it stands at its beginning, where it can be that of nothing else."""
+    found = _HEAD.match(message[:ENDS])
+    return None if found is None else orjson.loads(found[2])
 
 
 def size_problem(size: int) -> str:

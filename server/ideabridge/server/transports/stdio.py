@@ -21,9 +21,9 @@ import mcp_types as types
 import orjson
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
 from ideabridge.bridge.modules.stdio import Lines, LongLine
+from ideabridge.server.transports.messages import Refusal, read_messages
 from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, size_problem
 
 _CHUNK: Final = 64 * 1024
@@ -68,6 +68,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._ended = ended
         self._lines = Lines(MAX_MESSAGE)
         self._waiting: deque[bytes | LongLine] = deque()
+        self._messages: deque[SessionMessage] = deque()
         self._closed = False
 
     async def receive(self) -> SessionMessage | Exception:
@@ -77,10 +78,10 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             anyio.EndOfStream: the host has closed the stream.
         """
         while True:
-            while self._waiting:
-                message = await self._taken(self._waiting.popleft())
-                if message is not None:
-                    return message
+            while self._waiting and not self._messages:
+                await self._taken(self._waiting.popleft())
+            if self._messages:
+                return self._messages.popleft()
             if self._closed:
                 self._ended()
                 raise anyio.EndOfStream
@@ -104,31 +105,26 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         if rest is not None:
             self._waiting.append(rest)
 
-    async def _taken(self, line: bytes | LongLine) -> SessionMessage | None:
+    async def _taken(self, line: bytes | LongLine) -> None:
+        """Put the messages on a line into the queue, and answer those that are refused."""
         if isinstance(line, LongLine):
             await self._refuse(line.head, line.tail, size_problem(line.size))
-            return None
-        if not line.strip():
-            return None
+            return
         why = problem(line)
         if why is not None:
             await self._refuse(line, line, why)
-            return None
-        with suppress(ValidationError):
-            return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-        try:
-            # Half a surrogate pair, or bytes that are not UTF-8: the rest of the line may still contain the id.
-            text = line.decode("utf-8", "replace")
-            return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
-        except ValidationError:
-            await self._refuse(line, line, "the line is not a JSON-RPC message: expected one JSON object in UTF-8")
-            return None
+            return
+        for message in read_messages(line):
+            if isinstance(message, Refusal):
+                await self._writer.write(orjson.dumps(message.answer) + b"\n")
+            else:
+                self._messages.append(SessionMessage(message))
 
     async def _refuse(self, head: bytes, tail: bytes, why: str) -> None:
+        """Answer a message over the limits, of which the beginning and the end are known."""
         answer = refused(head, tail, why)
         if answer is None:
-            # JSON-RPC: an error that belongs to no request has the id null.
-            answer = {"jsonrpc": "2.0", "id": None, "error": {"code": types.PARSE_ERROR, "message": why}}
+            answer = Refusal(None, types.INVALID_REQUEST, why).answer
         await self._writer.write(orjson.dumps(answer) + b"\n")
 
     async def aclose(self) -> None:

@@ -1,0 +1,227 @@
+"""Messages: reads the lines and bodies that a client sends as JSON-RPC messages.
+
+A well-formed message takes one pass of the SDK's parser. What that refuses, or reads as something else, is read again
+here: what is odd and means one thing works (a byte order mark, NUL bytes at the ends of a line, several messages on a
+line, `7.0` as an id, `[]` where an object is meant), and everything else is answered as JSON-RPC says, so that a client
+does not wait for an answer that never comes. Notifications and responses are never answered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import mcp_types as types
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from pydantic import ValidationError
+
+from ideabridge.server.transports.quotas import id_at_start
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NOISE: Final = b"\0 \t\r\n"
+"""What is skipped at the ends of a line."""
+
+_SPACES: Final = re.compile(r"[\s\0]*")
+_DECODER: Final = json.JSONDecoder()
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that is not taken.
+
+    Attributes:
+        id: the id of the request; None: it has none, or none that can be used.
+        code: the error code of JSON-RPC.
+        why: what is wrong, for people.
+    """
+
+    id: int | float | str | None
+    code: int
+    why: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The error that is sent, as a JSON object."""
+        return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
+
+
+def read_messages(data: bytes) -> list[JSONRPCMessage | Refusal]:
+    """The messages on a line or in a body, in their order. Empty: there is nothing to do and nothing to answer.
+
+    `data` is within the limits of `problem`.
+    """
+    plain = _read_plain(data)
+    if plain is not None:
+        return [plain]
+    data = data.strip(_NOISE).removeprefix(_BYTE_ORDER_MARK).strip(_NOISE)
+    # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
+    text = data.decode("utf-8", "replace")
+    messages: list[JSONRPCMessage | Refusal] = []
+    position = 0
+    while position < len(text):
+        try:
+            value, position = _DECODER.raw_decode(text, position)
+        except ValueError:
+            why = "the message cannot be read: expected one JSON object in UTF-8"
+            messages.append(Refusal(id_at_start(text[position:].encode("utf-8", "replace")), types.PARSE_ERROR, why))
+            break
+        messages += _read_members(value)
+        spaces = _SPACES.match(text, position)
+        position = position if spaces is None else spaces.end()
+    return messages
+
+
+def read_body(body: bytes) -> bytes | Refusal:
+    """The body of a POST, which is one message, with what is odd in it repaired.
+
+    `body` is within the limits of `problem`.
+    """
+    if _read_plain(body) is not None:
+        return body
+    messages = read_messages(body)
+    if len(messages) != 1:
+        code = types.INVALID_REQUEST if body.strip(_NOISE) else types.PARSE_ERROR
+        return Refusal(None, code, f"expected one JSON-RPC message in the body; found {len(messages):,}")
+    message = messages[0]
+    if isinstance(message, Refusal):
+        return message
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+def _read_plain(data: bytes) -> JSONRPCMessage | None:
+    """The message, if the SDK's parser accepts it and cannot have read it as another kind.
+
+    That parser ignores members that it does not know: it takes a request with the id null for a notification, and an
+    error that has a result, too, for a response.
+    """
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError:
+        return None
+    if isinstance(message, JSONRPCNotification):
+        return None if b'"id"' in data else message
+    if isinstance(message, JSONRPCResponse | JSONRPCError):
+        is_mixed = b'"method"' in data or (b'"error"' in data and b'"result"' in data)
+        return None if is_mixed else message
+    return message
+
+
+def _read_members(value: object) -> list[JSONRPCMessage | Refusal]:
+    """The messages in a JSON value: one, or those of a batch, each of which is answered by itself."""
+    if not isinstance(value, list):
+        return _read(value)
+    members = cast("list[object]", value)
+    if not members:
+        return [Refusal(None, types.INVALID_REQUEST, "the batch is empty: expected JSON-RPC messages")]
+    messages: list[JSONRPCMessage | Refusal] = []
+    for member in members:
+        messages += _read(member)
+    return messages
+
+
+def _read(value: object) -> list[JSONRPCMessage | Refusal]:
+    if not isinstance(value, dict):
+        why = f"expected a JSON-RPC message, which is an object; found {_kind(value)}"
+        return [Refusal(None, types.INVALID_REQUEST, why)]
+    message = cast("dict[str, Any]", _without_surrogates(cast("object", value)))
+    has_answer = message.get("result") is not None or message.get("error") is not None
+    if message.get("method") is None and has_answer:
+        return _read_response(message)
+    if "id" not in message and isinstance(message.get("method"), str):
+        params = message.get("params")
+        # The sender of a notification cannot be told what is wrong with it, so the rest of it counts.
+        members = cast("dict[str, Any]", params) if isinstance(params, dict) else None
+        return [JSONRPCNotification(jsonrpc="2.0", method=message["method"], params=members)]
+    return [_read_request(message)]
+
+
+def _read_request(message: dict[str, Any]) -> JSONRPCRequest | Refusal:
+    request = _usable_id(message.get("id"))
+    answered_id = message["id"] if request is None and _is_fraction(message.get("id")) else request
+    method: object = message.get("method")
+    params: object = message.get("params")
+    if message.get("jsonrpc") != "2.0":
+        return Refusal(answered_id, types.INVALID_REQUEST, 'jsonrpc: expected "2.0"')
+    if not isinstance(method, str):
+        return Refusal(answered_id, types.INVALID_REQUEST, f"method: expected a text, found {_kind(method)}")
+    if request is None:
+        found = "a number with a fraction" if _is_fraction(message.get("id")) else _kind(message.get("id"))
+        return Refusal(answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}")
+    if params == []:
+        # Some languages have one empty value for lists and objects.
+        params = {}
+    if isinstance(params, list):
+        return Refusal(request, types.INVALID_PARAMS, "params: expected an object, found a list")
+    if params is not None and not isinstance(params, dict):
+        return Refusal(request, types.INVALID_REQUEST, f"params: expected an object, found {_kind(params)}")
+    members = cast("dict[str, Any] | None", params)
+    return JSONRPCRequest(jsonrpc="2.0", id=request, method=method, params=members)
+
+
+def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | Refusal]:
+    """A response to a request of ours. A malformed one fails that request, which would wait for nothing."""
+    request = _usable_id(message.get("id"))
+    if request is None:
+        return []
+    error, result = message.get("error"), message.get("result")
+    if error is not None:
+        return [JSONRPCError(jsonrpc="2.0", id=request, error=_read_error(error))]
+    if result == []:
+        result = {}
+    if not isinstance(result, dict):
+        why = f"the client answered with {_kind(result)} in place of an object"
+        return [JSONRPCError(jsonrpc="2.0", id=request, error=types.ErrorData(code=types.INTERNAL_ERROR, message=why))]
+    return [JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("dict[str, Any]", result))]
+
+
+def _read_error(error: object) -> types.ErrorData:
+    members = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": error}
+    code, message = members.get("code"), members.get("message")
+    return types.ErrorData(
+        code=code if isinstance(code, int) and not isinstance(code, bool) else types.INTERNAL_ERROR,
+        message=message if isinstance(message, str) else "the client answered with an error without a message",
+        data=members.get("data"),
+    )
+
+
+def _usable_id(value: object) -> int | str | None:
+    """The id of a request; None if it is none that MCP knows. `7.0` is the integer 7, as in JSON Schema."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def _is_fraction(value: object) -> bool:
+    """Whether a value is a number that JSON-RPC allows as an id, and MCP does not."""
+    return isinstance(value, float) and value == value and abs(value) != float("inf") and not value.is_integer()
+
+
+def _without_surrogates(value: object) -> object:
+    """A value whose lone surrogates, which no UTF-8 text can hold, are replaced by U+FFFD."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(member) for member in cast("list[object]", value)]
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return {_SURROGATE.sub("\ufffd", key): _without_surrogates(member) for key, member in members.items()}
+    return value
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
