@@ -113,7 +113,7 @@ LAYERS = (
     ("configuration",),
     ("loop",),
     ("plan", "screen", "programs"),
-    ("arguments", "checking"),
+    ("arguments", "checking", "reading"),
     ("driving",),
     ("runs",),
     ("lifting", "history"),

@@ -16,7 +16,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import ConfigurationError, load_configuration, load_workspace
-from ideabridge.bridge.publishing import drafting
+from ideabridge.bridge import reading
 from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreError, StoreVersionError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
@@ -82,7 +82,7 @@ def test_a_server_belongs_into_the_users_own_configuration(tmp_path: Path, monke
 async def test_a_worker_process_reads_the_store_and_writes_nothing(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafting, "SMALL_EVENTS", 0)
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     async with Bridge(store=address) as bridge:
         plan: JSONObject = {"calls": [{"_tool": "count", "items": [1, 2]}]}
         run = await bridge.run_plan(plan)

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
+
+
+@dataclass(frozen=True)
+class Hold:
+    """One round of a server's event loop, in which it served nobody else; see `watched_server.py`.
+
+    Attributes:
+        at: when it ended, by `time.monotonic`.
+        processor: seconds of processor time that the event loop took. They do not depend on what else the machine does.
+        clock: seconds on the clock.
+        collected: how many of the seconds of processor time collected garbage.
+        places: where it was seen most often.
+    """
+
+    at: float
+    processor: float
+    clock: float
+    collected: float
+    places: list[str]
 
 
 @dataclass
@@ -20,25 +41,39 @@ class Pings:
         answered: their number.
         worst: the longest time from one answer to the next, in seconds.
         seconds: how long the work took.
+        held: the round of the event loop that took the most processor time; None without a noted one.
     """
 
     what: str
     answered: int = 0
     worst: float = 0.0
     seconds: float = 0.0
+    held: Hold | None = None
     begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def processor(self) -> float:
+        """The most processor time of a round of the event loop, in seconds."""
+        return 0.0 if self.held is None else self.held.processor
 
     @property
     def shown(self) -> str:
         """A line of a report."""
-        return f"{self.worst:7.2f} s of {self.seconds:7.2f} s without an answer, {self.answered:6,} pings: {self.what}"
+        held = "" if self.held is None else f" [{self.held.collected:.2f} collected; {'; '.join(self.held.places[:2])}]"
+        return (
+            f"{self.processor:6.2f} s of processor, {self.worst:6.2f} s of {self.seconds:6.2f} s without an answer, "
+            f"{self.answered:6,} pings: {self.what}{held}"
+        )
 
 
 class Pinger:
-    """Asks for the health of the server at an address, again and again, in a thread of its own."""
+    """Asks for the health of the server at an address, again and again, in a thread of its own. `holds` is the file of
+    `watched_server.py`, if the server runs under it.
+    """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, holds: Path | None = None) -> None:
         self._address = address
+        self._holds = holds
         self._ends = threading.Event()
         self._lock = threading.Lock()
         self._current = Pings("nothing")
@@ -71,6 +106,15 @@ class Pinger:
                 pings.seconds = now - pings.begun
                 pings.worst = max(pings.worst, now - self._last)
                 self._current = Pings("nothing")
+            listed = [hold for hold in self._noted() if hold.at >= pings.begun]
+            pings.held = max(listed, key=lambda hold: hold.processor, default=None)
+
+    def _noted(self) -> list[Hold]:
+        """What the file of `watched_server.py` has so far."""
+        if self._holds is None or not self._holds.exists():
+            return []
+        lines = self._holds.read_text().split("\n")
+        return [Hold(**json.loads(line)) for line in lines[:-1]]
 
     def _run(self) -> None:
         connection = http.client.HTTPConnection(self._address, timeout=300)

@@ -16,10 +16,9 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, reading
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import NoPlanError
-from ideabridge.bridge.publishing import drafting
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreAccessError, UnknownIdeaError
 from ideabridge.bridge.store.store import Store
@@ -76,7 +75,7 @@ async def test_a_worker_and_a_thread_make_the_same_tool(tmp_path: Path, monkeypa
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await ended(bridge, 20)
         here = await bridge.publish(run.id, "here")
-        monkeypatch.setattr(drafting, "SMALL_EVENTS", 0)
+        monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
         there = await bridge.publish(run.id, "there")
         for one, other in (("input_schema", "output_schema"), ("annotations", "plan"), ("recorded", "report")):
             assert getattr(here, one) == getattr(there, one)
@@ -99,7 +98,7 @@ async def test_a_run_with_a_large_input_or_result_is_not_small(tmp_path: Path) -
 
 
 async def test_errors_of_a_worker_are_those_of_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafting, "SMALL_EVENTS", 0)
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.run_plan({"program": "1"})
         assert await run.wait() == "done"
@@ -162,7 +161,7 @@ async def test_a_publication_that_takes_too_long_twice_is_set_aside(
         tries.append(job)
         raise LimitExceededError(f"{what}: stopped after 30 s, the most it may compute")
 
-    monkeypatch.setattr(drafting, "SMALL_EVENTS", 0)
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     monkeypatch.setattr(worker.Workers, "run", staticmethod(run))
     async with fronted(tmp_path) as front:
         made = await ended(front.running.bridge, 3)

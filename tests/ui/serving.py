@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -26,15 +26,18 @@ _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 
 
 @contextmanager
-def served(folder: Path, *words: str, command: str = "ui") -> Generator[str]:
+def served(folder: Path, *words: str, command: str = "ui", through: Sequence[str | Path] = ()) -> Generator[str]:
     """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints for people: of `ui`
     on standard output, of `serve` on standard error. It ends with `/ui/`, and signs nobody in; see `link_to`.
+
+    A script `through` which it starts, with the first of its arguments, gets the command as further ones.
     """
     options = ["--store", str(folder / "ideas.sqlite"), "--tools", str(TOOLS), "--project", str(folder)]
     start = ["ui", "127.0.0.1:0", "--no-browser"] if command == "ui" else ["serve", "--http", "127.0.0.1:0", "--ui"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
+    script, *first = map(str, [*through, Path(sys.executable).parent / "ideabridge"])
     with subprocess.Popen(
-        preloaded.python(Path(sys.executable).parent / "ideabridge", *start, *options, *words),
+        preloaded.python(script, *first, *start, *options, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1010,7 +1010,6 @@ class Bridge:
             self.configuration,
             run_id,
             at,
-            patiently=self.patiently,
             caller=caller,
             new_input=given,
             solution=solved,

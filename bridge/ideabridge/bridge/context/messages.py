@@ -457,6 +457,11 @@ class Handlers:
         _check(kind, handler)
         self._by_kind[kind] = handler
 
+    @property
+    def are_built_in(self) -> bool:
+        """Whether nobody has registered another handler."""
+        return self._by_kind == BUILT_IN
+
     def add_missing(self, handlers: Mapping[str, Handler]) -> None:
         """Register handlers, except for types that have a handler other than the built-in one."""
         for kind, handler in handlers.items():

@@ -1,16 +1,14 @@
 """Drafting: the plans of runs, made where they hold up nobody.
 
 Reading a run, explaining its literals, and checking its plan with the recorded results takes longer the more calls and
-results it has. So a large run is lifted in a worker process, which has a deadline, bounded memory, and a connection of
-its own that only reads the store. A small run is lifted in a thread, which is faster than a process starts; a store in
-memory, which no other process can read, always is.
+results it has; see `reading`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, cast
 
 from ideabridge.bridge.context.explanations import Explained, read_explained
 from ideabridge.bridge.errors import NoPlanError, PublicationError
@@ -21,22 +19,12 @@ from ideabridge.bridge.lifting.lift import lift, lift_function
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.publishing.teaching import records_of
+from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.recorded import find_idea
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.turns import asked_by
-from ideabridge.tools.worker import workers
-
-T = TypeVar("T")
-
-SMALL_EVENTS: Final = 150
-"""Events of the journals of runs that are lifted in a thread: about fifty calls, which take about 20 ms."""
-
-SMALL_BYTES: Final = 50_000
-"""Bytes of these journals, and of the ideas."""
-
-_JOB: Final = "ideabridge.bridge.publishing.drafting:compute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +91,30 @@ class Drafting:
             LimitExceededError: it takes too long or too much memory.
         """
         runs = read_choices(choices).runs
-        made = await self._compute([ref, *runs], caller, "draft", ref, caller, choices, parameters, strict)
+        made = await self._compute([ref, *runs], caller, draft_of, ref, caller, choices, parameters, strict)
         return _drafted(cast("dict[str, Any]", made))
 
     async def shape(self, ref: str, caller: str) -> JSONObject | None:
         """Return the calls and the output of a run as far as they can be lifted; None if they cannot."""
-        made = await self._compute([ref], caller, "shape", ref, caller)
+        made = await self._compute([ref], caller, shape_of, ref, caller)
         return made if isinstance(made, dict) else None
 
     async def left_open(self, refs: Sequence[str], caller: str) -> str:
         """Return why runs of the same task are no plan; empty if they are."""
-        return str(await self._compute(refs, caller, "left_open", list[JSON](refs), caller))
+        return str(await self._compute(refs, caller, why_left_open, list[JSON](refs), caller))
 
-    async def _compute(self, refs: Sequence[str], caller: str, job: str, *arguments: JSON) -> JSON:
-        reader = self._store.reader()
+    async def _compute(self, refs: Sequence[str], caller: str, work: Callable[..., JSON], *arguments: JSON) -> JSON:
         before = asked_by.set(caller)
         try:
-            if reader is None or self._are_small(refs, caller):
-                return await compute_in_thread(_JOBS[job], self._store, *arguments)
-            return await workers.run(_JOB, [job, reader, *arguments], what=f"lifting {refs[0][:80]}")
+            is_small = self._are_small(refs, caller)
+            return await read_beside(work, self._store, *arguments, is_small=is_small, what=f"lifting {refs[0][:80]}")
         finally:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
-        events, size = 0, 0
-        for ref in refs:
-            stored, run = find_idea(self._store, ref, caller)
-            record = self._store.runs.get(run)
-            events += 0 if record is None else record.last_event
-            # The journal refers to what the idea has: input, calls and output.
-            idea = [*stored.idea.context, stored.idea.solution]
-            size += self._store.runs.journal_bytes(run) + len(encode(idea))
-        return events <= SMALL_EVENTS and size <= SMALL_BYTES
+        # An idea is read only to find its run.
+        runs = [ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1] for ref in refs]
+        return are_small(self._store, runs)
 
 
 def _drafted(made: dict[str, Any]) -> Drafted:
@@ -144,15 +124,6 @@ def _drafted(made: dict[str, Any]) -> Drafted:
 
 
 # -- in the worker process, or in a thread --------------------------------------------------------------------------
-
-
-def compute(job: str, reader: JSONObject, *arguments: JSON) -> JSON:
-    """Do the work of a job in a worker process, with a connection of its own; `reader` is that of `Store.reader`."""
-    store = Store.open_for_reading(reader)
-    try:
-        return _JOBS[job](store, *arguments)
-    finally:
-        store.close()
 
 
 def drafted(
@@ -176,9 +147,10 @@ def drafted(
     return make_draft(lifted, chosen, decisions, strict=strict)
 
 
-def _draft(
+def draft_of(
     store: Store, ref: str, caller: str, choices: JSONObject | None, parameters: JSONObject | None, strict: bool
 ) -> JSONObject:
+    """Return the members of `Drafted`; see `Drafting.draft`."""
     draft = drafted(store, ref, caller, choices, parameters, strict)
     lifted = draft.lifted
     difference: str | None = None
@@ -211,7 +183,8 @@ def _draft(
     }
 
 
-def _shape(store: Store, ref: str, caller: str) -> JSONObject | None:
+def shape_of(store: Store, ref: str, caller: str) -> JSONObject | None:
+    """See `Drafting.shape`."""
     try:
         lifted = lift(store, ref, caller, folding=False)
     except PublicationError:
@@ -219,13 +192,11 @@ def _shape(store: Store, ref: str, caller: str) -> JSONObject | None:
     return {"calls": lifted.calls, "output": lifted.output}
 
 
-def _left_open(store: Store, refs: list[str], caller: str) -> str:
+def why_left_open(store: Store, refs: list[str], caller: str) -> str:
+    """See `Drafting.left_open`."""
     first, *others = refs
     try:
         lift_function(read_function(store, first, caller), store, caller, others, search=False)
     except PublicationError as error:
         return str(error)
     return ""
-
-
-_JOBS: Final[dict[str, Callable[..., JSON]]] = {"draft": _draft, "shape": _shape, "left_open": _left_open}

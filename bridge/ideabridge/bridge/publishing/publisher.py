@@ -116,7 +116,6 @@ from ideabridge.bridge.store.versions import differences
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
-from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 T = TypeVar("T")
@@ -675,8 +674,7 @@ class Publisher:
             plan = _plan_of(publication, recorded.get("input"))
             tools = self.offer.of_plan(plan, caller)
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
-            # It folds the recorded run, which takes 0.5 ms for each call.
-            verdict = await compute_in_thread(verify_offline, publication, self.store, checked)
+            verdict = await verify_offline(publication, self.store, checked)
             if plan.program is not None and "output" in recorded and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
             if publication is not before:

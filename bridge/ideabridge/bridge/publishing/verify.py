@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.errors import PublicationError
@@ -11,6 +12,7 @@ from ideabridge.bridge.lifting.aligned import contrast
 from ideabridge.bridge.lifting.draft import inconsistency
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.pins import PinCheck
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import plan_of
@@ -18,7 +20,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 
 @dataclass(slots=True)
@@ -38,9 +40,9 @@ class Verdict:
     notes: list[str] = field(default_factory=list[str])
 
 
-def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
+async def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
     """Check a publication without running anything: whether tools are gone or changed, and whether a plan of calls
-    still does what its run did.
+    still does what its run did. That is read where it holds up nobody; see `reading`.
 
     Args:
         publication: the publication, whose run is in the store.
@@ -58,11 +60,22 @@ def verify_offline(publication: Publication, store: Store, checked: PinCheck) ->
         )
         return verdict
     recorded = publication.recorded
-    if "program" in plan or not (isinstance(recorded, dict) and "output" in recorded):
+    if verdict.faults or "program" in plan or not (isinstance(recorded, dict) and "output" in recorded):
         # Without a recorded output, no run made it. `Publisher.verify` runs a program in the sandbox.
         return verdict
     try:
-        difference = None if verdict.faults else _difference(publication, plan, store)
+        run = _run_of(publication, plan, store)
+        members: JSONObject = {member.name: getattr(publication, member.name) for member in fields(publication)}
+        difference = await read_beside(
+            difference_of,
+            store,
+            members,
+            run,
+            is_small=are_small(store, [run]),
+            what=f"verifying {publication.name}",
+        )
+    except LimitExceededError as error:
+        verdict.faults.append(str(error))
     except IdeabridgeError as error:
         verdict.notes.append(f"its run cannot be read: {error}")
     else:
@@ -70,19 +83,35 @@ def verify_offline(publication: Publication, store: Store, checked: PinCheck) ->
     return verdict
 
 
-def _difference(publication: Publication, plan: JSONObject, store: Store) -> str | None:
-    """Return how the published plan differs from its run, with the recorded results; None if it does not.
+def _run_of(publication: Publication, plan: JSONObject, store: Store) -> str:
+    """Return the run that a published plan was made of.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store.
     """
     lifting = plan.get("lifting")
-    held = lifting if isinstance(lifting, dict) else {}
-    run = held.get("run")
+    run = lifting.get("run") if isinstance(lifting, dict) else None
     runs = [str(run)] if run else store.ideas.runs_of(publication.idea_id)
-    found = next((one for one in (read_run(store, one) for one in runs) if one is not None), None)
-    if found is None:
+    for candidate in runs:
+        record = store.runs.get(candidate)
+        if record is not None and record.status == "done":
+            return candidate
+    raise PublicationError("it is not in this store")
+
+
+def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
+    """Return how the published plan with these members differs from its run, with the recorded results; None if it
+    does not.
+
+    Raises:
+        PublicationError, UnknownRunError: the run is not in this store.
+    """
+    publication = Publication(**members)
+    run = read_run(store, run_id)
+    if run is None:
         raise PublicationError("it is not in this store")
+    lifting = (publication.plan or {}).get("lifting")
+    held = lifting if isinstance(lifting, dict) else {}
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
     given = recorded.get("input")
     listed = held.get("places")
@@ -94,7 +123,7 @@ def _difference(publication: Publication, plan: JSONObject, store: Store) -> str
                 places[place] = one
             elif isinstance(one, list):
                 places[place] = tuple(member for member in one if isinstance(member, int))
-    return inconsistency(found, plan_of(publication, given if isinstance(given, dict) else {}), places)
+    return inconsistency(run, plan_of(publication, given if isinstance(given, dict) else {}), places)
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import cast
 
 from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.context.messages import Handlers, read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.effect import AskApproval, AskPlan
@@ -22,15 +23,18 @@ from ideabridge.bridge.loop.event import FORK, Event, JournalError, event_from_j
 from ideabridge.bridge.loop.machine import Machine, fork_events
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.question import outcome_question
-from ideabridge.bridge.loop.request import Composer
+from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.names import program_schema
+from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.runs import Runs
 from ideabridge.bridge.runs.starts import program_of_mind, settings_under, start_plan
 from ideabridge.bridge.runs.values import program_in, read_submission
+from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.threads import compute_in_thread
@@ -46,7 +50,6 @@ async def fork(
     run_id: str,
     at: int,
     *,
-    patiently: Callable[[Callable[[], None]], Awaitable[None]],
     caller: str,
     new_input: JSONObject | None = None,
     solution: JSON = None,
@@ -54,25 +57,40 @@ async def fork(
     """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also for the errors.
 
     The fork begins after event `at`, from 1; with another `solution`, at the Request of that event. The run's input
-    becomes `new_input`. The configuration decides which calls ask from now on. `patiently` waits while another thread
-    or program writes into the store; see `Bridge.patiently`.
+    becomes `new_input`. The configuration decides which calls ask from now on.
     """
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
     if record.parent is not None:
         raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
-    journal = await compute_in_thread(_journal_of, store, run_id)
-    started = journal[0] if journal else None
-    if not isinstance(started, events.RunStarted):
-        raise ForkError("the run has not begun: there is nothing to fork")
-    if not 1 <= at <= len(journal):
-        raise ForkError(f"at: expected 1 to {len(journal)}, an event of the run, found {at}")
+    started = await compute_in_thread(_beginning_of, store, run_id)
+    if not 1 <= at <= record.last_event:
+        raise ForkError(f"at: expected 1 to {record.last_event}, an event of the run, found {at}")
     began = started if new_input is None else _with_input(started, new_input)
     fork_id = f"run_{secrets.token_hex(8)}"
     if solution is None or started.mode == "solve":
-        # Folding takes 0.5 ms for each call.
         approval = configuration.approval_setting
-        made = await compute_in_thread(_forked, journal, at, began, runs.composer(), approval, solution, fork_id)
+        # Handlers of users are code of this process, and so is what offers tools in a first Request.
+        needs_process = runs.has_own_handlers
+        if solution is not None and not needs_process:
+            needs_process = not await compute_in_thread(_has_request, store, run_id, at)
+        if needs_process:
+            composer = runs.composer()
+            made = await compute_in_thread(_forked, store, run_id, at, began, composer, approval, solution, fork_id)
+        else:
+            texts = await read_beside(
+                forked,
+                store,
+                run_id,
+                at,
+                new_input,
+                approval,
+                solution,
+                fork_id,
+                is_small=are_small(store, [run_id]),
+                what=f"forking run {run_id}",
+            )
+            made = await compute_in_thread(_events_in, cast("list[str]", texts))
     else:
         # Of a plan the calls are the whole answer: with others, it begins anew.
         plan = _plan_of(began, solution)
@@ -86,9 +104,8 @@ async def fork(
     began = made[0]
     if isinstance(began, events.RunStarted):
         made = [dataclasses.replace(began, bound=dict(runs.definitions)), *made[1:]]
-    made = runs.screen.admit(made)
     requests = sum(isinstance(event, events.RequestMade) for event in made)
-    stored = [event.to_json() for event in made]
+    stored = await compute_in_thread(_admitted, runs.screen, made)
 
     def keep() -> None:
         with store.transaction():
@@ -99,21 +116,66 @@ async def fork(
                     idea = store.ideas.get(step.id, caller=caller).idea
                     store.ideas.save(idea, dataclasses.replace(step.meta, run=fork_id))
 
-    await patiently(keep)
+    await runs.writer.perform(keep)
     return fork_id
 
 
-def _journal_of(store: Store, run_id: str) -> list[Event]:
+def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
+    """The first event of a run.
+
+    Raises:
+        ForkError: it has none, or one of another version.
+    """
+    started = next(_journal_of(store, run_id), None)
+    if not isinstance(started, events.RunStarted):
+        raise ForkError("the run has not begun: there is nothing to fork")
+    return started
+
+
+def _journal_of(store: Store, run_id: str) -> Iterator[Event]:
     try:
-        return [event_from_json(event) for _, event in store.runs.events(run_id)]
+        for _, event in store.runs.events(run_id):
+            yield event_from_json(event)
     except JournalError as error:
         raise ForkError(
             f"run {run_id} cannot be forked here: its journal does not fit this version of ideabridge ({error})"
         ) from None
 
 
+def _has_request(store: Store, run_id: str, at: int) -> bool:
+    """Whether a Request is among the first events of a run."""
+    kinds = (event.get("event") for _, event in islice(store.runs.events(run_id), at))
+    return events.RequestMade.name in kinds
+
+
+def _admitted(screen: Screen, made: Sequence[Event]) -> list[JSONObject]:
+    return [event.to_json() for event in screen.admit(made)]
+
+
+def _events_in(texts: list[str]) -> list[Event]:
+    return [event_from_json(cast("JSONObject", decode_trusted(text))) for text in texts]
+
+
+def forked(
+    store: Store,
+    run_id: str,
+    at: int,
+    new_input: JSONObject | None,
+    approval: ApprovalSetting,
+    solution: JSON,
+    fork_id: str,
+) -> JSON:
+    """The journal of a fork of a run without handlers of its own, as the JSON texts of its events; see `_forked`."""
+    started = _beginning_of(store, run_id)
+    began = started if new_input is None else _with_input(started, new_input)
+    composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
+    made = _forked(store, run_id, at, began, composer, approval, solution, fork_id)
+    return [encode_text(event.to_json()) for event in made]
+
+
 def _forked(
-    journal: Sequence[Event],
+    store: Store,
+    run_id: str,
     at: int,
     began: events.RunStarted,
     composer: Composer,
@@ -127,6 +189,7 @@ def _forked(
         ForkError: with another input, other calls would have run.
         RejectedSolutionError, ValueMismatchError: the solution is malformed.
     """
+    journal = list(_journal_of(store, run_id))
     kept = _kept(journal, at)
     try:
         copy = _Copy(composer, began, approval)

@@ -198,7 +198,7 @@ class Runs:
         self.mind = mind
         self._run_bytes = configuration.limits.run_bytes
         self.store = store
-        self._writer = writer
+        self.writer = writer
         self.group = group
         self.offer = offer
         self.fingerprint = fingerprint(configuration)
@@ -360,7 +360,7 @@ class Runs:
         first = self.store.runs.get(run_id)
         while True:
             try:
-                return await self._writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
+                return await self.writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
                 if now is None or first is None or now.status != "running" or now.lease != first.lease:
@@ -383,7 +383,7 @@ class Runs:
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
-            run, record = await self._writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
+            run, record = await self.writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
             with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
                 await run.runner.wait_written()
             if run.unwritten is not None:
@@ -401,12 +401,12 @@ class Runs:
         """Settle a pending approval of a run, in whatever process drives it; see `Bridge.decide`, also for errors."""
         with contextlib.suppress(InterruptedRunError):
             # Otherwise the process that drives the run applies its own rules.
-            await self._writer.patiently(run.root.follow_configuration)
+            await self.writer.patiently(run.root.follow_configuration)
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             one, event = run.event_of(approval, decision)
             try:
-                await self._writer.patiently(partial(one.drive, event))
+                await self.writer.patiently(partial(one.drive, event))
             except InterruptedRunError:
                 record = self.store.runs.get(one.id)
                 if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
@@ -750,7 +750,7 @@ class Runs:
         """Make a run and keep it in memory, of which its first events take `memory` bytes. `first` names its mind."""
         named = first.mind if isinstance(first, RunStarted) and first.mode == "solve" else None
         mind = self.mind if self.mind is not None and self.mind.name == named else None
-        driver = Driver(self.store, run_id, self._name, self._lease, self._writer, self._watch)
+        driver = Driver(self.store, run_id, self._name, self._lease, self.writer, self._watch)
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
         kept.memory += memory
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
@@ -1024,6 +1024,11 @@ class Runs:
         run.poke()
 
     # -- ends --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_own_handlers(self) -> bool:
+        """Whether messages have handlers of the user, which are code of this process."""
+        return not self._handlers.are_built_in
 
     def composer(self) -> Composer:
         """Make what composes the Requests of one run."""

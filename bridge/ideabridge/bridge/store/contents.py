@@ -59,6 +59,8 @@ PARTS: Final = {
 }
 """The members of events that are kept in `contents`. `calls` and `output` are one content, the Solution of an idea."""
 
+_OF_CONFIGURATION: Final = ("tools", "settings", "offered")
+
 SOLUTION: Final = "solution"
 """The part of an event that is a whole Solution."""
 
@@ -208,6 +210,15 @@ class Contents:
             else:
                 held.texts[name] = self.texts([cast("int", entry)])[0]
         return held
+
+    def length_of(self, parts: str) -> int:
+        """About how many bytes have the values, without tools and settings, to which the parts that `pack` returned
+        refer. Inside a snapshot with the event.
+        """
+        named = cast("JSONObject", decode_trusted(parts))
+        values: JSONObject = {name: entry for name, entry in named.items() if name not in _OF_CONFIGURATION}
+        entries = list[JSON](entries_of(encode_text(values)))
+        return sum(map(len, self.texts(self.unfold(encode_text(entries)))))
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:

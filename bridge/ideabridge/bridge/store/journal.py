@@ -229,6 +229,29 @@ class Journal:
                 "SELECT sum(length(body)) FROM events WHERE id > ? AND id < ?", (base, base + 2**_BITS)
             )
 
+    def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
+        """Whether the journal of a run has at most so many events, and at most about so many bytes with what its
+        events refer to (the context and Solutions). Nothing is decoded.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        if self.find(run_id, caller=SEES_ALL).last_event > most_events:
+            return False
+        size = self.journal_bytes(run_id)
+        if size > most_bytes:
+            return False
+        with self._database.snapshot():
+            base = self._number(run_id) << _BITS
+            rows = self._database.execute(
+                "SELECT parts FROM events WHERE id > ? AND id < ? AND parts IS NOT NULL", (base, base + 2**_BITS)
+            ).fetchall()
+            for (parts,) in rows:
+                size += self._contents.length_of(parts)
+                if size > most_bytes:
+                    return False
+        return True
+
     def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
         """Sequence number -> when the event was journaled, in seconds since 1970, for the events after a number.
 

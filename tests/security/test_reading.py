@@ -1,0 +1,104 @@
+"""What reads large journals runs in worker processes: it is as in a thread, can be stopped, and has a deadline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge, reading
+from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.store.users import LOCAL
+from ideabridge.tools import worker
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import LimitExceededError
+from tests.security.test_publishing import ended, processes, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def journal(bridge: Bridge, run_id: str) -> list[JSON]:
+    events = [event for _, event in bridge.store.runs.events(run_id)]
+    # The times at which calls ran again differ.
+    return [{key: value for key, value in event.items() if key != "at"} for event in events]
+
+
+@pytest.mark.parametrize("at", [1, 5, 9])
+async def test_a_worker_and_a_thread_make_the_same_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        run = await ended(bridge, 3)
+        here = await bridge.fork(run.id, at)
+        await here.wait()
+        worker.workers.close()
+        monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
+        there = await bridge.fork(run.id, at)
+        await there.wait()
+        assert processes(os.getpid())
+        assert await journal(bridge, here.id) == await journal(bridge, there.id)
+
+
+async def test_errors_of_a_fork_in_a_worker_are_those_of_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        run = await ended(bridge, 3)
+        with pytest.raises(ForkError, match="takes none"):
+            await bridge.fork(run.id, 2, input={"name": "x"})
+        async with bridge.session() as session:
+            await session.run_race([{"_tool": "count", "items": [1]}])
+            solved = session.id
+        with pytest.raises(RejectedSolutionError, match="unknown tool"):
+            await bridge.fork(solved, 3, solution={"calls": [{"_tool": "nothing"}], "output": None})
+
+
+async def test_a_cancelled_fork_kills_its_worker(tmp_path: Path) -> None:
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        run = await ended(bridge, 1_000)
+        worker.workers.close()
+        async with anyio.create_task_group() as group:
+            group.start_soon(bridge.fork, run.id, 2_000)
+            await until(lambda: bool(processes(os.getpid())))
+            group.cancel_scope.cancel()
+        await until(lambda: not processes(os.getpid()))
+
+
+async def test_a_published_plan_is_verified_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        run = await ended(bridge, 3)
+        published = await bridge.publish(run.id, "many")
+        [here] = await bridge.verify(["many"], live=False)
+        worker.workers.close()
+        monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
+        [there] = await bridge.verify(["many"], live=False)
+        assert processes(os.getpid())
+        assert (here.faults, here.notes) == (there.faults, there.notes) == ([], [])
+        # The plan is not the one of the run any more.
+        assert published.plan is not None
+        calls: JSON = [{"_tool": "count", "items": [1, 2]}, *list(published.plan["calls"])[1:]]  # type: ignore[arg-type]
+        bridge.store.publications.pin(published, {**published.plan, "calls": calls}, None, {})
+        [changed] = await bridge.verify(["many"], live=False)
+        assert "not self-consistent any more" in changed.faults[0]
+
+
+async def test_what_takes_too_long_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
+    monkeypatch.setattr(worker, "SECONDS", 0.05)
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        run = await ended(bridge, 500)
+        with pytest.raises(LimitExceededError, match=rf"forking run {run.id}: stopped after 0.05 s"):
+            await bridge.fork(run.id, 1_000)
+
+
+async def test_a_store_in_memory_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
+    async with Bridge(store=":memory:") as bridge:
+        run = await ended(bridge, 3)
+        worker.workers.close()
+        fork = await bridge.fork(run.id, 5, caller=LOCAL)
+        assert await fork.wait() == "done"
+        assert not processes(os.getpid())
