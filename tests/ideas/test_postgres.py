@@ -14,9 +14,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, reading
 from ideabridge.bridge.configuration import ConfigurationError, load_configuration, load_workspace
-from ideabridge.bridge import reading
 from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreError, StoreVersionError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
