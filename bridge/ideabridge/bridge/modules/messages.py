@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 from mcp_types import (
     INTERNAL_ERROR,
@@ -31,7 +31,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 from mcp_types.methods import SPEC_CLIENT_METHODS
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import nests_deeper
@@ -90,7 +90,10 @@ class _Error(JSONRPCError):
     result: None = None
 
 
-_MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(_Request | _Notification | _Response | _Error)
+# No message is of two of these kinds, so the first that fits is taken: answers are the most frequent.
+_MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(
+    Annotated[_Response | _Notification | _Request | _Error, Field(union_mode="left_to_right")]
+)
 
 _Object: TypeAlias = "dict[str, Any]"
 
