@@ -90,7 +90,7 @@ WHY = [
     ("stdio", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
     ("stdio", "close", "module 'bank' closed its output while tool 'pay' was running"),
     ("stdio", "garbage", "module 'bank' answered with error -32700: its answer is not a JSON-RPC message"),
-    ("stdio", "strange", "module 'bank' answered with something that is not the result of a tool call"),
+    ("stdio", "strange", "module 'bank' answered with error -32700: its result is a text, not an object: no object"),
     ("http", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
     ("http", "die", "module 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "close", "module 'bank' cut its answer off while tool 'pay' was running"),

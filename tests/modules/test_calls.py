@@ -31,6 +31,7 @@ async def test_values_of_every_kind() -> None:
         assert await modules["raw"].call("echo", {"a": ["b", 1, None]}) == '{"a": ["b", 1, null]}'
         assert await modules["raw"].call("two_texts", {}) == "one\ntwo"
         assert await modules["raw"].call("nothing", {}) is None
+        assert await modules["raw"].call("only_text", {}) == "text"
         assert await modules["raw"].call("structured", {}) == {"n": 2**70}
         assert await modules["raw"].call("blocks", {}) == [
             {"type": "text", "text": "see"},
@@ -56,7 +57,8 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         ("big", LimitExceededError, "answered with 5,002 bytes; at most 1,024"),
         ("long", LimitExceededError, "bytes; at most 16,777,216"),
         ("malformed", ModuleProtocolError, "not a JSON-RPC message"),
-        ("not_a_result", ModuleProtocolError, "not the result of a tool call"),
+        ("not_a_result", ModuleToolError, '{"answer": 42}'),
+        ("no_object", ModuleProtocolError, "its result is a text, not an object: done"),
         ("refuses", ModuleProtocolError, r"error -32001: no, says \[secret:API_TOKEN\]"),
         ("fails", ModuleToolError, r"cannot open \[secret:API_TOKEN\]: yyy"),
     ],

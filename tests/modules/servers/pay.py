@@ -82,7 +82,7 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
     if do == "close" or (do == "close_once" and first()):
         raise CutError
     if do == "strange":
-        return {"content": "no list"}
+        return "no object"
     return {"content": [{"type": "text", "text": "x" * 5000 if do == "big" else f"done: {what}"}]}
 
 

@@ -15,6 +15,7 @@ CANCELLED: list[Any] = []
 PAIR: list[Any] = []
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 TEXT_TOOLS = ["echo", "cancelled", "garbage", "latin", "big", "two_texts", "nothing", "environment", "progress", "null"]
+TEXT_TOOLS += ["only_text"]
 ODD_TOOLS = [
     "crash",
     "crash_later",
@@ -25,6 +26,7 @@ ODD_TOOLS = [
     "refuses",
     "blocks",
     "not_a_result",
+    "no_object",
     "malformed",
     "pair",
     "takes_back",
@@ -153,7 +155,12 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "two_texts":
             result = {"content": text("one")["content"] + text("two")["content"]}
         case "not_a_result":
+            result = {"answer": 42}
+        case "only_text":
             result = {"content": "text"}
+        case "no_object":
+            send({"id": number, "result": "done"})
+            return
         case "malformed":
             write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}\n' % number)
             return

@@ -58,11 +58,11 @@ from ideabridge.bridge.modules.listing import (
     Listing,
     make_listing,
     read_pages,
-    repair_page,
     without_secrets,
 )
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.offering import Kind, Offering, event_of
+from ideabridge.bridge.modules.repairs import Repairs
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport
@@ -106,20 +106,19 @@ class _TokenBucket:
 class Tap:
     """A transport around another one, which sees and limits the messages.
 
-    It notices the end of the transport, which the SDK reports only to calls in flight. It removes malformed tools from
-    a page of `tools/list`, because the SDK would refuse the whole page. It limits the notifications and requests of a
-    module.
+    It notices the end of the transport, which the SDK reports only to calls in flight. It repairs messages, which the
+    SDK would refuse as a whole. It limits the notifications and requests of a module.
 
     Args:
         transport: the other transport.
         backchannel: receives requests, answers and questions.
+        oddities: receives notes on what is repaired or skipped.
         on_event: called instead of passing on a notification of a change.
 
     Attributes:
         ended: set when the other side has ended the connection.
         version: the protocol version, set by the connection once it is negotiated.
-        notes: notes on tools that were removed from the pages so far.
-        listed: bytes of these pages.
+        listed: bytes of the pages of tools so far.
         left_out: the number of dropped notifications.
         fault: the violation for which the connection was ended; None without one.
     """
@@ -128,10 +127,12 @@ class Tap:
         self,
         transport: AbstractAsyncContextManager[TransportStreams],
         backchannel: Backchannel,
+        oddities: Oddities,
         on_event: Callable[[ServerEvent], None],
     ) -> None:
         self._transport = transport
         self._backchannel = backchannel
+        self._repairs = Repairs(oddities)
         self._on_event = on_event
         self._notifications = _TokenBucket(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
         self._questions = _TokenBucket(2 * MOST_QUESTIONS, QUESTIONS_RATE)
@@ -142,7 +143,6 @@ class Tap:
         self._listings: set[str | int] = set()
         self.ended = anyio.Event()
         self.version = _UNSETTLED
-        self.notes: list[str] = []
 
     async def __aenter__(self) -> TransportStreams:
         read, write = await self._transport.__aenter__()
@@ -162,6 +162,7 @@ class Tap:
         if not isinstance(message, JSONRPCRequest):
             return
         self._backchannel.sent(message)
+        self._repairs.sent(message)
         if message.method == "tools/list":
             self._listings.add(message.id)
 
@@ -206,32 +207,21 @@ class Tap:
         self._backchannel.settled(str(request))
         return known
 
-    def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Note an answered request and a log message, and repair a page of tools."""
-        if (
-            isinstance(item, SessionMessage)
-            and isinstance(item.message, JSONRPCNotification)
-            and item.message.method == "notifications/message"
-        ):
-            self._backchannel.logged(item.message.params or {})
-        if (
-            isinstance(item, SessionMessage)
-            and isinstance(item.message, JSONRPCResponse | JSONRPCError)
-            and item.message.id is not None
-        ):
-            self._backchannel.answered(item.message.id)
-        if not self._listings or isinstance(item, Exception) or not isinstance(item.message, JSONRPCResponse):
+    def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
+        """The item with its message repaired; None if it is to be skipped. Notes answers and log messages."""
+        if isinstance(item, Exception):
             return item
-        message = item.message
-        if message.id not in self._listings:
-            return item
-        self._listings.discard(message.id)
-        self.listed += _size(message.result)
-        result, notes = repair_page(message.result, self.version)
-        self.notes += notes
-        if result is message.result:
-            return item
-        return SessionMessage(message.model_copy(update={"result": result}), item.metadata)
+        message = self._repairs.repaired(item.message, self.version)
+        if message is None:
+            return None
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/message":
+            self._backchannel.logged(message.params or {})
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._backchannel.answered(message.id)
+        if isinstance(message, JSONRPCResponse) and message.id in self._listings:
+            self._listings.discard(message.id)
+            self.listed += _size(message.result)
+        return item if message is item.message else SessionMessage(message, item.metadata)
 
 
 def _size(result: dict[str, Any]) -> int:
@@ -253,9 +243,12 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            while not await self._tap.admits(item := await self._stream.receive()):
-                pass
-            return self._tap.incoming(item)
+            while True:
+                item = await self._stream.receive()
+                if await self._tap.admits(item):
+                    repaired = self._tap.incoming(item)
+                    if repaired is not None:
+                        return repaired
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._tap.ended.set()
             raise
@@ -365,6 +358,7 @@ class Connection:
                 launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes, auth=auth
             ),
             self.backchannel,
+            self.oddities,
             lambda event: self._heard(event),
         )
         self.client = Client(
@@ -497,7 +491,7 @@ class Connection:
                 )
             return page
 
-        self._tap.notes.clear()
+        self.oddities.forget("tools/list: ")
         self._tap.listed = 0
         try:
             found = await read_pages(self._module, read)
@@ -506,10 +500,9 @@ class Connection:
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             found = []
-        notes = list(self._tap.notes)
 
         def listing() -> Listing:
-            return without_secrets(make_listing(self._module, found, self._configuration, notes), self._secrets)
+            return without_secrets(make_listing(self._module, found, self._configuration), self._secrets)
 
         # In a thread: compiling thousands of schemas, or a few hostile ones, takes a second.
         return await anyio.to_thread.run_sync(listing)

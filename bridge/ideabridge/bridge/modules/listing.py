@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import mcp_types as types
-from mcp_types import methods
-from pydantic import ValidationError
 
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.modules.errors import ModuleProtocolError
+from ideabridge.bridge.modules.repairs import schema_as_sent
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject, encode, normalise
@@ -149,14 +147,14 @@ def _short(name: str) -> str:
 def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
     if not tool.name or len(tool.name) > _NAME_LENGTH or not tool.name.isprintable():
         raise ModuleProtocolError(module, f"its name is empty, over {_NAME_LENGTH} characters or not printable")
-    parameters = _checked(module, tool.input_schema, "input schema")
+    parameters = _checked(module, schema_as_sent(tool.input_schema), "input schema")
     if parameters.get("type") != "object":
         raise ModuleProtocolError(module, "its input schema is not that of an object")
     remarks: list[str] = []
     output: JSONObject | None = None
     if tool.output_schema is not None:
         try:
-            output = _checked(module, tool.output_schema, "output schema")
+            output = _checked(module, schema_as_sent(tool.output_schema), "output schema")
         except IdeabridgeError as error:
             remarks.append(f"has an output schema that is not used: {str(error)[:300]}")
     wrapper = output
@@ -225,54 +223,12 @@ def _stands_alone(schema: JSONObject) -> bool:
     return all(target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema))
 
 
-def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:
+def _checked(module: str, schema: Any, what: str) -> JSONObject:
     ours = normalise(schema, what=what)
     size = len(encode(ours))
     if size > MAX_SCHEMA_BYTES:
         raise ModuleProtocolError(module, f"its {what} has {size:,} bytes; at most {MAX_SCHEMA_BYTES:,} are taken")
-    check_schema(cast("JSONObject", ours), what=what)
+    if not isinstance(ours, dict):
+        raise ModuleProtocolError(module, f"its {what} is not an object")
+    check_schema(ours, what=what)
     return cast("JSONObject", ours)
-
-
-def repair_page(result: dict[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
-    """Remove the entries of a raw page of `tools/list` for which the SDK would refuse the whole page. Returns the page
-    and a note for each tool that was omitted or shortened.
-    """
-    tools = result.get("tools")
-    if not isinstance(tools, list) or _valid(result, version):
-        return result, []
-    kept: list[Any] = []
-    notes: list[str] = []
-    for index, tool in enumerate(cast("list[Any]", tools)):
-        if not isinstance(tool, dict) or not isinstance(cast("dict[str, Any]", tool).get("name"), str):
-            notes.append(f"tool number {index + 1} is left out: it is not an object with a name")
-            continue
-        entry = cast("dict[str, Any]", tool)
-        name = _short(entry["name"])
-        schema = entry.get("inputSchema")
-        if isinstance(schema, dict) and "type" not in schema:
-            entry = {**entry, "inputSchema": {"type": "object", **cast("dict[str, Any]", schema)}}
-        if _valid({**result, "tools": [entry]}, version):
-            kept.append(entry)
-            continue
-        bare = {
-            key: entry[key] for key in ("name", "description", "inputSchema") if isinstance(entry.get(key), str | dict)
-        }
-        if _valid({**result, "tools": [bare]}, version):
-            kept.append(bare)
-            notes.append(f"tool {name} has a malformed output schema or annotations, which are not used")
-        else:
-            notes.append(f"tool {name} is left out: its input schema is {_shown(schema)}, not that of an object")
-    return {**result, "tools": kept}, notes
-
-
-def _valid(result: dict[str, Any], version: str) -> bool:
-    try:
-        methods.parse_server_result("tools/list", version, result)
-    except (ValidationError, KeyError, ValueError):
-        return False
-    return True
-
-
-def _shown(schema: Any) -> str:
-    return "missing" if schema is None else json.dumps(schema, default=str)[:80]

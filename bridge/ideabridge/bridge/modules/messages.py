@@ -45,6 +45,9 @@ UNREADABLE: Final = "ideabridge: answer that cannot be read"
 MAX_NESTING: Final = 500
 """The deepest nesting of a message. The parser for odd messages needs a frame for each level."""
 
+PLAIN_NESTING: Final = 200
+"""The deepest nesting that the SDK takes."""
+
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one message that is written on several lines."""
 
@@ -107,6 +110,10 @@ class OddResultError(JSONRPCError):
     """
 
     value: Any = None
+
+
+class DeepResponse(JSONRPCResponse):
+    """An answer that may nest deeper than the SDK takes."""
 
 
 class MessageReader:
@@ -193,6 +200,7 @@ class MessageReader:
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
             return self._noise(text, f"its answer nests deeper than {MAX_NESTING} levels")
 
+        is_deep = nests_deeper(text.encode("utf-8", "replace"), PLAIN_NESTING)
         parts = list(islice(_parts(text), MAX_PARTS))
         messages: list[JSONRPCMessage] = []
         after_noise = False
@@ -207,7 +215,7 @@ class MessageReader:
             if not read:
                 self._skip(part.text)
                 after_noise = True
-        return messages
+        return [_deep(message) for message in messages] if is_deep else messages
 
     def _noise(self, text: str, what: str) -> list[JSONRPCMessage]:
         """Skip a text that is not JSON. If it was to be an answer, an error for its request."""
@@ -366,6 +374,12 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
     if isinstance(message, JSONRPCResponse | JSONRPCError) and isinstance(message.id, str):
         message.id = _number(message.id)
     return message
+
+
+def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
+    if not isinstance(message, JSONRPCResponse):
+        return message
+    return DeepResponse(jsonrpc="2.0", id=message.id, result=message.result)
 
 
 def _is_incomplete(text: str) -> bool:

@@ -63,6 +63,10 @@ class Oddities:
         else:
             self._others += 1
 
+    def forget(self, beginning: str) -> None:
+        """Forget the notes that begin so, because what they are about is sent again."""
+        self._oddities = {text: known for text, known in self._oddities.items() if not text.startswith(beginning)}
+
     @property
     def lines(self) -> list[str]:
         """The notes for people, in the order in which they first occurred; a repeated one has its count."""

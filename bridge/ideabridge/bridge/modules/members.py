@@ -1,0 +1,360 @@
+"""Members: compares what a module sends with the SDK's models, and repairs it one member at a time.
+
+The SDK refuses a result, notification or request as a whole if one member is not what the protocol
+says. Here each member is compared with the field of the model that it belongs to:
+
+    optional and wrong    it is left out
+    bookkeeping           what is missing or wrong becomes its default (`_DEFAULTS`)
+    an item of a list     one that cannot be used is left out, and the others stay
+    required otherwise    what contains it cannot be used
+
+Rules for single models, where their meaning matters, come first (`repairs`).
+"""
+
+from __future__ import annotations
+
+import json
+import types as python_types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
+
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from pydantic import BaseModel, TypeAdapter
+
+from ideabridge.bridge.modules.messages import kind_of
+
+MAX_REPAIRS: Final = 20_000
+"""Members of one message that are looked at one by one. What is wrong beyond them is left out."""
+
+MAX_NOTES: Final = 1000
+"""Notes on one message."""
+
+Object: TypeAlias = "dict[str, Any]"
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "ttlMs": 0,
+    "cacheScope": "private",
+    "resultType": "complete",
+    "InitializeResult.capabilities": {},
+    "InitializeResult.serverInfo": {"name": "", "version": ""},
+    "DiscoverResult.capabilities": {},
+    "Implementation.name": "",
+    "Implementation.version": "",
+    "SubscriptionsListenResult._meta": {SUBSCRIPTION_ID_META_KEY: ""},
+    "ListToolsResult.tools": [],
+    "ListPromptsResult.prompts": [],
+    "ListResourcesResult.resources": [],
+    "ListResourceTemplatesResult.resourceTemplates": [],
+    "CompleteResult.completion": {"values": []},
+    "Completion.values": [],
+    "Tool.inputSchema": {"type": "object"},
+    "PromptMessage.role": "user",
+    "LoggingMessageNotificationParams.level": "info",
+    "ElicitRequestFormParams.requestedSchema": {"type": "object", "properties": {}},
+}
+"""What stands for a required member that is missing or wrong, by its name, or its model and name."""
+
+QUESTIONS: Final = frozenset({"inputRequests", "requestState"})
+_PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messages"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why a value cannot be used: "expected a text, got 5"."""
+
+    why: str
+
+
+@dataclass(slots=True)
+class Repair:
+    """The repair of one message.
+
+    Attributes:
+        version: the protocol version.
+        params: those of the request that is answered.
+        rules: what is done before the members of a model are looked at, by its name.
+        notes: a note for each member that was repaired, with what the module wrote.
+    """
+
+    version: str
+    params: Object
+    rules: Mapping[str, Rule]
+    notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    left: int = MAX_REPAIRS
+
+    def note(self, place: str, what: str, value: object = None) -> None:
+        """Note what was odd and what was done; `value` is what the module wrote."""
+        if len(self.notes) >= MAX_NOTES:
+            return
+        example = "" if value is None else value if isinstance(value, str) else json_of(value)
+        self.notes.append((f"{place}: {what}", example))
+
+    def fix(self, value: Any, shape: Shape, place: str) -> Any:
+        """The value as the models take it, the same object if it is; `Unusable` if it cannot be repaired."""
+        if shape.accepts(value):
+            return value
+        if self.left <= 0:
+            return Unusable("too much of the message is odd")
+        self.left -= 1
+
+        if value == [] and shape.expected == "an object":
+            # PHP writes an empty object so.
+            value = dict[str, Any]()
+            self.note(place, "expected an object, got []; taken as {}")
+        rule = self.rules.get(shape.name)
+        if rule is not None:
+            value = rule(self, value, shape, place)
+        if isinstance(value, Unusable) or shape.accepts(value):
+            return value
+        match shape.kind:
+            case "object":
+                return self._object(value, shape, place)
+            case "list":
+                return self._list(value, shape, place)
+            case "mapping":
+                return self._mapping(value, shape, place)
+            case "union":
+                return self._union(value, shape, place)
+            case "leaf":
+                return Unusable(f"expected {shape.expected}, got {got(value)}")
+
+    def _object(self, value: Any, shape: Shape, place: str) -> Any:
+        if not isinstance(value, dict):
+            return Unusable(f"expected an object, got {got(value)}")
+        before = cast("Object", value)
+        fixed = dict(before)
+        for member in members_of(cast("type[BaseModel]", shape.model)):
+            name = member.name
+            where = f"{place}.{name}" if place else name
+            if name in before:
+                part = self.fix(before[name], member.shape, where)
+                if not isinstance(part, Unusable):
+                    fixed[name] = part
+                    continue
+                why = part.why
+            elif member.is_required:
+                why = "is missing"
+            else:
+                continue
+
+            if name in QUESTIONS and name in before:
+                # A module that asks counts on all answers, and on its state.
+                return Unusable(f"{name}: {why}")
+            if member.has_default:
+                fixed[name] = member.default
+                self.note(where, f"{why}; taken as {json_of(member.default)}", before.get(name))
+            elif member.is_required:
+                return Unusable(f"`{name}` {why}" if name not in before else f"{name}: {why}")
+            else:
+                del fixed[name]
+                self.note(where, f"{why}; left out", before.get(name))
+        return fixed if shape.accepts(fixed) else Unusable(f"expected {shape.expected}")
+
+    def _list(self, value: Any, shape: Shape, place: str) -> Any:
+        if not isinstance(value, list):
+            return Unusable(f"expected a list, got {got(value)}")
+        item_shape = cast("Shape", shape.item)
+        items: list[Any] = []
+        for index, item in enumerate(cast("list[Any]", value)):
+            where = f"{place}[{label_of(item, index)}]"
+            fixed = self.fix(item, item_shape, where)
+            if isinstance(fixed, Unusable) and place.endswith("params.messages"):
+                # What a model is asked is asked as a whole.
+                return Unusable(f"messages[{index}]: {fixed.why}")
+            if isinstance(fixed, Unusable):
+                self.note(where, f"{fixed.why}; left out", item)
+            else:
+                items.append(fixed)
+        return items if shape.accepts(items) else Unusable(f"expected {shape.expected}")
+
+    def _mapping(self, value: Any, shape: Shape, place: str) -> Any:
+        if not isinstance(value, dict):
+            return Unusable(f"expected an object, got {got(value)}")
+        item_shape = cast("Shape", shape.item)
+        items: Object = {}
+        for name, item in cast("Object", value).items():
+            where = f"{place}[{label_of({'name': name}, 0)}]"
+            fixed = self.fix(item, item_shape, where)
+            if not isinstance(fixed, Unusable):
+                items[name] = fixed
+            elif place == "inputRequests":
+                return Unusable(f"{name}: {fixed.why}")
+            else:
+                self.note(where, f"{fixed.why}; left out", item)
+        return items
+
+    def _union(self, value: Any, shape: Shape, place: str) -> Any:
+        """Repair by the model that a value names: by `type`, `method`, `mode` or its members."""
+        if isinstance(value, list):
+            lists = [arm for arm in shape.arms if arm.kind == "list"]
+            return self.fix(cast("Any", value), lists[0], place) if lists else Unusable(f"expected {shape.expected}")
+        if not isinstance(value, dict):
+            return Unusable(f"expected {shape.expected}, got {got(value)}")
+        members = cast("Object", value)
+        ways: list[tuple[int, Any, list[tuple[str, str]]]] = []
+        for arm in shape.arms:
+            if arm.kind != "object" or not arm.is_named_by(members):
+                continue
+            notes, self.notes = self.notes, []
+            fixed = self.fix(members, arm, place)
+            made, self.notes = self.notes, notes
+            ways.append((len(made) + 1000 * isinstance(fixed, Unusable), fixed, made))
+        if not ways:
+            return Unusable(f"expected {shape.expected}")
+        _, fixed, made = min(ways, key=lambda way: way[0])
+        self.notes += made
+        return fixed
+
+
+Rule: TypeAlias = "Callable[[Repair, Any, Shape, str], Any]"
+"""Called with a value, its shape and its place; returns the value, a repaired one, or `Unusable`."""
+
+
+# -- the shapes of the models ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One field of a model, by its name in messages."""
+
+    name: str
+    shape: Shape
+    is_required: bool
+    has_default: bool
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a model says about one value.
+
+    Attributes:
+        name: the name of the model; "Content" for the blocks of a content.
+        expected: the same in words.
+        item: the shape of the items of a list or mapping.
+        arms: the shapes of which a union takes each.
+    """
+
+    kind: Literal["object", "list", "mapping", "union", "leaf"]
+    name: str
+    expected: str
+    adapter: TypeAdapter[Any]
+    model: type[BaseModel] | None = None
+    item: Shape | None = None
+    arms: tuple[Shape, ...] = ()
+
+    def accepts(self, value: Any) -> bool:
+        """True if the SDK takes the value."""
+        try:
+            self.adapter.validate_python(value, by_name=False)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+    def is_named_by(self, members: Object) -> bool:
+        """True if no member that tells models apart (`type`, `method`, ...) says that a value is another one."""
+        if "Result" in self.name and asks(members) != (self.name == "InputRequiredResult"):
+            return False
+        for name, values in _names_of(cast("type[BaseModel]", self.model)).items():
+            said = members.get(name)
+            if isinstance(said, str) and said not in values:
+                return False
+        return True
+
+
+NONE: Final = type(None)
+
+
+@cache
+def shape_of(annotation: Any) -> Shape:
+    """The shape that an annotation of the models describes."""
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    origin, arguments = get_origin(inner), get_args(inner)
+    if origin in (Union, python_types.UnionType):
+        parts = [part for part in arguments if part is not NONE]
+        if len(parts) == 1:
+            only = shape_of(parts[0])
+            return Shape(only.kind, only.name, only.expected, adapter, only.model, only.item, only.arms)
+        arms = tuple(shape_of(part) for part in parts)
+        names = {arm.name for arm in arms}
+        if all(arm.kind == "leaf" for arm in arms):
+            return Shape("leaf", "", " or ".join(dict.fromkeys(arm.expected for arm in arms)), adapter)
+        name = next((union for first, union in _UNIONS.items() if first in names), "")
+        return Shape("union", name, "an object of a kind that the protocol has", adapter, arms=arms)
+    if origin is list:
+        item = shape_of(arguments[0])
+        return Shape("list", f"list of {item.name}", "a list", adapter, item=item)
+    if origin is dict and arguments[1] is not Any:
+        return Shape("mapping", "", "an object", adapter, item=shape_of(arguments[1]))
+    if isinstance(inner, type) and issubclass(inner, BaseModel):
+        return Shape("object", inner.__name__, "an object", adapter, model=inner)
+    return Shape("leaf", "", _expected(inner), adapter)
+
+
+_UNIONS: Final = {"TextContent": "Content", "TextResourceContents": "ResourceContents"}
+"""The names of unions, by that of one of their models."""
+
+_WORDS: Final[Mapping[Any, str]] = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _expected(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " or ".join(json_of(value) for value in get_args(annotation))
+    return _WORDS.get(annotation, "an object")
+
+
+@cache
+def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
+    """The fields of a model."""
+    members: list[Member] = []
+    for name, about in model.model_fields.items():
+        alias = about.alias or name
+        annotation = Annotated[about.annotation, *about.metadata] if about.metadata else about.annotation
+        default = _DEFAULTS.get(f"{model.__name__}.{alias}", _DEFAULTS.get(alias, NONE))
+        is_required = about.is_required()
+        has_default = is_required and default is not NONE
+        members.append(Member(alias, shape_of(annotation), is_required, has_default, default))
+    return tuple(members)
+
+
+@cache
+def _names_of(model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
+    """The members of a model that have one of some texts only, as `type` of a block."""
+    names: dict[str, tuple[Any, ...]] = {}
+    for name, about in model.model_fields.items():
+        if name in ("type", "method", "mode") and get_origin(about.annotation) is Literal:
+            names[name] = get_args(about.annotation)
+    return names
+
+
+def json_of(value: object) -> str:
+    """A value as JSON text."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def got(value: object) -> str:
+    """A value for a note: numbers as they are, of all else the kind."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)[:20]
+    return "nothing" if value is None else kind_of(value)
+
+
+def asks(result: Object) -> bool:
+    """True if a result asks for something."""
+    if "resultType" in result:
+        return result["resultType"] == "input_required"
+    return not QUESTIONS.isdisjoint(result) and _PAYLOADS.isdisjoint(result)
+
+
+def object_of(value: object) -> Object | None:
+    """The value if it is an object."""
+    return cast("Object", value) if isinstance(value, dict) else None
+
+
+def label_of(item: object, index: int) -> str:
+    """What an item of a list is called in a place: its name, or its index."""
+    name = cast("Object", item).get("name") if isinstance(item, dict) else None
+    return repr(name[:60]) if isinstance(name, str) else str(index)

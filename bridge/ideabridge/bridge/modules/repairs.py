@@ -1,0 +1,697 @@
+"""Repairs: makes what a module sends fit the SDK's models, and notes what was odd.
+
+`Repairs` stands between a transport and the SDK. It compares each message with the models of its
+method (`members`). Where meaning matters, a rule comes first (`_RULES`): what may be an error is one,
+the text of a block that is no block of the protocol is shown, a version that nobody knows becomes
+one that both sides know. No rule invents a value that a plan could read, renames anything, or adds a
+hint to a tool.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from secrets import token_hex
+from typing import Any, Final, cast
+
+import mcp_types as types
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    methods,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
+
+from ideabridge.bridge.modules.members import (
+    NONE,
+    QUESTIONS,
+    Object,
+    Repair,
+    Rule,
+    Shape,
+    Unusable,
+    asks,
+    got,
+    json_of,
+    label_of,
+    members_of,
+    object_of,
+    shape_of,
+)
+from ideabridge.bridge.modules.messages import PLAIN_NESTING, UNREADABLE, DeepResponse, OddResultError, kind_of
+from ideabridge.bridge.modules.oddities import Oddities
+from ideabridge.tools.encoding import MAX_DEPTH
+
+MAX_UNANSWERED: Final = 10_000
+"""Requests whose methods are remembered until they are answered."""
+
+STRUCTURED: Final = "ideabridge/structuredContent"
+"""The key in `_meta` of structured content that is no object, which the models before 2026-07-28 do not have."""
+
+_EMPTY: Final = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+"""The requests whose result is always empty."""
+
+_LISTS: Final[Mapping[str, str]] = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_LATER: Final = frozenset({"ttlMs", "cacheScope", "resultType", *QUESTIONS})
+"""Members of results that only 2026-07-28 has. The SDK ignores them before."""
+
+_CALL_MEMBERS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
+_MOST_COMPLETIONS: Final = 100
+
+
+# -- rules ----------------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> Object:
+    return {"type": "text", "text": text}
+
+
+def _call_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    """What can be read of the result of a call; what may be a failure is one."""
+    members = object_of(value)
+    if members is None:
+        return value
+    fixed = dict(members)
+    content = members.get("content")
+    if content is None:
+        strange = {name: part for name, part in members.items() if name not in _CALL_MEMBERS and part is not None}
+        fixed["content"] = []
+        if strange and members.get("structuredContent") is None:
+            # It may say anything, also that the tool failed.
+            fixed["content"] = [_text(json_of(strange))]
+            fixed["isError"] = True
+        repair.note("content", f"{'is missing' if 'content' not in members else 'expected a list, got null'}")
+    elif isinstance(content, dict):
+        fixed["content"] = [content]
+        repair.note("content", "expected a list, got an object; taken as its only block")
+    elif not isinstance(content, list):
+        fixed["content"] = [_text(content if isinstance(content, str) else json_of(content))]
+        repair.note("content", f"expected a list, got {kind_of(content)}; shown as a text")
+
+    failed = fixed.get("isError")
+    if failed is not None and not _BOOLEAN.accepts(failed):
+        fixed["isError"] = True
+        repair.note("isError", f"expected true or false, got {got(failed)}; taken as true", failed)
+    elif failed is None and "isError" in fixed:
+        del fixed["isError"]
+    structured = members.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict) and repair.version in HANDSHAKE_PROTOCOL_VERSIONS:
+        meta = members.get("_meta")
+        fixed["_meta"] = {**(cast("Object", meta) if isinstance(meta, dict) else {}), STRUCTURED: structured}
+        del fixed["structuredContent"]
+        repair.note("structuredContent", f"expected an object, got {kind_of(structured)}; shown as it is")
+    return fixed
+
+
+def _content(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    """A block of a content; the text of what is no block of the protocol."""
+    if value is None or isinstance(value, list):
+        return cast("Any", value)
+    if not isinstance(value, dict):
+        repair.note(place, f"expected an object, got {kind_of(value)}; shown as a text")
+        return _text(value if isinstance(value, str) else json_of(value))
+    block = dict(cast("Object", value))
+    if block.get("type") not in _BLOCKS:
+        named = _type_of(block)
+        if named is None:
+            repair.note(f"{place}.type", "is not one that the protocol has; its JSON is shown", block.get("type"))
+            return _text(json_of(block))
+        repair.note(f"{place}.type", f"is missing; taken as {named!r}", block.get("type"))
+        block["type"] = named
+
+    kind = block["type"]
+    if kind == "text" and not isinstance(block.get("text"), str) and block.get("text") is not None:
+        repair.note(f"{place}.text", f"expected a text, got {got(block['text'])}; its JSON is shown")
+        block["text"] = json_of(block["text"])
+    if kind in ("image", "audio") and not isinstance(block.get("mimeType"), str):
+        known = block.get("mime_type") or _mime_type(block.get("data"))
+        if isinstance(known, str) and known:
+            repair.note(f"{place}.mimeType", f"expected a text, got {got(block.get('mimeType'))}; taken as {known!r}")
+            block["mimeType"] = known
+    if kind == "resource_link" and not isinstance(block.get("name"), str) and isinstance(block.get("uri"), str):
+        repair.note(f"{place}.name", "expected a text; its address is shown")
+        block["name"] = block["uri"]
+    if kind == "resource" and isinstance(block.get("resource"), dict):
+        block["resource"] = _resource_contents(
+            repair, block["resource"], shape_of(types.EmbeddedResource), f"{place}.resource"
+        )
+
+    fixed = repair.fix(block, shape_of(_BLOCKS[kind]), place)
+    if isinstance(fixed, Unusable):
+        repair.note(place, f"{fixed.why}; its JSON is shown")
+        return _text(json_of(block))
+    return fixed
+
+
+def _type_of(block: Object) -> str | None:
+    """The type of a block that says none, if its members leave no doubt."""
+    if block.get("type") is not None:
+        return None
+    if isinstance(block.get("text"), str):
+        return "text"
+    if isinstance(block.get("resource"), dict):
+        return "resource"
+    kind = str(block.get("mimeType")).partition("/")[0]
+    if isinstance(block.get("data"), str) and kind in ("image", "audio"):
+        return kind
+    return "resource_link" if isinstance(block.get("uri"), str) else None
+
+
+_BLOCKS: Final[Mapping[str, type[BaseModel]]] = {
+    "text": types.TextContent,
+    "image": types.ImageContent,
+    "audio": types.AudioContent,
+    "resource_link": types.ResourceLink,
+    "resource": types.EmbeddedResource,
+    "tool_use": types.ToolUseContent,
+    "tool_result": types.ToolResultContent,
+}
+_MAGIC: Final = (
+    (re.compile(r"iVBORw0KGgo"), "image/png"),
+    (re.compile(r"/9j/"), "image/jpeg"),
+    (re.compile(r"R0lGOD"), "image/gif"),
+    (re.compile(r"UklGR.{10}RUJQ"), "image/webp"),
+    (re.compile(r"UklGR.{10}XQVZ"), "audio/wav"),
+)
+"""The first characters of files in base64."""
+
+
+def _mime_type(data: object) -> str | None:
+    if not isinstance(data, str):
+        return None
+    return next((kind for start, kind in _MAGIC if start.match(data)), None)
+
+
+def _resource_contents(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    fixed = dict(members)
+    text, blob = fixed.get("text"), fixed.get("blob")
+    if not isinstance(fixed.get("uri"), str) and isinstance(repair.params.get("uri"), str):
+        fixed["uri"] = repair.params["uri"]
+        repair.note(f"{place}.uri", f"expected a text, got {got(members.get('uri'))}; it was asked for")
+    if text is not None and not isinstance(text, str) and not isinstance(blob, str):
+        fixed["text"] = json_of(text)
+        repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown")
+    return fixed
+
+
+def _read_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    return _payload(repair, value, "contents", lambda text: {"text": text})
+
+
+def _prompt_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    result = _payload(repair, value, "messages", lambda text: text)
+    if not isinstance(result, dict):
+        return result
+    fixed = cast("Object", result)
+    messages: list[Any] = []
+    for index, item in enumerate(cast("list[Any]", fixed["messages"])):
+        where = f"messages[{index}]"
+        message = object_of(item)
+        if isinstance(item, str):
+            repair.note(where, "expected an object, got a text; taken as a message of the user")
+            messages.append({"role": "user", "content": _text(item)})
+        elif message is not None and isinstance(message.get("content"), list):
+            # A message has one block.
+            repair.note(f"{where}.content", "expected an object, got a list; each block is a message")
+            messages += [{**message, "content": block} for block in message["content"]]
+        else:
+            messages.append(item)
+    return {**fixed, "messages": messages}
+
+
+def _payload(repair: Repair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
+    """A result whose `name` is a list, also if the list is missing or has no brackets."""
+    members = object_of(value)
+    if members is None:
+        return value
+    fixed = dict(members)
+    items = fixed.get(name)
+    if items is None:
+        strange = fixed.keys() - {name, "_meta", "description", "ttlMs", "cacheScope", "resultType"}
+        if strange:
+            return Unusable(f"`{name}` is missing")
+        fixed[name] = []
+        repair.note(name, "is missing; taken as []")
+    elif isinstance(items, str | dict):
+        fixed[name] = [of_text(items) if isinstance(items, str) else items]
+        repair.note(name, f"expected a list, got {kind_of(cast('object', items))}; taken as its only item")
+    elif not isinstance(items, list):
+        return Unusable(f"{name}: expected a list, got {got(items)}")
+    return fixed
+
+
+def _initialize_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    fixed = dict(members)
+    said = fixed.get("protocolVersion")
+    if said not in HANDSHAKE_PROTOCOL_VERSIONS:
+        fixed["protocolVersion"] = _known_version(said)
+        repair.note("protocolVersion", f"{got(said)} is not known; taken as {fixed['protocolVersion']}", said)
+    return fixed
+
+
+def _known_version(said: object) -> str:
+    """The last version of the handshake before the one that a server names; without one, what the protocol assumes."""
+    if not isinstance(said, str) or re.match(r"\d{4}-\d\d-\d\d", said) is None:
+        return types.DEFAULT_NEGOTIATED_VERSION
+    return max((known for known in HANDSHAKE_PROTOCOL_VERSIONS if known <= said), default="2024-11-05")
+
+
+def _capabilities(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    fixed = dict(members)
+    for name, offered in members.items():
+        if offered is True:
+            fixed[name] = {}
+            repair.note(f"{place}.{name}", "expected an object, got true; taken as {}")
+    return fixed
+
+
+def _discover_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    fixed = dict(members)
+    versions = fixed.get("supportedVersions")
+    if isinstance(versions, str):
+        fixed["supportedVersions"] = [versions]
+        repair.note("supportedVersions", "expected a list, got a text; taken as its only item")
+    elif not isinstance(versions, list) and isinstance(fixed.get("capabilities"), dict):
+        # A server that answers whatever it is asked with {} does not know this request.
+        fixed["supportedVersions"] = [LATEST_MODERN_VERSION]
+        repair.note("supportedVersions", f"expected a list, got {got(versions)}; taken as the version it was asked in")
+    return fixed
+
+
+def _page(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    cursor = members.get("nextCursor")
+    if isinstance(cursor, int) and not isinstance(cursor, bool):
+        repair.note("nextCursor", "expected a text, got a number; sent back as a text")
+        return {**members, "nextCursor": str(cursor)}
+    return members
+
+
+def _resource(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    address = members.get("uri", members.get("uriTemplate"))
+    if isinstance(members.get("name"), str) or not isinstance(address, str):
+        return members
+    repair.note(f"{place}.name", f"expected a text, got {got(members.get('name'))}; its address is shown")
+    return {**members, "name": address}
+
+
+def _tool(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    """A tool with schemas that the SDK takes. What they say is read from the definition before this."""
+    members = object_of(value)
+    if members is None:
+        return value
+    tool = dict(members)
+    for member in members_of(cast("type[BaseModel]", shape.model)):
+        if member.name != "inputSchema" and (member.name != "outputSchema" or member.name not in tool):
+            continue
+        schema: object = tool.get(member.name)
+        if member.name == "inputSchema":
+            schema = _with_type(schema)
+        tool[member.name] = schema if member.shape.accepts(schema) else carried_schema(schema)
+    return tool
+
+
+def _with_type(schema: object) -> object:
+    """The schema of the parameters with its type, which is always the same: some servers leave it out."""
+    members = object_of(schema)
+    return schema if members is None or "type" in members else {"type": "object", **members}
+
+
+def _completion(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if isinstance(value, list):
+        members = {"values": cast("list[Any]", value)}
+        repair.note(place, "expected an object, got a list; taken as its values")
+    values = None if members is None else members.get("values")
+    if members is None or not isinstance(values, list):
+        return cast("Any", value)
+    texts = cast("list[Any]", values)
+    if len(texts) > _MOST_COMPLETIONS:
+        repair.note(f"{place}.values", f"has more than {_MOST_COMPLETIONS} items; the first ones are taken")
+        return {**members, "values": texts[:_MOST_COMPLETIONS]}
+    return members
+
+
+def _log_message(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+    members = object_of(value)
+    if members is None:
+        return value
+    level = str(members.get("level")).lower()
+    if members.get("level") not in _LEVELS.values() and level in (*_LEVELS, *_LEVELS.values()):
+        repair.note(f"{place}.level", f"is not one that the protocol has; taken as {_LEVELS.get(level, level)!r}")
+    return {**members, "level": _LEVELS.get(level, level)}
+
+
+_LEVELS: Final = {"warn": "warning", "err": "error", "trace": "debug", "fatal": "critical"}
+"""The levels of log messages that are no levels of the protocol."""
+
+
+_RULES: Final[Mapping[str, Rule]] = {
+    "CallToolResult": _call_result,
+    "Content": _content,
+    "ResourceContents": _resource_contents,
+    "ReadResourceResult": _read_result,
+    "GetPromptResult": _prompt_result,
+    "InitializeResult": _initialize_result,
+    "ServerCapabilities": _capabilities,
+    "DiscoverResult": _discover_result,
+    "ListToolsResult": _page,
+    "ListPromptsResult": _page,
+    "ListResourcesResult": _page,
+    "ListResourceTemplatesResult": _page,
+    "Resource": _resource,
+    "ResourceTemplate": _resource,
+    "Tool": _tool,
+    "Completion": _completion,
+    "LoggingMessageNotificationParams": _log_message,
+}
+
+_BOOLEAN: Final = shape_of(bool)
+
+
+# -- messages --------------------------------------------------------------------------------------------------
+
+
+class Repairs:
+    """Repairs the messages of one connection, before the SDK sees them.
+
+    Args:
+        oddities: receives a note on each member that is repaired or left out, and on what is skipped.
+    """
+
+    def __init__(self, oddities: Oddities) -> None:
+        self._oddities = oddities
+        # The method of each unanswered request, and the address that it names.
+        self._sent: dict[str | int, tuple[str, Object]] = {}
+
+    def sent(self, request: JSONRPCRequest) -> None:
+        """Note a request, whose answer has the shape of its method."""
+        uri = (request.params or {}).get("uri")
+        self._sent[request.id] = (request.method, {"uri": uri})
+        if len(self._sent) > MAX_UNANSWERED:
+            del self._sent[next(iter(self._sent))]
+
+    def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
+        """The message as the SDK takes it, the same one if nothing is odd; None if it is to be skipped."""
+        match message:
+            case JSONRPCResponse() | JSONRPCError():
+                return self._answer(message, version)
+            case JSONRPCNotification():
+                return self._notification(message, version)
+            case JSONRPCRequest():
+                params = repair_request(message.method, version, message.params, self._oddities)
+                if isinstance(params, Unusable):
+                    # The SDK answers with an error.
+                    self._oddities.note(f"{message.method}: {params.why}; refused")
+                else:
+                    message.params = params
+                return message
+
+    def _notification(self, message: JSONRPCNotification, version: str) -> JSONRPCNotification | None:
+        if message.method == "notifications/progress" and _is_plain_progress(message.params):
+            return message
+        params = repair_notification(message.method, version, message.params, self._oddities)
+        if isinstance(params, Unusable):
+            self._oddities.note(f"{message.method}: {params.why}; skipped")
+            return None
+        message.params = params
+        return message
+
+    def _answer(self, message: JSONRPCResponse | JSONRPCError, version: str) -> JSONRPCMessage:
+        if message.id is None or message.id not in self._sent:
+            # The SDK ignores it.
+            return message
+        method, params = self._sent.pop(message.id)
+        if isinstance(message, OddResultError):
+            result = repair_odd_result(method, message.value)
+            if result is None:
+                return message
+            message = JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result)
+        if isinstance(message, JSONRPCError):
+            return message
+
+        result = message.result
+        if isinstance(message, DeepResponse):
+            result = _without_deep_schemas(result) if method == "tools/list" else result
+            if _nests_deeper(result, PLAIN_NESTING):
+                return self._unreadable(message.id, method, f"it nests deeper than {PLAIN_NESTING} levels")
+        fixed = repair_result(method, version, result, self._oddities, params)
+        if isinstance(fixed, Unusable):
+            return self._unreadable(message.id, method, fixed.why)
+        if fixed is message.result:
+            return message
+        return JSONRPCResponse(jsonrpc="2.0", id=message.id, result=fixed)
+
+    def _unreadable(self, request: str | int, method: str, why: str) -> JSONRPCError:
+        self._oddities.note(f"{method}: {why}; the answer is an error")
+        error = ErrorData(code=PARSE_ERROR, message=f"its answer to {method} cannot be read: {why}", data=UNREADABLE)
+        return JSONRPCError(jsonrpc="2.0", id=request, error=error)
+
+
+def repair_result(
+    method: str, version: str, result: Object, oddities: Oddities, params: Object | None = None
+) -> Object | Unusable:
+    """The result of a request as the SDK takes it; the same object if nothing is odd.
+
+    Args:
+        method: that of the request.
+        version: the protocol version in which it was sent.
+        result: the result.
+        oddities: receives a note for each member that is repaired.
+        params: those of the request.
+    """
+    if method == "server/discover":
+        version = LATEST_MODERN_VERSION
+    is_modern = version in MODERN_PROTOCOL_VERSIONS
+    if method == "tools/call" and _is_plain(result) and (result.get("resultType") == "complete" or not is_modern):
+        return result
+    repair = Repair(version, params or {}, _RULES)
+    fixed: Any = result
+    if not is_modern and not _LATER.isdisjoint(fixed):
+        fixed = {name: part for name, part in fixed.items() if name not in _LATER}
+    if is_modern and method in methods.INPUT_REQUIRED_METHODS and "resultType" not in fixed and asks(fixed):
+        fixed = {**fixed, "resultType": "input_required"}
+        repair.note("resultType", 'is missing; taken as "input_required"')
+    if method == "tools/call":
+        fixed = _with_failure(repair, fixed)
+    elif method == "tools/list":
+        fixed = _with_strict_hints(repair, fixed)
+
+    for shape in _shapes_of_result(method, version):
+        fixed = repair.fix(fixed, shape, "")
+        if isinstance(fixed, Unusable):
+            break
+    _note(oddities, method, repair)
+    return fixed
+
+
+def repair_odd_result(method: str, value: object) -> Object | None:
+    """The result that a value in place of an object is; None if it may be a failure."""
+    if method in _EMPTY:
+        return {}
+    name = _LISTS.get(method)
+    if name is None or not (value is None or isinstance(value, list)):
+        return None
+    return {name: cast("list[Any]", value or [])}
+
+
+def repair_notification(
+    method: str, version: str, params: Object | None, oddities: Oddities
+) -> Object | Unusable | None:
+    """The parameters of a notification of the module as the SDK takes them."""
+    surface = methods.SERVER_NOTIFICATIONS.get((method, version))
+    if surface is None:
+        return Unusable(f"is not known in version {version}")
+    return _repair_params([surface, methods.MONOLITH_NOTIFICATIONS[method]], method, version, params, oddities)
+
+
+def repair_request(method: str, version: str, params: Object | None, oddities: Oddities) -> Object | Unusable | None:
+    """The parameters of a request of the module as the SDK takes them."""
+    surface = methods.SERVER_REQUESTS.get((method, version))
+    if surface is None:
+        return Unusable(f"is not known in version {version}")
+    return _repair_params([surface, methods.MONOLITH_REQUESTS[method]], method, version, params, oddities)
+
+
+def _repair_params(
+    models: list[Any], method: str, version: str, params: Object | None, oddities: Oddities
+) -> Object | Unusable | None:
+    repair = Repair(version, {}, _RULES)
+    fixed: Any = {"jsonrpc": "2.0", "id": 0, "method": method}
+    if params is not None:
+        fixed["params"] = params
+    for model in models:
+        fixed = repair.fix(fixed, shape_of(model), "")
+        if isinstance(fixed, Unusable):
+            break
+    _note(oddities, method, repair)
+    return fixed if isinstance(fixed, Unusable) else fixed.get("params")
+
+
+def _note(oddities: Oddities, method: str, repair: Repair) -> None:
+    for text, example in repair.notes:
+        oddities.note(f"{method}: {text}", example)
+
+
+def _is_plain(result: Object) -> bool:
+    """True if the result of a call has nothing but texts, as most have, and is well formed."""
+    content = result.get("content")
+    if not isinstance(content, list) or not _PLAIN.issuperset(result):
+        return False
+    if type(result.get("isError", False)) is not bool:
+        return False
+    structured = result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict):
+        return False
+    for block in cast("list[Any]", content):
+        if not isinstance(block, dict) or block.keys() != _TEXT_BLOCK or block["type"] != "text":
+            return False
+        if not isinstance(block["text"], str):
+            return False
+    return True
+
+
+_PLAIN: Final = frozenset({"content", "structuredContent", "isError", "resultType"})
+_TEXT_BLOCK: Final = frozenset({"type", "text"})
+
+
+@cache
+def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
+    """What the SDK compares a result with, in its order."""
+    rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
+    return tuple(shape_of(row) for row in rows if row is not None)
+
+
+def _with_failure(repair: Repair, result: Object) -> Object:
+    """The result with `isError` for what some servers call it."""
+    if "isError" in result or not result.get("is_error"):
+        return result
+    repair.note("is_error", "the protocol calls it isError; taken as true")
+    return {**result, "isError": True}
+
+
+def _with_strict_hints(repair: Repair, page: Object) -> Object:
+    """The page without hints that are neither true nor false: the SDK reads some words as true."""
+    tools = page.get("tools")
+    if not isinstance(tools, list):
+        return page
+    strict = [_strict(repair, tool, index) for index, tool in enumerate(cast("list[Any]", tools))]
+    changed = any(new is not tool for new, tool in zip(strict, cast("list[Any]", tools), strict=True))
+    return {**page, "tools": strict} if changed else page
+
+
+def _strict(repair: Repair, value: Any, index: int) -> Any:
+    tool = object_of(value)
+    hints = None if tool is None else object_of(tool.get("annotations"))
+    if tool is None or hints is None:
+        return value
+    odd = [name for name in _HINTS if name in hints and type(hints[name]) not in (bool, NONE)]
+    if not odd:
+        return tool
+    for name in odd:
+        where = f"tools[{label_of(tool, index)}].annotations.{name}"
+        repair.note(where, f"expected true or false, got {got(hints[name])}; left out", hints[name])
+    schema = carried_schema(_with_type(tool.get("inputSchema")))
+    as_sent = json_of({name: hints[name] for name in odd})
+    strict = {name: hint for name, hint in hints.items() if name not in odd}
+    return {**tool, "inputSchema": {**schema, _HINTS_AS_SENT: as_sent}, "annotations": strict}
+
+
+def _is_plain_progress(params: Object | None) -> bool:
+    if params is None or not _PROGRESS.issuperset(params):
+        return False
+    amounts = (params.get("progress"), params.get("total", 0))
+    return isinstance(params.get("progressToken"), str | int) and all(type(one) in (int, float) for one in amounts)
+
+
+_PROGRESS: Final = frozenset({"progressToken", "progress", "total"})
+
+
+# -- schemas of tools -----------------------------------------------------------------------------------------
+
+_AS_SENT: Final = f"as-sent-{token_hex(8)}"
+"""The keyword of a schema that carries another value through the SDK's models. No server can know it."""
+
+_HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"
+
+
+def carried_schema(schema: object) -> Object:
+    """A schema that the SDK takes, in place of any value that a module sent as one."""
+    return {"type": "object", _AS_SENT: json_of(schema)}
+
+
+def schema_as_sent(schema: Object | None) -> Any:
+    """What a module sent as a schema: any JSON value; None if it sent nothing."""
+    if schema is None or _AS_SENT not in schema:
+        return schema
+    return json.loads(schema[_AS_SENT])
+
+
+def hints_as_sent(schema: Object) -> Object:
+    """The hints of the tool with this input schema that are neither true nor false."""
+    return json.loads(schema.get(_HINTS_AS_SENT, "{}"))
+
+
+def _without_deep_schemas(page: Object) -> Object:
+    tools = page.get("tools")
+    if not isinstance(tools, list):
+        return page
+    return {**page, "tools": [_without_deep_schema(tool) for tool in cast("list[Any]", tools)]}
+
+
+def _without_deep_schema(value: Any) -> Any:
+    tool = object_of(value)
+    if tool is None:
+        return value
+    deep = {
+        name: carried_schema(tool[name])
+        for name in ("inputSchema", "outputSchema")
+        if _nests_deeper(tool.get(name), MAX_DEPTH)
+    }
+    return {**tool, **deep}
+
+
+def _nests_deeper(value: Any, limit: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        parts, level = level, []
+        for part in parts:
+            if isinstance(part, dict):
+                level += cast("Object", part).values()
+            elif isinstance(part, list):
+                level += cast("list[Any]", part)
+        if not level:
+            return False
+    return True
