@@ -142,7 +142,7 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 VALUES: Final = ("output", "state", "results")
-"""The members of an answer about a run that have values."""
+"""The members of an answer about a run that have values. Its errors may have what tools sent, too."""
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
@@ -214,7 +214,9 @@ def error_line(error: JSON) -> str:
     where = "" if place is None else f"calls[{place}] "
     if "in_solution" in error:
         where = f"calls[{error['in_solution']}], {place} of the run, "
-    return f"{where}{call.get('_tool')}: {message}"
+    sent = cause.get("sent") if isinstance(cause, dict) else None
+    more = "" if sent is None else f"\n  sent, and checked by nobody: {_short(sent)}"
+    return f"{where}{call.get('_tool')}: {message}{more}"
 
 
 def _approval_line(approval: dict[str, Any]) -> str:

@@ -458,7 +458,7 @@ class Running:
         shorten_answer(run, result, is_next_turn=known.before is not None)
         size = len(encode(result))
         content = blocks.place(
-            [result.get(key) for key in VALUES],
+            [result.get(key) for key in (*VALUES, "errors")],
             first=1,
             # While a run goes on, each look at it would show them again.
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,

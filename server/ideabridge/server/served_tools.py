@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
-from ideabridge.bridge.modules.errors import ModuleProtocolError, ModuleToolError
+from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleProtocolError, ModuleToolError
 from ideabridge.bridge.modules.views import is_for_views_only
 from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
@@ -270,6 +270,15 @@ class ExposedTool:
             entry.error = error
             self._running.relaying.note_named(name, error.result, request.caller)
             return bounded(error.result)
+        except ModuleOutputError as error:
+            if error.result is None:
+                raise
+            entry.error = error
+            said = str(error)
+            if tool.annotations.read_only is not True:
+                said = f"{self.name} ran, and its result cannot be used: {said}"
+            _, *sent = cast("list[JSON]", error.result["content"])
+            return bounded({**error.result, "content": [{"type": "text", "text": said}, *sent]})
         except ModuleProtocolError as error:
             if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
                 raise

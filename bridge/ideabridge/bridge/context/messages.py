@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import HandlerError, MessageError
 from ideabridge.bridge.context.preview import line_of, shorten, shorten_literal
@@ -354,6 +354,10 @@ def handle_error(message: Message, draft: Draft) -> None:
         draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shown)}")
         return
     more: JSONObject = {key: value for key, value in error.items() if key not in ("kind", "message")}
+    if "sent" in more and isinstance(message.value, dict) and place is not None:
+        written = cast("JSONObject", message.value["error"])["sent"]
+        more["sent"] = shorten(written, ("data", "error", str(place), "error", "sent"))
+        draft.has_shortened = draft.has_shortened or more["sent"] is not written
     where = "" if place is None else f" {place}"
     if "in_solution" in entry:
         where = f" {entry['in_solution']} of its solution, {place} of the run,"

@@ -456,7 +456,8 @@ class CallStarted(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(OfCall):
-    """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
+    """A call (or one item) ended: with a value, or with an error `{"kind", "message", "sent"?}`; `sent` is what its
+    tool sent, which nobody checked.
 
     The error kind `cancelled` means that its group was decided without it, or that its Solution was cancelled. `chosen`
     is the output path that an activity chose, `spent` the usage of its room, `doubts` what the room's run assumed:

@@ -152,7 +152,8 @@ class Progress:
 
 
 def items_error(items: list[Item]) -> JSONObject:
-    """The error of a call with `_each` if some items failed: `{"kind", "message", "items"}`.
+    """The error of a call with `_each` if some items failed: `{"kind", "message", "items", "sent"?}`; `sent` has what
+    the tool sent for items, by their numbers.
 
     If an item may have taken effect, the kind is one that `p || q` does not catch.
     """
@@ -160,11 +161,17 @@ def items_error(items: list[Item]) -> JSONObject:
     failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
     texts: list[JSON] = [{"item": number, "message": message} for number, message in failed]
     shown = "; ".join(f"item {number}: {message}" for number, message in failed[:5])
-    return {
+    error: JSONObject = {
         "kind": next((kind for kind in UNCERTAIN if kind in kinds), "runtime"),
         "message": f"{len(failed)} of {len(items)} items failed: {shown}",
         "items": texts,
     }
+    sent: JSONObject = {
+        str(number): item.error["sent"]
+        for number, item in enumerate(items)
+        if item.error is not None and "sent" in item.error
+    }
+    return {**error, "sent": sent} if sent else error
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:

@@ -203,3 +203,16 @@ def _write(block: JSONObject, payload: str) -> None:
     for key in ("data", "blob", "text"):
         if key in holder:
             holder[key] = payload
+
+
+def without_payloads(value: JSON) -> JSON:
+    """A value for a reader of text: the length in the place of the base64 of each image, sound and file in it."""
+    if isinstance(value, list):
+        return [without_payloads(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    resource = value.get("resource")
+    is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)
+    if is_media or (isinstance(resource, dict) and isinstance(resource.get("blob"), str)):
+        return with_payload(value, f"{len(_payload_of(value)):,} characters")
+    return {key: without_payloads(item) for key, item in value.items()}

@@ -29,7 +29,13 @@ class ModuleError(IdeabridgeError):
     Args:
         module: the module's name in `mcpServers`.
         outcome: the outcome of the call; None means that of the class.
+
+    Attributes:
+        sent: what the tool sent, as far as the message does not have it: `{"structuredContent"?, "content"?}`, without
+            secrets. Nobody has checked it, so it is no value of the call.
     """
+
+    sent: JSONObject | None = None
 
     def __init__(self, module: str, message: str, *, outcome: Outcome | None = None) -> None:
         super().__init__(message)
@@ -96,15 +102,29 @@ class ModuleToolError(ModuleError):
         result: the whole result of a direct call, in wire form and without secrets.
     """
 
-    def __init__(self, module: str, message: str, result: JSONObject | None = None) -> None:
+    def __init__(
+        self, module: str, message: str, result: JSONObject | None = None, *, sent: JSONObject | None = None
+    ) -> None:
         super().__init__(module, message)
         self.result = result
+        self.sent = sent
 
 
 class ModuleOutputError(ModuleError):
-    """The result does not satisfy the tool's own output schema."""
+    """The result does not satisfy the tool's own output schema, or is no JSON.
+
+    Attributes:
+        result: the whole result of a direct call, as an error in wire form and without secrets.
+    """
 
     outcome = "ran"
+
+    def __init__(
+        self, module: str, message: str, result: JSONObject | None = None, *, sent: JSONObject | None = None
+    ) -> None:
+        super().__init__(module, message)
+        self.result = result
+        self.sent = sent
 
 
 class ModuleProtocolError(ModuleError):

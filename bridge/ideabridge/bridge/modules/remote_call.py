@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import anyio
@@ -19,6 +20,7 @@ from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking, DirectClient
 from ideabridge.bridge.modules.connection import Connection
 from ideabridge.bridge.modules.errors import (
+    MAX_ERROR,
     LegacyQuestionError,
     ModuleDownError,
     ModuleError,
@@ -35,7 +37,7 @@ from ideabridge.bridge.modules.messages import OVERSIZED, UNREADABLE
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
-from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ResultLimitError
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError, ResultLimitError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
@@ -65,6 +67,9 @@ _NO_CHANNEL: Final = (
     "server-to-client requests are not available on protocol revision",
 )
 """In the errors of the Python and the TypeScript SDK: the tool asks by a request, which 2026-07-28 does not have."""
+_DATA: Final = 1000
+"""Characters of the data of an error in its message."""
+
 _FAULTS: Final = 800
 """Characters of an error about a result that violates the schema."""
 
@@ -160,10 +165,15 @@ async def remote_call(
         # Outside of the time-out: validating a result may take long, which is not the module's fault.
         value = await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except ModuleToolError as error:
-        failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]), whole)
+        failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]), whole, sent=error.sent)
         raise _legacy_question(failure) if modern else failure from None
+    except ModuleOutputError as error:
+        if whole is not None:
+            error.result = _as_error(whole, error)
+        raise
     if whole is not None and (tool.output is not None or answered.structured_content is not None):
         whole["structuredContent"] = value
+        _add_text(whole, value)
     return Answer(value, whole)
 
 
@@ -341,7 +351,6 @@ def _failure(
         return SessionLostError(module, f"module {module!r} lost its HTTP session")
     if error.data == UNREADABLE or said.startswith(_STRANGE):
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
-    what = f"{name} answered with error {error.code}: {text}"
     message, data = shown(error.message, secrets, MAX_ERROR_DATA), None
     try:
         data = normalise(error.data, what="the data of an error")
@@ -350,6 +359,9 @@ def _failure(
             data = None
     except IdeabridgeError:
         message = f"{message} (its data is left out, because it is no JSON)"
+    what = f"{name} answered with error {error.code}: {text or 'it does not say why'}"
+    if data is not None:
+        what = f"{what} (data: {shown(encode_text(data), secrets, _DATA)})"
     return ModuleProtocolError(module, what, code=error.code, said=message, data=secrets.redact(data))
 
 
@@ -364,33 +376,139 @@ async def _result_value(
 ) -> JSON:
     """The value of a call: its structured content; else its text (several blocks joined by line ends); else the list of
     its content blocks; null without any content.
+
+    Raises:
+        ModuleToolError: the tool failed.
+        ModuleOutputError: the tool promises another value, or what it sent is no JSON.
+        ResultLimitError: the result is too large.
     """
     name = f"module {module!r}"
     if result.is_error:
-        text = shown(_error_text(result), secrets)
-        # The prefix of the Python SDK; the message of the run contains the name anyway.
-        text = text.removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
-        raise ModuleToolError(module, text or f"{name} failed without saying why")
+        raise _tool_error(module, tool, result, secrets=secrets, max_bytes=max_bytes)
     try:
-        value = normalise(_raw_value(module, tool, result), what="the result")
+        value = normalise(_raw_value(result, tool.output is not None), what="the result")
         size = len(encode(value))
     except LimitExceededError as error:
         raise ResultLimitError(f"{name}: {error}") from None
-    except ModuleOutputError:
-        raise
     except IdeabridgeError as error:
-        raise ModuleOutputError(module, f"{name}: {error}") from None
+        raise ModuleOutputError(
+            module, f"{name}: {error}", sent=_sent(result, secrets=secrets, max_bytes=max_bytes)
+        ) from None
     if size > max_bytes:
         raise ResultLimitError(
             f"{name} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
         )
-    if validator is not None:
-        try:
+    if validator is None:
+        return secrets.redact(value)
+
+    has_structure = "structured_content" in result.model_fields_set
+    try:
+        if has_structure:
             await validator.check_apart(value)
-        except IdeabridgeError as error:
-            text = shown(str(error), secrets, _FAULTS)
-            raise ModuleOutputError(module, f"{name} answered against its own schema: {text}") from None
-    return secrets.redact(value)
+            return secrets.redact(value)
+        return secrets.redact(await _in_text(value, validator))
+    except IdeabridgeError as error:
+        what = f"{name} answered against its own schema: {shown(str(error), secrets, _FAULTS)}"
+        if not has_structure:
+            what = f"{name} has an output schema but sent no structured content; {_described(result)}"
+        sent = _sent(result, secrets=secrets, max_bytes=max_bytes)
+        raise ModuleOutputError(module, what, sent=sent) from None
+
+
+async def _in_text(value: JSON, validator: Validator) -> JSON:
+    """The value of a tool with an output schema that sent text alone, as older servers do: what the text has as JSON,
+    or else the text itself, whichever satisfies the schema.
+
+    Raises:
+        IdeabridgeError: neither does, or the value is no text.
+    """
+    if not isinstance(value, str):
+        raise InvalidJSONError("it is no text")
+    with suppress(IdeabridgeError):
+        parsed = decode(value, what="its text")
+        await validator.check_apart(parsed)
+        return parsed
+    await validator.check_apart(value)
+    return value
+
+
+def _raw_value(result: types.CallToolResult, is_typed: bool) -> Any:
+    content = result.content
+    if result.structured_content is not None:
+        return result.structured_content
+    if "structured_content" in result.model_fields_set and (is_typed or not content):
+        return None
+    if not content:
+        return None
+    texts = _texts(result)
+    return "\n".join(texts) if len(texts) == len(content) else _blocks(result)
+
+
+def _texts(result: types.CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, types.TextContent)]
+
+
+def _blocks(result: types.CallToolResult) -> list[JSON]:
+    """The content blocks in wire form."""
+    return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+
+
+def _described(result: types.CallToolResult) -> str:
+    """What a result has in its content, in words."""
+    kinds = dict.fromkeys(block.type for block in result.content)
+    return f"its content is {' and '.join(kinds)}" if kinds else "no content"
+
+
+# -- what a failed call sent -----------------------------------------------------------------------------------------
+
+
+def _tool_error(
+    module: str, tool: Tool, result: types.CallToolResult, *, secrets: Secrets, max_bytes: int
+) -> ModuleToolError:
+    """The error of a tool that says that it failed: its text, or else its structured content as text."""
+    text = "\n".join(_texts(result))
+    sent = _sent(result, secrets=secrets, max_bytes=max_bytes)
+    if not text and sent is not None and "structuredContent" in sent:
+        text = encode_text(sent["structuredContent"])
+        if len(text) <= MAX_ERROR:
+            del sent["structuredContent"]
+    if text and len(text) <= MAX_ERROR and sent is not None and len(_texts(result)) == len(result.content):
+        sent.pop("content", None)
+    # The prefix of the Python SDK; the message of the run contains the name anyway.
+    said = shown(text, secrets).removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
+    if not said.strip():
+        said = f"module {module!r} failed without saying why; {_described(result)}"
+    return ModuleToolError(module, said, sent=sent or None)
+
+
+def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> JSONObject | None:
+    """The structured content of a result, and the content that says something else, as far as they are JSON and have at
+    most `max_bytes` bytes; None: neither.
+    """
+    sent: JSONObject = {}
+    if result.structured_content is not None:
+        with suppress(IdeabridgeError):
+            sent["structuredContent"] = normalise(result.structured_content)
+    if result.content and not _is_same(result, sent.get("structuredContent")):
+        with suppress(IdeabridgeError):
+            sent["content"] = normalise(_blocks(result))
+    if not sent or len(encode(sent)) > max_bytes:
+        return None
+    return cast("JSONObject", secrets.redact(sent))
+
+
+def _is_same(result: types.CallToolResult, structured: JSON) -> bool:
+    """Return whether the content of a result is its structured content as text."""
+    texts = _texts(result)
+    if len(texts) != 1 or len(result.content) != 1:
+        return False
+    try:
+        return decode(texts[0]) == structured
+    except IdeabridgeError:
+        return False
+
+
+# -- the whole result of a direct call -------------------------------------------------------------------------------
 
 
 def _whole(
@@ -419,39 +537,27 @@ def _whole(
             f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
         )
     whole = cast("JSONObject", secrets.redact(whole))
+    if result.is_error:
+        _add_text(whole, whole.get("structuredContent"))
     if result.is_error and refused:
         content = cast("list[JSON]", whole["content"])
         whole["content"] = [*content, {"type": "text", "text": "\n".join(refused)}]
     return whole
 
 
-def _raw_value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
-    content = result.content
-    if result.structured_content is not None:
-        return result.structured_content
-    if "structured_content" in result.model_fields_set and (tool.output is not None or not content):
-        return None
-    texts = [block.text for block in content if isinstance(block, types.TextContent)]
-    if tool.output is not None:
-        # Older servers declare an output schema and send the value as text only.
-        if len(texts) == 1 and len(content) == 1:
-            try:
-                return decode(texts[0], what="its text")
-            except IdeabridgeError:
-                pass
-        raise ModuleOutputError(module, f"module {module!r} has an output schema but sent no structured content")
-    if not content:
-        return None
-    if len(texts) == len(content):
-        return "\n".join(texts)
-    return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in content]
+def _add_text(whole: JSONObject, structured: JSON) -> None:
+    """Add the structured content to a result without content as text, for hosts that show text alone."""
+    if structured is not None and not whole["content"]:
+        whole["content"] = [{"type": "text", "text": encode_text(structured)}]
 
 
-def _error_text(result: types.CallToolResult) -> str:
-    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-    if not texts and result.structured_content is not None:
-        try:
-            return encode_text(normalise(result.structured_content))
-        except IdeabridgeError:
-            return "its error is no JSON"
-    return "\n".join(texts)
+def _as_error(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
+    """The result of a direct call that broke its promise, as an error that has all that the tool sent."""
+    content: list[JSON] = [{"type": "text", "text": str(error)}, *cast("list[JSON]", whole["content"])]
+    result: JSONObject = {**whole, "isError": True, "content": content}
+    sent = error.sent or {}
+    if "structuredContent" in sent:
+        content.append({"type": "text", "text": f"structuredContent: {encode_text(sent['structuredContent'])}"})
+        if isinstance(sent["structuredContent"], dict):
+            result["structuredContent"] = sent["structuredContent"]
+    return result

@@ -29,6 +29,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.modules.blocks import without_payloads
 from ideabridge.bridge.programs.handles import CLASS, READ
 from ideabridge.bridge.programs.names import TOOLS, ProgramNames, ask_call
 from ideabridge.bridge.programs.sandbox import (
@@ -45,7 +46,7 @@ from ideabridge.bridge.programs.sandbox import (
     Step,
     Waits,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
@@ -340,8 +341,13 @@ def result_of(progress: Progress, value: JSON, error: JSONObject | None) -> Resu
     """
     if error is None:
         return Result(value)
-    message = str(error.get("message"))
-    text = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}... ({len(message):,} characters)"
+    text = _beginning(str(error.get("message")))
+    if "sent" in error:
+        text = f"{text}\nsent, and checked by nobody: {_beginning(encode_text(without_payloads(error['sent'])))}"
     kind = "PermissionError" if error.get("kind") == "denied" else "RuntimeError"
     label = progress.call.label if progress.tool is None else progress.tool.label
     return Result(None, kind, f"{label}: {text}")
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}... ({len(text):,} characters)"

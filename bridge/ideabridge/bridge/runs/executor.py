@@ -14,6 +14,7 @@ from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.modules.errors import ModuleError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
@@ -291,16 +292,20 @@ class Executor:
                 raise ActivityError(f"not run: {error}") from None
         if tool.module is not None:
             # The module restores the names of renamed parameters.
-            async with self._modules.using(tool.module, user_of(context.caller)) as module:
-                value = await module.call(
-                    tool.remote_name or tool.name,
-                    effect.parameters,
-                    progress=context.progress,
-                    run=context.run,
-                    asker=context.asker,
-                    meant=tool.passes_to or tool,
-                    patience=PATIENCE,
-                )
+            try:
+                async with self._modules.using(tool.module, user_of(context.caller)) as module:
+                    value = await module.call(
+                        tool.remote_name or tool.name,
+                        effect.parameters,
+                        progress=context.progress,
+                        run=context.run,
+                        asker=context.asker,
+                        meant=tool.passes_to or tool,
+                        patience=PATIENCE,
+                    )
+            except ModuleError as error:
+                _keep_sent(error, context.kept, tool.name)
+                raise
             if tool.wrapper is not None and isinstance(value, dict):
                 value = value["result"]
             if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
@@ -344,7 +349,8 @@ class Executor:
         """An error as a mind sees it: bounded, masked, without traceback.
 
         Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if nobody knows
-        whether the call took effect, and `ran` if it ran but its result cannot be used.
+        whether the call took effect, and `ran` if it ran but its result cannot be used. `sent` is what the tool sent
+        besides the message, see `ModuleError`.
         """
         text = str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
         masked = self._mask(text)
@@ -355,7 +361,21 @@ class Executor:
         kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
         if kind == "ran":
             masked = f"it ran, and its result cannot be used: {masked}"
-        return {"kind": kind, "message": masked.encode("utf-8", "replace").decode()}
+        explained: JSONObject = {"kind": kind, "message": masked.encode("utf-8", "replace").decode()}
+        if isinstance(error, ModuleError) and error.sent is not None:
+            explained["sent"] = error.sent
+        return explained
+
+
+def _keep_sent(error: ModuleError, kept: Kept, tool: str) -> None:
+    """Count what a failed call sent, which the journal keeps; if that is too much, it is left out."""
+    if error.sent is None:
+        return
+    data = encode(error.sent)
+    try:
+        kept.take(len(data), tool, _memory_of(data, len(data)))
+    except ResultLimitError:
+        error.sent = None
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:

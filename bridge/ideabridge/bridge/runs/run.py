@@ -22,7 +22,6 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.mind import Mind
-from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.driving.driver import LARGE, Driver, SaveIdea
@@ -707,7 +706,7 @@ class Run:
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             result["printed"] = printed if whole else values.short_printed(printed)
-        result["errors"] = [error if whole else shorten_literal(error) for error in self.errors()]
+        result["errors"] = self.errors() if whole else values.short_errors(machine, blocks)
         skipped = self.skipped
         if skipped:
             result["skipped"] = skipped if whole else skipped[:_NOTES]
@@ -779,7 +778,7 @@ class Run:
         return self.machine.doubts.unseen
 
     def errors(self) -> list[dict[str, Any]]:
-        """The errors of the last Solution: `{"call", "place", "error"}`."""
+        """The errors of the last Solution: `{"call", "place", "error"}`; `error` is `{"kind", "message", "sent"?}`."""
         return self.machine.errors
 
     @property

@@ -7,8 +7,8 @@ from typing import Final, TypeVar, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from ideabridge.bridge.context.preview import reference_to, shorten
-from ideabridge.bridge.context.references import parse_reference
+from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.references import Reference, parse_reference
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import OutputTypeError, RejectedSolutionError, UnknownPathError
@@ -148,6 +148,28 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
     return short(None)
 
 
+def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
+    """The errors of the last Solution as an answer shows them. What tools sent is shown like results, and read whole at
+    †data.error.PLACE.error.sent.
+    """
+    errors: list[JSON] = []
+    room = RESULTS
+    for entry in machine.errors:
+        error = entry.get("error")
+        if not isinstance(error, dict) or "sent" not in error:
+            errors.append(shorten_literal(entry))
+            continue
+        plain = shorten_literal({**entry, "error": {key: part for key, part in error.items() if key != "sent"}})
+        assert isinstance(plain, dict)
+        assert isinstance(plain["error"], dict)
+        sent = error["sent"] if blocks is None else blocks.take(error["sent"])
+        path = ("data", "error", str(entry.get("place")), "error", "sent")
+        shown = shorten(sent, path, small=INLINE if room > 0 else 64)
+        room -= len(encode(shown))
+        errors.append({**plain, "error": {**plain["error"], "sent": shown}})
+    return errors
+
+
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
     """What a run assumed, and what is new to it: `{"assumed"?, "unseen"?, "more_assumed"?, "more_unseen"?}`.
 
@@ -191,7 +213,7 @@ def value_at(machine: Machine, text: str) -> JSON:
     for alternative in expression.alternatives:
         value: JSON | Missing = None
         for operand in alternative:
-            document = machine.documents.get(operand.instance or "", {})
+            document = _document(machine, operand)
             value = read_path(document, operand.full)
             if isinstance(value, Missing):
                 last = describe_missing(document, operand.full, operand.instance)
@@ -199,6 +221,16 @@ def value_at(machine: Machine, text: str) -> JSON:
         if not isinstance(value, Missing):
             return value
     raise UnknownPathError(f"{text}: {last}")
+
+
+def _document(machine: Machine, operand: Reference) -> JSON:
+    """What a reference reads: of a run that has ended, also the errors of its last Solution (†data.error.PLACE)."""
+    document = machine.documents.get(operand.instance or "", {})
+    if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
+        return document
+    data = document.get("data")
+    errors: JSONObject = {str(one["place"]): one for one in machine.errors if one.get("place") is not None}
+    return {**document, "data": {**(data if isinstance(data, dict) else {}), "error": errors}}
 
 
 T = TypeVar("T")

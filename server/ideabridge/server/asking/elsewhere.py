@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.modules.errors import ModuleProtocolError, ModuleToolError
+from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleProtocolError, ModuleToolError
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.remote_call import Answer
 from ideabridge.bridge.store.errors import StoreError
@@ -134,6 +134,8 @@ class CallsElsewhere:
             return {"asks": cast("JSON", asking.result)}
         except ModuleToolError as error:
             return {"failed": [error.module, str(error), error.result]}
+        except ModuleOutputError as error:
+            return {"unusable": [error.module, str(error), error.result]}
         except ModuleProtocolError as error:
             return {"refused": [error.module, str(error), error.code, error.said, error.data]}
         except MCPError as error:
@@ -154,7 +156,7 @@ class CallsElsewhere:
         Raises:
             InputRequired: the module asks again.
             CallElsewhereError: the other server does not answer, or the call has failed.
-            ModuleToolError, ModuleProtocolError, MCPError: as the module or the client answered.
+            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: as the module or the client answered.
         """
         row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
         given: JSONObject = {name: wire(one) for name, one in responses.items()}
@@ -206,6 +208,8 @@ def _opened(outcome: JSONObject) -> Any:
             raise InputRequired(told["inputRequests"], read_state(told["requestState"]))
         case "failed":
             raise ModuleToolError(*told)
+        case "unusable":
+            raise ModuleOutputError(*told)
         case "refused":
             module, message, code, said, data = told
             raise ModuleProtocolError(module, message, code=code, said=said, data=data)

@@ -1,0 +1,153 @@
+"""Results that are not what their tool promises, and errors: everything that can be read reaches the caller."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from .serving import ERAS, structured, text
+from .test_blocks import IMAGE, PNG, gateway, placed, wire
+
+pytestmark = pytest.mark.anyio
+
+WRONG = {"n": "three", "note": "kept"}
+SAID = {"type": "text", "text": "cannot open it"}
+
+
+async def failed(client: Client, tool: str, given: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The error of the only call of a plan, after a look at the text of the answer."""
+    result = await client.call_tool("run_plan", {"calls": [{"_tool": tool, **given, **more}]})
+    [error] = structured(result)["errors"]
+    for part in error["error"].get("sent", {}).values():
+        if PNG not in json.dumps(part):
+            assert json.dumps(part, separators=(",", ":"))[:200] in text(result)
+    return {**error["error"], "blocks": wire(result)}
+
+
+async def in_program(client: Client, tool: str, given: dict[str, Any]) -> str:
+    """What a program sees of an error."""
+    program = f"import one\ntry:\n    r = await one.{tool}(**input)\nexcept RuntimeError as e:\n    r = str(e)\nr"
+    result = await client.call_tool("run_plan", {"program": program, "input": given})
+    return str(structured(result)["output"])
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("tool", ["typed", "change"])
+async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(tmp_path: Path, mode: str, tool: str) -> None:
+    given = {"result": {"content": [SAID, IMAGE], "structuredContent": WRONG}}
+    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+        await client.list_tools()
+        direct = await client.call_tool(tool, given)
+        error = await failed(client, tool, given)
+        caught = await in_program(client, tool, given)
+    assert direct.is_error
+    assert "answered against its own schema" in text(direct)
+    assert ("ran, and its result cannot be used" in text(direct)) == (tool == "change")
+    assert '"n":"three"' in text(direct)
+    assert (structured(direct), IMAGE in wire(direct)) == (WRONG, True)
+    assert error["kind"] == ("ran" if tool == "change" else "runtime")
+    assert 'n: found "three", expected an integer' in error["message"]
+    assert error["sent"] == {"structuredContent": WRONG, "content": [SAID, placed(IMAGE, 1)]}
+    assert error["blocks"] == [IMAGE]
+    assert '{"structuredContent":{"n":"three","note":"kept"}' in caught
+    assert PNG[:50] not in caught
+
+
+async def test_what_breaks_its_schema_is_no_value_that_later_calls_read(tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {"_tool": "typed", "result": {"content": [], "structuredContent": WRONG}}
+    async with gateway(tmp_path) as client:
+        calls = [
+            {**wrong, "_outputPath": "a || b"},
+            wrong,
+            {"_tool": "template", "text": "{x}", "values": "†results.1"},
+        ]
+        result = await client.call_tool("run_plan", {"calls": calls})
+        run = structured(result)["run"]
+        read = await client.call_tool("check_run", {"run": run, "paths": ["†data.error.1.error.sent"]})
+    own, dependent = structured(result)["errors"]
+    assert own["error"]["sent"] == {"structuredContent": WRONG}
+    assert dependent["error"]["kind"] == "dependency"
+    state = structured(result)["state"]
+    assert "a" not in state
+    assert state["b"]["sent"] == {"structuredContent": WRONG}
+    assert structured(read)["values"] == {"†data.error.1.error.sent": {"structuredContent": WRONG}}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_tool_that_sends_no_structure_has_its_text_shown(tmp_path: Path, mode: str) -> None:
+    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+        await client.list_tools()
+        parsed = await client.call_tool("typed", {"result": {"content": [{"type": "text", "text": '{"n": 4}'}]}})
+        direct = await client.call_tool("typed", {"result": {"content": [SAID]}})
+        error = await failed(client, "typed", {"result": {"content": [SAID, IMAGE]}})
+        nothing = await failed(client, "typed", {"result": {"content": []}})
+    assert (parsed.is_error, structured(parsed)) == (False, {"n": 4})
+    assert direct.is_error
+    assert "cannot open it" in text(direct)
+    assert "sent no structured content; its content is text and image" in error["message"]
+    assert error["sent"] == {"content": [SAID, placed(IMAGE, 1)]}
+    assert "no content" in nothing["message"]
+    assert "sent" not in nothing
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("result", "said", "sent", "blocks"),
+    [
+        ({"content": [SAID]}, "cannot open it", None, []),
+        ({"content": []}, "failed without saying why; no content", None, []),
+        ({"content": [], "structuredContent": {"why": "full"}}, '{"why":"full"}', None, []),
+        ({"content": [IMAGE]}, "its content is image", {"content": [placed(IMAGE, 1)]}, [IMAGE]),
+        (
+            {"content": [SAID, IMAGE], "structuredContent": {"why": "full"}},
+            "cannot open it",
+            {"structuredContent": {"why": "full"}, "content": [SAID, placed(IMAGE, 1)]},
+            [IMAGE],
+        ),
+        ({"content": [SAID], "structuredContent": WRONG}, "cannot open it", {"structuredContent": WRONG}, []),
+    ],
+    ids=["text", "nothing", "structure", "image", "all", "broken"],
+)
+async def test_everything_of_an_error_reaches_the_caller(
+    tmp_path: Path, mode: str, result: dict[str, Any], said: str, sent: Any, blocks: list[Any]
+) -> None:
+    given = {"result": {**result, "isError": True}}
+    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+        await client.list_tools()
+        direct = await client.call_tool("typed", given)
+        error = await failed(client, "typed", given)
+    assert direct.is_error
+    assert direct.structured_content == result.get("structuredContent")
+    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in direct.content]
+    assert content[: len(result["content"])] == result["content"]
+    if not result["content"] and "structuredContent" in result:
+        assert text(direct) == said
+    assert said in error["message"]
+    assert (error.get("sent"), error["blocks"]) == (sent, blocks)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_structured_content_alone_is_text_too(tmp_path: Path, mode: str) -> None:
+    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+        await client.list_tools()
+        typed = await client.call_tool("typed", {"result": {"content": [], "structuredContent": {"n": 3}}})
+        both = await client.call_tool("typed", {"result": {"content": [SAID], "structuredContent": {"n": 3}}})
+    assert (text(typed), structured(typed)) == ('{"n":3}', {"n": 3})
+    assert (text(both), structured(both)) == ("cannot open it", {"n": 3})
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_data_of_an_error_of_the_protocol_reaches_the_caller(tmp_path: Path, mode: str) -> None:
+    given = {"error": {"code": -32000, "message": "", "data": {"detail": "the disk is full"}}}
+    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+        await client.list_tools()
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("give", given)
+        error = await failed(client, "give", given)
+    assert caught.value.data == {"detail": "the disk is full"}
+    assert "the disk is full" in error["message"]
