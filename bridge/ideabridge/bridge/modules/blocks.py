@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
+from ideabridge.bridge.context.payloads import payload_of, with_payload, write_payload
 from ideabridge.bridge.modules.views import is_html, is_view, without_views
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
@@ -135,7 +136,7 @@ class Blocks:
         return members if any(map(_is_other, members.values(), value.values())) else value
 
     def _placeholder(self, value: JSONObject, block: JSONObject) -> JSONObject:
-        placeholder = with_payload(value, f"{len(_payload_of(value)):,} characters")
+        placeholder = with_payload(value, f"{len(payload_of(value)):,} characters")
         self._taken[id(placeholder)] = (placeholder, block)
         return placeholder
 
@@ -161,58 +162,16 @@ class Blocks:
                 placeholder, block = self._taken[id(part)]
                 data = encode(block)
                 if data not in numbers and (len(data) > room or len(blocks) == MOST_BLOCKS):
-                    _write(placeholder, f"not shown, {len(data):,} bytes: {otherwise}")
+                    write_payload(placeholder, f"not shown, {len(data):,} bytes: {otherwise}")
                     continue
                 if data not in numbers:
                     # The same image in two places is one block.
                     numbers[data] = first + len(blocks)
                     room -= len(data)
                     blocks.append(block)
-                _write(placeholder, f"content[{numbers[data]}] of this answer")
+                write_payload(placeholder, f"content[{numbers[data]}] of this answer")
         return blocks
 
 
 def _is_other(one: JSON, other: JSON) -> bool:
     return one is not other
-
-
-def _payload_of(block: JSONObject) -> str:
-    """The base64 or the text of a block; "" of a link."""
-    holder = block.get("resource", block)
-    for key in ("data", "blob", "text"):
-        payload = holder.get(key) if isinstance(holder, dict) else None
-        if isinstance(payload, str):
-            return payload
-    return ""
-
-
-def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """A copy of a block with another text in the place of its base64 or its text, and without nulls. A link has
-    neither base64 nor text.
-    """
-    copied: JSONObject = {key: member for key, member in block.items() if member is not None}
-    resource = block.get("resource")
-    if isinstance(resource, dict):
-        copied["resource"] = {key: member for key, member in resource.items() if member is not None}
-    _write(copied, payload)
-    return copied
-
-
-def _write(block: JSONObject, payload: str) -> None:
-    holder = cast("JSONObject", block.get("resource", block))
-    for key in ("data", "blob", "text"):
-        if key in holder:
-            holder[key] = payload
-
-
-def without_payloads(value: JSON) -> JSON:
-    """A value for a reader of text: the length in the place of the base64 of each image, sound and file in it."""
-    if isinstance(value, list):
-        return [without_payloads(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    resource = value.get("resource")
-    is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)
-    if is_media or (isinstance(resource, dict) and isinstance(resource.get("blob"), str)):
-        return with_payload(value, f"{len(_payload_of(value)):,} characters")
-    return {key: without_payloads(item) for key, item in value.items()}

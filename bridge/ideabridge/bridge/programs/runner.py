@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.errors import ProgramError, SecretGivenError
 from ideabridge.bridge.loop.event import (
     CallProposed,
@@ -29,7 +30,6 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
-from ideabridge.bridge.modules.blocks import without_payloads
 from ideabridge.bridge.programs.handles import CLASS, READ
 from ideabridge.bridge.programs.names import TOOLS, ProgramNames, ask_call
 from ideabridge.bridge.programs.sandbox import (

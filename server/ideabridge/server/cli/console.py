@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -162,8 +163,10 @@ def print_value(value: JSON) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
         return
-    text = _json(value, 2)
-    if sys.stdout.isatty():
+    is_terminal = sys.stdout.isatty()
+    # Whole, the base64 of an image would fill the terminal; a pipe and a file get it.
+    text = _json(without_payloads(value) if is_terminal else value, 2)
+    if is_terminal:
         from rich.highlighter import JSONHighlighter
 
         out().print(JSONHighlighter()(text))

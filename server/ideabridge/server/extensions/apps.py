@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.own_tools import VIEW_RUN
@@ -108,6 +109,7 @@ class RunViews:
                 open_ += await self._histories.pending(record, read.history)
             # A thread, because a call may be long.
             approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
+            output = None if machine is None else await compute_in_thread(without_payloads, machine.output)
             shown: JSONObject = {
                 "run": record.id,
                 "title": record.title,
@@ -119,7 +121,7 @@ class RunViews:
                 "ticks": list[JSON](whole.ticks),
                 "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
                 "more": max(0, whole.total - MOST_ROWS),
-                "output": short(machine.output, 2000) if machine is not None and machine.has_output else None,
+                "output": short(output, 2000) if machine is not None and machine.has_output else None,
                 "approvals": list[JSON](approvals),
                 "mayDecide": may_decide,
             }

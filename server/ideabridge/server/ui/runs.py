@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import LOCAL_USER
@@ -28,14 +29,14 @@ from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.forms import number_of
-from ideabridge.server.ui.showing import text_of, without_images
+from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
-from ideabridge.tools.encoding import JSON, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
 
@@ -211,7 +212,7 @@ class RunPages:
             events_from=start,
             events_total=len(events),
             events_page=_EVENTS,
-            output=machine.output if machine is not None and machine.has_output else None,
+            output=await compute_in_thread(without_payloads, machine.output) if machine is not None else None,
             has_output=machine is not None and machine.has_output,
             input=input_of(store, record.id),
             is_own=record.caller == visitor_of(request).caller,
@@ -287,8 +288,9 @@ class RunPages:
             about = call_json(number, progress)
             machine = history.machine
             # A thread walks through the result, which may have very many small values.
-            value = await compute_in_thread(without_images, about.get("value"))
-            images = await compute_in_thread(_images, about.get("value"))
+            value = await compute_in_thread(without_payloads, about.get("value"))
+            sent = await compute_in_thread(without_payloads, (progress.error or {}).get("sent"))
+            images = await compute_in_thread(_images, _answered(about))
             events = [one for one in history.entries if getattr(one.event, "call", None) == number]
             waits = [
                 (one, machine.history[one].call.name, why)
@@ -310,6 +312,7 @@ class RunPages:
                 value=value,
                 has_value="value" in about,
                 error=progress.error,
+                sent=sent,
                 images=range(len(images)),
                 events=events,
                 begun=trace.begun,
@@ -341,7 +344,7 @@ class RunPages:
         async with self._site.histories.reading(record.id, fold=True) as read:
             assert read.history is not None
             progress, _ = _found(record, read.history, read.trace, number)
-            found = await compute_in_thread(_images, call_json(number, progress).get("value"))
+            found = await compute_in_thread(_images, _answered(call_json(number, progress)))
         place = _number_in(request, "image")
         if place >= len(found):
             raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
@@ -396,6 +399,12 @@ def _found(record: RunRecord, history: RunHistory, trace: Trace, number: int) ->
     if number >= min(len(listed), len(trace.bars)):
         raise UnknownRunError(f"run {record.id} has no call {number}")
     return listed[number], trace.bars[number]
+
+
+def _answered(about: JSONObject) -> JSON:
+    """The value of a call (`call_json`), or else what its tool sent although it failed."""
+    error = about.get("error")
+    return error.get("sent") if isinstance(error, dict) else about.get("value")
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,18 +97,6 @@ def words(status: str) -> str:
     return status.replace("_", " ")
 
 
-def without_images(value: JSON) -> JSON:
-    """A value in which the data of images, which a page shows as images, is replaced by its length."""
-    if isinstance(value, list):
-        return [without_images(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    data = value.get("data")
-    if value.get("type") == "image" and isinstance(data, str):
-        return {**value, "data": f"{len(data):,} characters"}
-    return {key: without_images(one) for key, one in value.items()}
-
-
 def answered(publication: Publication) -> str:
     """How a call of a published tool is answered, in words."""
     if publication.answer == "recorded":

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.context.request import tokens_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 _LONGEST_VALUE: Final = 160
 """The most characters of a value that is shown in one line."""
+
+_SENT: Final = 1000
+"""The most characters of what a tool sent although its call failed."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -101,7 +105,10 @@ def error_line(entry: JSONObject) -> str:
     """An error of a run in one line, after the name of its call."""
     call = entry.get("call")
     name = f"{call.get('_id') or call.get('_tool')}: " if isinstance(call, dict) else ""
-    return name + message_of(entry.get("error"))
+    error = entry.get("error")
+    sent = error.get("sent") if isinstance(error, dict) else None
+    more = "" if sent is None else f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
+    return f"{name}{message_of(error)}{more}"
 
 
 def cost_of_request(size: int) -> str:

@@ -1,0 +1,53 @@
+"""Payloads: the base64 of images, sounds and files, and the text of resources, in content blocks within values.
+
+A reader of text, a person or a mind, learns nothing from base64.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+def payload_of(block: JSONObject) -> str:
+    """The base64 or the text of a block; "" of a link."""
+    holder = block.get("resource", block)
+    for key in ("data", "blob", "text"):
+        payload = holder.get(key) if isinstance(holder, dict) else None
+        if isinstance(payload, str):
+            return payload
+    return ""
+
+
+def with_payload(block: JSONObject, payload: str) -> JSONObject:
+    """A copy of a block with another text in the place of its base64 or its text, and without nulls. A link has
+    neither base64 nor text.
+    """
+    copied: JSONObject = {key: member for key, member in block.items() if member is not None}
+    resource = block.get("resource")
+    if isinstance(resource, dict):
+        copied["resource"] = {key: member for key, member in resource.items() if member is not None}
+    write_payload(copied, payload)
+    return copied
+
+
+def write_payload(block: JSONObject, payload: str) -> None:
+    """Put another text in the place of the base64 or the text of a block."""
+    holder = cast("JSONObject", block.get("resource", block))
+    for key in ("data", "blob", "text"):
+        if key in holder:
+            holder[key] = payload
+
+
+def without_payloads(value: JSON) -> JSON:
+    """A value for a reader of text: the length in the place of the base64 of each image, sound and file in it."""
+    if isinstance(value, list):
+        return [without_payloads(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    resource = value.get("resource")
+    is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)
+    if is_media or (isinstance(resource, dict) and isinstance(resource.get("blob"), str)):
+        return with_payload(value, f"{len(payload_of(value)):,} characters")
+    return {key: without_payloads(item) for key, item in value.items()}
