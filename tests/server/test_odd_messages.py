@@ -67,7 +67,7 @@ class Speaker:
             if not select.select([self.process.stdout], [], [], SECONDS)[0]:
                 return
             chunk = self.process.stdout.read(65536)
-            assert chunk, "the server has ended"
+            assert chunk, f"the server has ended: {self.errors.read_text()[-2000:]}"
             *lines, self._pending = (self._pending + chunk).split(b"\n")
             self._lines.extend(lines)
 
@@ -156,6 +156,11 @@ REFUSED = [
     # Here it may be the beginning of another one, or belong to something inside.
     (b'{"jsonrpc": "2.0", "id": 7', None, -32700, "cannot be read"),
     (b'{"method": "ping", "params": {"id": 7}', None, -32700, "cannot be read"),
+    # These are no ids.
+    (b'{"jsonrpc": "2.0", "id": 007, "method": "ping"}', None, -32700, "cannot be read"),
+    (b'{"jsonrpc": "2.0", "id": "\x01", "method": "ping"}', None, -32700, "cannot be read"),
+    (b'{"jsonrpc": "2.0", "id": 007, "method": "ping", "params": ' + b"[" * 500, None, -32600, "nests deeper than"),
+    (b'{"jsonrpc": "2.0", "id": "\xff", "method": "ping", ' + b"[" * 500, None, -32600, "nests deeper than"),
     (b'\xff\xfe{"\0', None, -32700, "cannot be read"),
     (b"9" * 10_000, None, -32700, "cannot be read"),
     (b"[" * 10_000, None, -32600, "nests deeper than"),

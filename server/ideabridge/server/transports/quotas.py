@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import mcp_types as types
 import orjson
@@ -129,10 +129,12 @@ def problem(message: bytes) -> str | None:
 
 def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
     """The answer to a refused message as a JSON-RPC object; None if no id is found in its beginning or end."""
-    found = _HEAD.match(head[:ENDS]) or _TAIL.search(tail[-ENDS:])
-    if found is None:
+    request_id = id_at_start(head)
+    if request_id is None:
+        found = _TAIL.search(tail[-ENDS:])
+        request_id = None if found is None else _read_id(found[1])
+    if request_id is None:
         return None
-    request_id: Any = orjson.loads(found[2] if found.re is _HEAD else found[1])
     if _METHOD.match(head[:ENDS]) is not None:
         # The host's model sees a tool error, and not a protocol error.
         result = {"content": [{"type": "text", "text": why}], "isError": True, "resultType": "complete"}
@@ -143,7 +145,15 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
 def id_at_start(message: bytes) -> int | str | None:
     """The id of a message that cannot be read, if it stands at its beginning, where it can be that of nothing else."""
     found = _HEAD.match(message[:ENDS])
-    return None if found is None else orjson.loads(found[2])
+    return None if found is None else _read_id(found[2])
+
+
+def _read_id(text: bytes) -> int | str | None:
+    """An id as it is written; None if it is not JSON, such as `007` or a text with bytes that are not UTF-8."""
+    try:
+        return cast("int | str", orjson.loads(text))
+    except orjson.JSONDecodeError:
+        return None
 
 
 def size_problem(size: int) -> str:
