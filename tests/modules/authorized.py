@@ -35,6 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.modules.device import DEVICE_GRANT, DeviceCode, DevicePerson
 
+_METADATA = "/.well-known/oauth-authorization-server"
 _ENDPOINTS = {"authorization": "authorize", "token": "token", "registration": "register"}
 
 
@@ -149,6 +150,12 @@ class Steps:
         headers = {key.decode().lower(): value.decode() for key, value in scope["headers"]}
         token = headers.get("authorization", "").removeprefix("Bearer ")
         self._server.requests.append((scope["path"], token))
+        for path, change in self._server.changed.items():
+            if scope["path"].startswith(path):
+                send = _changing(send, change)
+        if scope["path"].startswith(f"{_METADATA}/"):
+            # An issuer with a path has its metadata here.
+            scope = {**scope, "path": _METADATA}
         if scope["path"] == "/token" and self._server.provider.down is not None:
             await self._refuse(send, self._server.provider.down, "")
             return
@@ -236,6 +243,30 @@ class Steps:
         await send({"type": "http.response.body", "body": b""})
 
 
+def _changing(send: Send, change: Callable[[dict[str, Any]], object]) -> Send:
+    """Sends an answer, of which the object is changed, or replaced by what `change` returns."""
+    started: Message = {}
+    content = b""
+
+    async def changing(message: Message) -> None:
+        nonlocal started, content
+        if message["type"] == "http.response.start":
+            started = message
+            return
+        content += message.get("body", b"")
+        if message.get("more_body", False):
+            return
+        if started["status"] < 300:
+            document = orjson.loads(content)
+            changed = change(document)
+            content = changed if isinstance(changed, bytes) else orjson.dumps(document)
+        headers = [pair for pair in started["headers"] if pair[0].lower() != b"content-length"]
+        await send({**started, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    return changing
+
+
 def _again(body: bytes, receive: Receive) -> Receive:
     """Receives a body that was read already."""
     sent = False
@@ -283,7 +314,7 @@ class Devices:
 
     def get(self, path: str, query: dict[str, list[str]]) -> bytes | None:
         """The metadata of the server, or the page at which a code is entered."""
-        if path.startswith("/.well-known/oauth-authorization-server"):
+        if path.startswith(_METADATA):
             addresses = {f"{name}_endpoint": f"{self._base}/{path}" for name, path in _ENDPOINTS.items()}
             return orjson.dumps({"issuer": f"{self._base}/", **addresses, **self.metadata})
         if path == "/activate":
@@ -360,6 +391,7 @@ class Authorized:
         metadata: what the module says about itself, in place of the truth.
         given: the fields of each request for tokens with credentials.
         devices: the device grant, if the authorization server offers it.
+        changed: what is done with the JSON of successful answers, by the beginnings of their paths.
     """
 
     def __init__(self, base: str, *, sse: bool) -> None:
@@ -375,6 +407,7 @@ class Authorized:
         self.demanded = "write"
         self.missing: tuple[str, ...] = ()
         self.metadata: dict[str, Any] | None = None
+        self.changed: dict[str, Callable[[dict[str, Any]], object]] = {}
         inside = 0
         met = anyio.Event()
         server = MCPServer(

@@ -561,3 +561,165 @@ async def test_the_older_transport_has_the_same_sign_in() -> None:
             assert await modules["tickets"].call("read", {}) == "read"
             server.revoke()
             assert await modules["tickets"].call("read", {}) == "read"
+
+
+# -- odd answers -----------------------------------------------------------------------------------------------------
+
+RESOURCE = "/.well-known/oauth-protected-resource"
+SERVER = "/.well-known/oauth-authorization-server"
+
+
+async def signed_in(server: Authorized, person: Browser) -> tuple[str | None, list[str]]:
+    """Why a sign-in does not work, and the notes on the module."""
+    async with opened(server, person) as modules:
+        status = modules["tickets"].status()
+        if status.error is None:
+            assert await modules["tickets"].call("read", {}) == "read"
+            server.revoke()
+            # Renewing works, too.
+            assert await modules["tickets"].call("read", {}) == "read"
+        return status.error, list(status.notes)
+
+
+@pytest.mark.parametrize("iss", [None, "", "/"])
+@pytest.mark.parametrize("slashes", [("", ""), ("", "/"), ("/", ""), ("/", "/")])
+async def test_the_slash_of_a_root_makes_no_other_issuer(slashes: tuple[str, str], iss: str | None) -> None:
+    async with authorized() as server:
+        named, issuer = (f"{server.base}{slash}" for slash in slashes)
+        server.changed[RESOURCE] = lambda told: told.update(authorization_servers=[named])
+        server.changed[SERVER] = lambda told: told.update(issuer=issuer)
+        person = Browser() if iss is None else Browser(iss=f"{server.base}{iss}")
+        assert await signed_in(server, person) == (None, [])
+        async with opened(server) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+@pytest.mark.parametrize(
+    ("named", "issuer", "iss"),
+    [
+        ("/tenant", "/tenant/", None),
+        ("/tenant/", "/tenant", None),
+        ("/tenant", "/tenant", "/tenant/"),
+        ("/tenant", "/", None),
+        ("", "//", None),
+        ("", "", "//"),
+        ("", "", "/tenant"),
+    ],
+)
+async def test_a_path_makes_another_issuer(named: str, issuer: str, iss: str | None) -> None:
+    async with authorized() as server:
+        server.changed[RESOURCE] = lambda told: told.update(authorization_servers=[f"{server.base}{named}"])
+
+        def metadata(told: dict[str, Any]) -> None:
+            told["issuer"] = f"{server.base}{issuer}"
+
+        server.changed[SERVER] = metadata
+        person = Browser() if iss is None else Browser(iss=f"{server.base}{iss}")
+        error, _ = await signed_in(server, person)
+        assert error is not None
+        assert "issuer mismatch" in error or "iss mismatch" in error
+        # No code and no secret was sent.
+        assert not [path for path, _ in server.requests if path == "/token"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_signed_assertion_names_the_issuer_as_its_server_writes_it(
+    slash: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with authorized() as server:
+        key = ec.generate_private_key(ec.SECP256R1())
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        server.public_key = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        monkeypatch.setenv("SECRET", pem)
+        server.changed[RESOURCE] = lambda told: told.update(authorization_servers=[f"{server.base}{slash}"])
+        auth: dict[str, Any] = {
+            "grant": "client_credentials",
+            "client_id": "reports",
+            "issuer": f"{server.base}{slash}",
+            "private_key": "${SECRET}",
+            "algorithm": "ES256",
+        }
+        # The server takes its own name with a slash only.
+        async with opened(server, auth=auth) as modules:
+            assert await modules["tickets"].call("read", {}) == "read"
+
+
+async def test_the_slash_of_a_root_makes_no_other_resource() -> None:
+    async with authorized() as server:
+        for resource in (server.base, f"{server.base}/", server.url):
+            server.changed[RESOURCE] = lambda told, resource=resource: told.update(resource=resource)
+            error, notes = await signed_in(server, Browser())
+            assert (error, notes) == (None, [])
+            forget("tickets")
+        server.changed[RESOURCE] = lambda told: told.update(resource=f"{server.base}/other")
+        error, _ = await signed_in(server, Browser())
+        assert "does not match expected" in (error or "")
+
+
+ODD: list[tuple[str, dict[str, Any], str | None]] = [
+    (SERVER, {"scopes_supported": "read write", "strange": {"a": 1}}, "read 'scopes_supported' in the metadata of"),
+    (SERVER, {"scopes_supported": None, "response_types_supported": None}, "left out 'response_types_supported'"),
+    (SERVER, {"grant_types_supported": {"a": 1}}, "left out 'grant_types_supported' in the metadata of"),
+    (SERVER, {"service_documentation": "not an address"}, "left out 'service_documentation'"),
+    (SERVER, {"code_challenge_methods_supported": "S256", "op_tos_uri": ""}, "left out 'op_tos_uri'"),
+    (RESOURCE, {"scopes_supported": "read", "resource_name": 5}, "left out 'resource_name' in its metadata: it is a"),
+    (RESOURCE, {"bearer_methods_supported": None, "jwks_uri": ""}, "left out 'jwks_uri' in its metadata: it is empty"),
+    ("/register", {"contacts": "me", "grant_types": None, "client_secret_expires_at": "never"}, "left out 'client_sec"),
+    ("/token", {"token_type": "bearer", "expires_in": "3600"}, None),
+    ("/token", {"token_type": "BEARER", "expires_in": 3600.5}, "read 'expires_in' in the tokens of"),
+    ("/token", {"token_type": None, "scope": ["read"], "id_token": 5}, "read 'scope' in the tokens of"),
+    ("/token", {"expires_in": "one hour", "scope": None}, "left out 'expires_in'"),
+    ("/token", {"expires_in": None}, None),
+]
+
+
+@pytest.mark.parametrize(("path", "members", "note"), ODD)
+async def test_odd_answers_that_do_no_harm_work_with_a_note(
+    path: str, members: dict[str, Any], note: str | None
+) -> None:
+    async with authorized() as server:
+        server.changed[path] = lambda told: told.update(members)
+        error, notes = await signed_in(server, Browser())
+        assert error is None
+        assert [one for one in notes if note is not None and note in one] or (note is None and notes == [])
+
+
+@pytest.mark.parametrize("path", [SERVER, RESOURCE, "/token", "/register"])
+async def test_a_byte_order_mark_before_an_answer_is_skipped(path: str) -> None:
+    async with authorized() as server:
+        server.changed[path] = lambda told: b"\xef\xbb\xbf" + json.dumps(told).encode()
+        assert (await signed_in(server, Browser()))[0] is None
+
+
+HARMFUL: list[tuple[str, dict[str, Any]]] = [
+    (SERVER, {"issuer": None}),
+    (SERVER, {"issuer": "https://login.example"}),
+    (SERVER, {"token_endpoint": None}),
+    (SERVER, {"token_endpoint": ["http://127.0.0.1/token"]}),
+    (SERVER, {"token_endpoint": "http://192.0.2.1/token"}),
+    (SERVER, {"authorization_endpoint": 5}),
+    (SERVER, {"registration_endpoint": 5}),
+    (SERVER, {"registration_endpoint": "here"}),
+    (SERVER, {"authorization_response_iss_parameter_supported": "perhaps"}),
+    (RESOURCE, {"resource": "https://elsewhere.example/mcp"}),
+    ("/register", {"client_id": 5}),
+    ("/register", {"client_secret": ["a"]}),
+    ("/register", {"token_endpoint_auth_method": ["none"]}),
+    ("/token", {"access_token": None}),
+    ("/token", {"access_token": ["a"]}),
+    ("/token", {"access_token": "a\nb"}),
+    ("/token", {"token_type": "DPoP"}),
+    ("/token", {"token_type": ["Bearer"]}),
+]
+
+
+@pytest.mark.parametrize(("path", "members"), HARMFUL)
+async def test_odd_answers_that_decide_where_a_secret_goes_are_refused(path: str, members: dict[str, Any]) -> None:
+    async with authorized() as server:
+        server.changed[path] = lambda told: told.update(members)
+        error, _ = await signed_in(server, Browser())
+        assert error is not None
+        assert error.startswith("module 'tickets' cannot be signed in to: ")
+        for word in ("pydantic", "validation error", "Traceback"):
+            assert word not in error
+        assert not kept(server).exists()

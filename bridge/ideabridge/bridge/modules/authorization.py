@@ -39,8 +39,10 @@ from pydantic import AnyUrl, ValidationError
 from ideabridge.bridge.modules.device import DEVICE_GRANT, DevicePerson, TemporaryError, endpoint_of
 from ideabridge.bridge.modules.errors import ModuleSignInError, shown
 from ideabridge.bridge.modules.http import certificates
+from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import waiting_on_a_person
 from ideabridge.bridge.modules.settings import AuthorizationSettings
+from ideabridge.bridge.modules.sign_in_answers import fault_of_server, repair_resource, repair_server, repair_tokens
 from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, login_command, needed
 from ideabridge.bridge.secrets import Secrets
 
@@ -51,6 +53,9 @@ _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
 """The statuses with which an authorization server refuses to renew a token for good."""
+_SUCCESSES: Final = (200, 201)
+_SERVER_METADATA: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+"""Parts of the paths at which the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
 """The most times that a request is sent again with another token."""
 _SECONDS: Final = 20.0
@@ -108,6 +113,7 @@ class Authorization(httpx2.Auth):
 
     Attributes:
         signed_in: where the tokens of a person who has signed in are kept; None before.
+        oddities: what was repaired in the answers of authorization servers.
     """
 
     def __init__(
@@ -140,6 +146,11 @@ class Authorization(httpx2.Auth):
         self._back = ""
         self._lock = anyio.Lock()
         self.signed_in: str | None = None
+        self.oddities = Oddities()
+        # The issuer as the authorization server writes it; see `repair_server`.
+        self._written_issuer: str | None = None
+        # Why metadata of the authorization server could not be read in this sign-in.
+        self._server_fault: str | None = None
         self._provider = self._make_provider()
 
     def _make_provider(self) -> OAuthClientProvider:
@@ -188,7 +199,8 @@ class Authorization(httpx2.Auth):
 
         async def signed(audience: str) -> str:
             try:
-                return await sign(audience)
+                # The server may compare the text with its own name.
+                return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
                 what = f"{self._place}.auth.private_key is not a key in PEM for {self._settings.algorithm}"
                 raise OAuthFlowError(what) from None
@@ -341,6 +353,7 @@ class Authorization(httpx2.Auth):
                 if refused is not None and refused == self._fresh:
                     raise OAuthFlowError("it refuses the token that its authorization server has just issued")
                 self._at_once = False
+                self._server_fault = None
                 if not steps_up:
                     context.clear_tokens()
                 async with aclosing(self._provider.async_auth_flow(request)) as flow:
@@ -380,6 +393,8 @@ class Authorization(httpx2.Auth):
                 while outgoing is not request:
                     response = await self._send(client, outgoing)
                     status = response.status_code
+                    if status in _SUCCESSES:
+                        response = _with_content(response, repair_tokens(response.content, self.oddities.note))
                     outgoing = await flow.asend(response)
             if context.current_tokens is None and self._is_personal:
                 # Perhaps a person has signed in again, so that the server has withdrawn the tokens before.
@@ -395,8 +410,20 @@ class Authorization(httpx2.Auth):
     ) -> httpx2.Response:
         """The answer to a request of the SDK for a sign-in; `before` is the last that it has had."""
         if request.method == "POST" and isinstance(self._provider, _DeviceProvider):
-            return await self._provider.answer(request, before, partial(self._send, client))
-        return await self._send(client, request)
+            response = await self._provider.answer(request, before, partial(self._send, client))
+        else:
+            response = await self._send(client, request)
+        if response.status_code not in _SUCCESSES:
+            return response
+        note = self.oddities.note
+        if request.method == "POST":
+            return _with_content(response, repair_tokens(response.content, note))
+        if not any(part in request.url.path for part in _SERVER_METADATA):
+            return _with_content(response, repair_resource(response.content, note))
+        expected = self._provider.context.auth_server_url
+        content, self._written_issuer = repair_server(response.content, expected, note)
+        self._server_fault = fault_of_server(content) or self._server_fault
+        return _with_content(response, content)
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """Send a request to an authorization server, or for the module's metadata, and read the answer.
@@ -448,8 +475,12 @@ class Authorization(httpx2.Auth):
             raise OAuthFlowError(f"the module sends us to {url[:200]}: expected an address with https")
 
     def _check_issuer(self) -> None:
-        """Refuse to send credentials, or a person, to another server than the configured one."""
+        """Refuse to send credentials, or a person, to another server than the configured one, or than the one whose
+        metadata cannot be read: the SDK would take addresses of the module in its place.
+        """
         issuer, metadata = self._settings.issuer, self._provider.context.oauth_metadata
+        if metadata is None and self._server_fault is not None:
+            raise OAuthFlowError(self._server_fault)
         if issuer is None or (metadata is not None and issuers_match(str(metadata.issuer), issuer)):
             return
         found = "no authorization server" if metadata is None else str(metadata.issuer)
@@ -492,7 +523,11 @@ class Authorization(httpx2.Auth):
 
         if (error := one("error")) is not None and "code" not in fields:
             raise OAuthFlowError(f"the authorization server answers {error[:100]!r}")
-        return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=one("iss"))
+        issuer, metadata = one("iss"), self._provider.context.oauth_metadata
+        if issuer is not None and metadata is not None and issuers_match(issuer, str(metadata.issuer)):
+            # The SDK compares the texts, which may differ by the slash of a root.
+            issuer = str(metadata.issuer)
+        return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
 
     @property
     def _user(self) -> str | None:
@@ -766,6 +801,14 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _with_content(response: httpx2.Response, content: bytes) -> httpx2.Response:
+    """A response with other content."""
+    if content == response.content:
+        return response
+    headers = {"content-type": "application/json"}
+    return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

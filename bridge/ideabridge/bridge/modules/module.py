@@ -329,6 +329,8 @@ class Module:
         # No attempt succeeds before a person has signed in.
         next_try = None if isinstance(error, ModuleSignInError) and error.lasting else self._next
         notes = [*self._notes, *(connection.notes if connection is not None else ())]
+        if self.authorization is not None:
+            notes += self.authorization.oddities.lines
         if not self.configuration.views and any(_has_view(tool) for tool in self.known_tools):
             notes.append(_WITHHELD)
         return ModuleStatus(

@@ -1,0 +1,160 @@
+"""Answers of authorization servers, repaired before the SDK's models read them.
+
+Those models refuse a document as a whole for one optional member that is not as the standards write it. Here such a
+member is converted where it means one thing, and otherwise left out, with a note. What says where a token, a code or a
+person is sent is never repaired: the SDK refuses a document in which it is malformed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import orjson
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+_DECIDES: Final = frozenset(
+    {
+        *("issuer", "resource", "authorization_servers"),
+        *("authorization_endpoint", "token_endpoint", "registration_endpoint", "device_authorization_endpoint"),
+        *("client_id", "client_secret", "token_endpoint_auth_method"),
+        *("access_token", "token_type", "iss", "authorization_response_iss_parameter_supported"),
+    }
+)
+"""Members that decide where something secret is sent, and how it is used."""
+
+_EXACT: Final = 2.0**53
+"""Below this, a float has an exact integer part."""
+
+Note = Callable[[str], None]
+"""Receives a note on what was repaired."""
+
+
+def repair_resource(content: bytes, note: Note) -> bytes:
+    """The metadata of a module (RFC 9728)."""
+    return _repaired(content, ProtectedResourceMetadata, "its metadata", note)
+
+
+def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[bytes, str | None]:
+    """The metadata of an authorization server (RFC 8414).
+
+    Args:
+        content: the document.
+        expected: the issuer that it must name; None: the SDK decides.
+        note: receives notes.
+
+    Returns:
+        The document, and the issuer as the server writes it. In the document it is written as in `expected` if the two
+        differ only by the slash of a root: the SDK compares the texts.
+    """
+    content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
+    document = _read(content)
+    issuer = None if document is None else document.get("issuer")
+    if document is None or not isinstance(issuer, str):
+        return content, None
+    if expected is None or issuer == expected or not issuers_match(issuer, expected):
+        return content, issuer
+    return orjson.dumps({**document, "issuer": expected}), issuer
+
+
+def fault_of_server(content: bytes) -> str | None:
+    """Why a document that is the metadata of an authorization server cannot be used; None if it can, or is another
+    document, as some servers answer every address with one.
+    """
+    document = _read(content)
+    if document is None or document.keys().isdisjoint(_DECIDES):
+        return None
+    try:
+        OAuthMetadata.model_validate_json(orjson.dumps(document))
+    except ValidationError as error:
+        place = error.errors()[0]["loc"]
+        member = repr(str(place[0])) if place else "a member"
+        return f"{member} in the metadata of its authorization server is missing or malformed"
+    except orjson.JSONEncodeError:
+        return "the metadata of its authorization server has a number that is too large"
+    return None
+
+
+def repair_tokens(content: bytes, note: Note) -> bytes:
+    """The answer to a POST: tokens (RFC 6749), or a registered client (RFC 7591)."""
+    document = _read(content)
+    if document is not None and "access_token" in document:
+        return _repaired(content, OAuthToken, "the tokens of its authorization server", note)
+    if document is not None and "client_id" in document:
+        return _repaired(content, OAuthClientInformationFull, "the client that its server has registered", note)
+    return content
+
+
+def _read(content: bytes) -> dict[str, Any] | None:
+    """The object; None if it is none."""
+    try:
+        found: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> bytes:
+    document = _read(content)
+    if document is None:
+        return content
+    wrong = _wrong_members(document, model)
+    if not wrong:
+        return content.removeprefix(_BYTE_ORDER_MARK)
+    for name in sorted(wrong):
+        value = document[name]
+        converted = _converted(name, value, model)
+        is_absent = value is None or value == ""
+        if converted is not None:
+            document[name] = converted
+            note(f"read {name!r} in {what} as it is meant: it is {_kind(value)}")
+        elif is_absent or name not in _DECIDES:
+            del document[name]
+            note(f"left out {name!r} in {what}: it is {'empty' if is_absent else _kind(value)}")
+    return orjson.dumps(document)
+
+
+def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]:
+    """The members that the model refuses."""
+    try:
+        model.model_validate_json(orjson.dumps(document))
+    except ValidationError as error:
+        return {str(one["loc"][0]) for one in error.errors() if one["loc"]} & document.keys()
+    except orjson.JSONEncodeError:
+        return set()
+    return set()
+
+
+def _converted(name: str, value: object, model: type[BaseModel]) -> object:
+    """A member in the form that the model takes, if it has another form that means the same; else None."""
+    if name in _DECIDES:
+        return None
+    form: object = None
+    if isinstance(value, str):
+        form = value.replace(",", " ").split()
+    elif isinstance(value, list):
+        members = cast("list[object]", value)
+        if all(isinstance(member, str) for member in members):
+            form = " ".join(cast("list[str]", members))
+    elif isinstance(value, float) and abs(value) < _EXACT:
+        form = int(value)
+    return None if form is None or _wrong_members({name: form}, model) else form
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
