@@ -14,8 +14,19 @@ MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
 CANCELLED: list[Any] = []
 PAIR: list[Any] = []
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
-TEXT_TOOLS = ["echo", "cancelled", "garbage", "latin", "big", "two_texts", "nothing", "environment", "progress", "null"]
-TEXT_TOOLS += ["only_text"]
+TEXT_TOOLS = [
+    "echo",
+    "cancelled",
+    "garbage",
+    "latin",
+    "big",
+    "two_texts",
+    "nothing",
+    "environment",
+    "progress",
+    "null",
+    "only_text",
+]
 ODD_TOOLS = [
     "crash",
     "crash_later",
