@@ -68,7 +68,7 @@ class Unusable:
 
 
 @dataclass(slots=True)
-class Repair:
+class MessageRepair:
     """The repair of one message.
 
     Attributes:
@@ -158,6 +158,9 @@ class Repair:
         item_shape = cast("Shape", shape.item)
         items: list[Any] = []
         for index, item in enumerate(cast("list[Any]", value)):
+            if self.left <= 0:
+                self.note(f"{place}[{index}]", "too much of the message is odd; this and all that follows is left out")
+                break
             where = f"{place}[{label_of(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
@@ -186,7 +189,7 @@ class Repair:
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
-        """Repair by the model that a value names: by `type`, `method`, `mode` or its members."""
+        """MessageRepair by the model that a value names: by `type`, `method`, `mode` or its members."""
         if isinstance(value, list):
             lists = [arm for arm in shape.arms if arm.kind == "list"]
             return self.fix(cast("Any", value), lists[0], place) if lists else Unusable(f"expected {shape.expected}")
@@ -208,7 +211,7 @@ class Repair:
         return fixed
 
 
-Rule: TypeAlias = "Callable[[Repair, Any, Shape, str], Any]"
+Rule: TypeAlias = "Callable[[MessageRepair, Any, Shape, str], Any]"
 """Called with a value, its shape and its place; returns the value, a repaired one, or `Unusable`."""
 
 

@@ -35,6 +35,7 @@ from ideabridge.bridge.modules.errors import (
 from ideabridge.bridge.modules.http import SIGN_IN, SIGN_IN_LATER, UNANSWERED, UNSENT
 from ideabridge.bridge.modules.messages import OVERSIZED, UNREADABLE
 from ideabridge.bridge.modules.offering import wire
+from ideabridge.bridge.modules.repairs import restore_structured
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError, ResultLimitError
@@ -220,6 +221,8 @@ async def _in_rounds(
         )
         if not isinstance(result, types.InputRequiredResult):
             await asking.all_passed_on()
+            if isinstance(result, types.CallToolResult):
+                restore_structured(result)
             return result
         if client is not None and client.takes_rounds:
             raise asking.asked_by(result)

@@ -33,8 +33,8 @@ from pydantic import BaseModel
 from ideabridge.bridge.modules.members import (
     NONE,
     QUESTIONS,
+    MessageRepair,
     Object,
-    Repair,
     Rule,
     Shape,
     Unusable,
@@ -81,7 +81,7 @@ def _text(text: str) -> Object:
     return {"type": "text", "text": text}
 
 
-def _call_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     """What can be read of the result of a call; what may be a failure is one."""
     members = object_of(value)
     if members is None:
@@ -109,6 +109,7 @@ def _call_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
         repair.note("isError", f"expected true or false, got {got(failed)}; taken as true", failed)
     elif failed is None and "isError" in fixed:
         del fixed["isError"]
+        repair.note("isError", "expected true or false, got nothing; left out")
     structured = members.get("structuredContent")
     if structured is not None and not isinstance(structured, dict) and repair.version in HANDSHAKE_PROTOCOL_VERSIONS:
         meta = members.get("_meta")
@@ -118,7 +119,7 @@ def _call_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
     return fixed
 
 
-def _content(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     """A block of a content; the text of what is no block of the protocol."""
     if value is None or isinstance(value, list):
         return cast("Any", value)
@@ -126,7 +127,8 @@ def _content(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
         repair.note(place, f"expected an object, got {kind_of(value)}; shown as a text")
         return _text(value if isinstance(value, str) else json_of(value))
     block = dict(cast("Object", value))
-    if block.get("type") not in _BLOCKS:
+    said = block.get("type")
+    if not isinstance(said, str) or said not in _BLOCKS:
         named = _type_of(block)
         if named is None:
             repair.note(f"{place}.type", "is not one that the protocol has; its JSON is shown", block.get("type"))
@@ -197,7 +199,7 @@ def _mime_type(data: object) -> str | None:
     return next((kind for start, kind in _MAGIC if start.match(data)), None)
 
 
-def _resource_contents(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
@@ -212,11 +214,11 @@ def _resource_contents(repair: Repair, value: Any, shape: Shape, place: str) -> 
     return fixed
 
 
-def _read_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _read_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     return _payload(repair, value, "contents", lambda text: {"text": text})
 
 
-def _prompt_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     result = _payload(repair, value, "messages", lambda text: text)
     if not isinstance(result, dict):
         return result
@@ -237,7 +239,7 @@ def _prompt_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
     return {**fixed, "messages": messages}
 
 
-def _payload(repair: Repair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
+def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
     """A result whose `name` is a list, also if the list is missing or has no brackets."""
     members = object_of(value)
     if members is None:
@@ -258,16 +260,13 @@ def _payload(repair: Repair, value: Any, name: str, of_text: Callable[[str], Any
     return fixed
 
 
-def _initialize_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
-    members = object_of(value)
-    if members is None:
-        return value
-    fixed = dict(members)
-    said = fixed.get("protocolVersion")
-    if said not in HANDSHAKE_PROTOCOL_VERSIONS:
-        fixed["protocolVersion"] = _known_version(said)
-        repair.note("protocolVersion", f"{got(said)} is not known; taken as {fixed['protocolVersion']}", said)
-    return fixed
+def _initialize_result(repair: MessageRepair, result: Object) -> Object:
+    said = result.get("protocolVersion")
+    if isinstance(said, str) and said in HANDSHAKE_PROTOCOL_VERSIONS:
+        return result
+    known = _known_version(said)
+    repair.note("protocolVersion", f"expected a known version, got {got(said)}; taken as {known}", said)
+    return {**result, "protocolVersion": known}
 
 
 def _known_version(said: object) -> str:
@@ -277,7 +276,7 @@ def _known_version(said: object) -> str:
     return max((known for known in HANDSHAKE_PROTOCOL_VERSIONS if known <= said), default="2024-11-05")
 
 
-def _capabilities(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _capabilities(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
@@ -289,7 +288,7 @@ def _capabilities(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
     return fixed
 
 
-def _discover_result(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
@@ -305,7 +304,7 @@ def _discover_result(repair: Repair, value: Any, shape: Shape, place: str) -> An
     return fixed
 
 
-def _page(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _page(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
@@ -316,7 +315,7 @@ def _page(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
     return members
 
 
-def _resource(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
@@ -327,7 +326,7 @@ def _resource(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
     return {**members, "name": address}
 
 
-def _tool(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     """A tool with schemas that the SDK takes. What they say is read from the definition before this."""
     members = object_of(value)
     if members is None:
@@ -349,7 +348,7 @@ def _with_type(schema: object) -> object:
     return schema if members is None or "type" in members else {"type": "object", **members}
 
 
-def _completion(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _completion(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if isinstance(value, list):
         members = {"values": cast("list[Any]", value)}
@@ -364,7 +363,7 @@ def _completion(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
     return members
 
 
-def _log_message(repair: Repair, value: Any, shape: Shape, place: str) -> Any:
+def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
@@ -384,7 +383,6 @@ _RULES: Final[Mapping[str, Rule]] = {
     "ResourceContents": _resource_contents,
     "ReadResourceResult": _read_result,
     "GetPromptResult": _prompt_result,
-    "InitializeResult": _initialize_result,
     "ServerCapabilities": _capabilities,
     "DiscoverResult": _discover_result,
     "ListToolsResult": _page,
@@ -497,7 +495,7 @@ def repair_result(
     is_modern = version in MODERN_PROTOCOL_VERSIONS
     if method == "tools/call" and _is_plain(result) and (result.get("resultType") == "complete" or not is_modern):
         return result
-    repair = Repair(version, params or {}, _RULES)
+    repair = MessageRepair(version, params or {}, _RULES)
     fixed: Any = result
     if not is_modern and not _LATER.isdisjoint(fixed):
         fixed = {name: part for name, part in fixed.items() if name not in _LATER}
@@ -506,6 +504,9 @@ def repair_result(
         repair.note("resultType", 'is missing; taken as "input_required"')
     if method == "tools/call":
         fixed = _with_failure(repair, fixed)
+    elif method == "initialize":
+        # Any text is a version for the models.
+        fixed = _initialize_result(repair, fixed)
     elif method == "tools/list":
         fixed = _with_strict_hints(repair, fixed)
 
@@ -515,6 +516,12 @@ def repair_result(
             break
     _note(oddities, method, repair)
     return fixed
+
+
+def restore_structured(result: types.CallToolResult) -> None:
+    """Put structured content that is no object back in its place (`STRUCTURED`)."""
+    if result.meta is not None and STRUCTURED in result.meta:
+        result.structured_content = result.meta.pop(STRUCTURED)
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
@@ -548,7 +555,7 @@ def repair_request(method: str, version: str, params: Object | None, oddities: O
 def _repair_params(
     models: list[Any], method: str, version: str, params: Object | None, oddities: Oddities
 ) -> Object | Unusable | None:
-    repair = Repair(version, {}, _RULES)
+    repair = MessageRepair(version, {}, _RULES)
     fixed: Any = {"jsonrpc": "2.0", "id": 0, "method": method}
     if params is not None:
         fixed["params"] = params
@@ -560,7 +567,7 @@ def _repair_params(
     return fixed if isinstance(fixed, Unusable) else fixed.get("params")
 
 
-def _note(oddities: Oddities, method: str, repair: Repair) -> None:
+def _note(oddities: Oddities, method: str, repair: MessageRepair) -> None:
     for text, example in repair.notes:
         oddities.note(f"{method}: {text}", example)
 
@@ -594,7 +601,7 @@ def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
     return tuple(shape_of(row) for row in rows if row is not None)
 
 
-def _with_failure(repair: Repair, result: Object) -> Object:
+def _with_failure(repair: MessageRepair, result: Object) -> Object:
     """The result with `isError` for what some servers call it."""
     if "isError" in result or not result.get("is_error"):
         return result
@@ -602,7 +609,7 @@ def _with_failure(repair: Repair, result: Object) -> Object:
     return {**result, "isError": True}
 
 
-def _with_strict_hints(repair: Repair, page: Object) -> Object:
+def _with_strict_hints(repair: MessageRepair, page: Object) -> Object:
     """The page without hints that are neither true nor false: the SDK reads some words as true."""
     tools = page.get("tools")
     if not isinstance(tools, list):
@@ -612,7 +619,7 @@ def _with_strict_hints(repair: Repair, page: Object) -> Object:
     return {**page, "tools": strict} if changed else page
 
 
-def _strict(repair: Repair, value: Any, index: int) -> Any:
+def _strict(repair: MessageRepair, value: Any, index: int) -> Any:
     tool = object_of(value)
     hints = None if tool is None else object_of(tool.get("annotations"))
     if tool is None or hints is None:
