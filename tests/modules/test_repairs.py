@@ -217,8 +217,8 @@ def test_several_odd_members_leave_a_result_that_the_sdk_takes(data: st.DataObje
 
 
 def tools_of(result: dict[str, Any]) -> list[dict[str, Any]]:
-    tools: Any = result.get("tools")
-    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    tools: list[Any] = result["tools"] if isinstance(result.get("tools"), list) else []
+    return [tool for tool in tools if isinstance(tool, dict)]
 
 
 def keeps_the_laws(method: str, sent: dict[str, Any], fixed: dict[str, Any], read: Any, where: Any) -> None:

@@ -88,7 +88,9 @@ class MessageRepair:
         """Note what was odd and what was done; `value` is what the module wrote."""
         if len(self.notes) >= MAX_NOTES:
             return
-        example = "" if value is None else value if isinstance(value, str) else json_of(value)
+        example = value if isinstance(value, str) else ""
+        if isinstance(value, dict | list):
+            example = json_of(cast("object", value))
         self.notes.append((f"{place}: {what}", example))
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:

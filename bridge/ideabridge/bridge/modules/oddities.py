@@ -25,7 +25,7 @@ _EXAMPLE_CHARACTERS: Final = 120
 
 @dataclass(slots=True)
 class _Oddity:
-    """How often something was noted, and what the module wrote the last time."""
+    """How often something was noted, and what the module wrote the first time."""
 
     count: int
     example: str
@@ -57,7 +57,6 @@ class Oddities:
         known = self._oddities.get(text)
         if known is not None:
             known.count += 1
-            known.example = example
         elif len(self._oddities) < MAX_ODDITIES:
             self._oddities[text] = _Oddity(1, example)
         else:

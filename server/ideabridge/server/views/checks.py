@@ -216,7 +216,7 @@ def describe_module(found: Findings, status: ModuleStatus) -> None:
         found.add(f"module {status.name}", "disabled in the configuration")
     else:
         why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
-        found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True)
+        found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True, hint="; ".join(status.notes) or None)
 
 
 async def check_mind(found: Findings, configuration: Configuration) -> None:
