@@ -298,7 +298,7 @@ def test_the_product_runs_on_the_packages_that_it_is_built_on(package: str) -> N
 
 def test_httpx2_is_used_only_where_the_client_is_that_of_a_library() -> None:
     users = {name for name, path in NAMES.items() if "httpx2" in imported_when_run(path)}
-    foreign = {name for name in users if imported_when_run(NAMES[name]) & {"mcp", "pydantic_ai"}}
+    foreign = {name for name in users if imported_when_run(NAMES[name]) & {"mcp", "mcp_types", "pydantic_ai"}}
     assert users - foreign == set(), "httpx is our HTTP client; httpx2 is that of mcp and of pydantic-ai"
 
 

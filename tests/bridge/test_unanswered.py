@@ -94,7 +94,7 @@ WHY = [
     ("http", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
     ("http", "die", "module 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "close", "module 'bank' cut its answer off while tool 'pay' was running"),
-    ("http", "garbage", "module 'bank' answered with error -32700: Failed to parse SSE message"),
+    ("http", "garbage", "module 'bank' answered with error -32700: its answer is not a JSON-RPC message"),
     ("http", "http_500", "module 'bank' answered HTTP 500 Internal Server Error: sorry while tool 'pay' was running"),
     ("http", "http_502", "module 'bank' answered HTTP 502 Bad Gateway: sorry while tool 'pay' was running"),
 ]

@@ -15,7 +15,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleTimeoutError
-from ideabridge.bridge.modules.http import REOPEN_SECONDS
+from ideabridge.bridge.modules.streamable_http import REOPEN_SECONDS
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from tests import preloaded

@@ -3,7 +3,7 @@
     Connection          connects, lists the tools, holds the connection, reports its end
       mcp.Client        the SDK's client
         Tap             watches and limits the messages between the client and the transport
-          StdioTransport or http_transport
+          StdioTransport or HTTPTransport
       Backchannel       finds the call that a question of the module belongs to
 
 An `mcp.Client` must be entered and left by the same task and cannot be used again: `hold` is that task, and every
@@ -52,7 +52,8 @@ from ideabridge.bridge.modules.errors import (
     ModuleSignInError,
     shown,
 )
-from ideabridge.bridge.modules.http import REFUSED, SIGN_IN, SIGN_IN_LATER, http_transport
+from ideabridge.bridge.modules.http import Mark
+from ideabridge.bridge.modules.http_transport import HTTPTransport
 from ideabridge.bridge.modules.listing import (
     MAX_LISTING_BYTES,
     Listing,
@@ -64,7 +65,7 @@ from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.offering import Kind, Offering, event_of
 from ideabridge.bridge.modules.repairs import Repairs
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
-from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
+from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleKind
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
 
@@ -321,6 +322,7 @@ class Connection:
         launch: Launch,
         *,
         auth: httpx2.Auth | None,
+        kind: ModuleKind,
         legacy: bool,
         secrets: Secrets,
         quotes: Callable[[], bool],
@@ -347,23 +349,27 @@ class Connection:
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
         self.oddities = Oddities(secrets, quotes)
-        self._stdio: StdioTransport | None = None
-        if configuration.kind == "stdio":
-            self._stdio = StdioTransport(module, launch, self.oddities, max_line_bytes=max_bytes)
         connect_timeout = configuration.connect_timeout
+        transport: StdioTransport | HTTPTransport
+        if kind == "stdio":
+            transport = StdioTransport(module, launch, self.oddities, max_line_bytes=max_bytes)
+        else:
+            transport = HTTPTransport(
+                launch,
+                kind,
+                self.oddities,
+                may_choose=configuration.type is None,
+                connect_timeout=connect_timeout,
+                max_bytes=max_bytes,
+                auth=auth,
+            )
+        self._stdio = transport if isinstance(transport, StdioTransport) else None
+        self._http = transport if isinstance(transport, HTTPTransport) else None
         self.backchannel = Backchannel(on_ask, exposed=exposed)
-        self._tap = Tap(
-            self._stdio
-            or http_transport(
-                launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes, auth=auth
-            ),
-            self.backchannel,
-            self.oddities,
-            lambda event: self._heard(event),
-        )
+        self._tap = Tap(transport, self.backchannel, self.oddities, lambda event: self._heard(event))
         self.client = Client(
             self._tap,
-            mode="legacy" if legacy or configuration.kind == "sse" else "auto",
+            mode="legacy" if legacy or kind == "sse" else "auto",
             read_timeout_seconds=connect_timeout,
             message_handler=self._on_message,
             elicitation_callback=self.backchannel.elicit,
@@ -386,6 +392,11 @@ class Connection:
     def usable(self) -> bool:
         """True if calls can be sent."""
         return self.peer is not None and not self._tap.ended.is_set() and not self._stop.is_set()
+
+    @property
+    def kind_used(self) -> ModuleKind:
+        """The way in which the module is reached, which it decides if the configuration does not."""
+        return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def protocol_fault(self) -> bool:
@@ -703,10 +714,10 @@ class Connection:
         if self._stdio is not None and self._stdio.reason not in (None, "was closed"):
             return ModuleConnectError(self._module, f"{name} {self.end(' before it was up')}")
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
-        if isinstance(chosen, MCPError) and chosen.data in (SIGN_IN, SIGN_IN_LATER):
+        if isinstance(chosen, MCPError) and chosen.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             what = f"{name} {shown(chosen.message, self._secrets, _WORDS)}"
-            return ModuleSignInError(self._module, what, lasting=chosen.data == SIGN_IN)
-        lasting = isinstance(chosen, MCPError) and chosen.data == REFUSED
+            return ModuleSignInError(self._module, what, lasting=chosen.data is Mark.SIGN_IN)
+        lasting = isinstance(chosen, MCPError) and chosen.data is Mark.REFUSED
         what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(self._module, what, lasting=lasting)
 

@@ -1,59 +1,87 @@
-"""HTTP modules: the transports of the SDK, with another HTTP client.
+"""HTTP: the requests to a module at an address, and why they fail.
 
-With the SDK's own client, one refused POST ends the connection for every call. This client turns every failure of a
-request into an error response to that request: a status with its reason, an unreachable host, a body over the limit.
-The SDK follows redirects, within the origin only.
+A `ModuleHTTPClient` sends the requests of one module, follows redirects within the origin of its
+address, and raises an `UnansweredError` for everything that is not an answer: a status with its reason,
+an unreachable host, a redirect elsewhere, a missing sign-in. The transports make of it the error of
+the call, whose `data` is a `Mark`.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from enum import Enum
 from functools import cache
 from typing import Any, Final
 
 import anyio
 import httpx2
-import orjson
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    ErrorData,
+    JSONRPCError,
+)
 
 from ideabridge.bridge.modules.errors import ModuleSignInError
-from ideabridge.bridge.modules.sdk import TransportStreams
-from ideabridge.bridge.modules.settings import Launch, ModuleKind
-from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED, most_values
-from ideabridge.tools.encoding import count_values
+from ideabridge.bridge.modules.events import Event, EventReader
+from ideabridge.bridge.modules.messages import MessageReader
 
-UNSENT: Final = "ideabridge: no HTTP request"
-"""`data` of the error for a request that was never sent."""
-UNANSWERED: Final = "ideabridge: no HTTP answer"
-"""`data` of the error for a request that was not answered: the server may have processed it."""
-REFUSED: Final = "ideabridge: HTTP refusal"
-"""`data` of the error for a request that the server, or a proxy before it, refused."""
-SIGN_IN: Final = "ideabridge: sign in"
-"""`data` of the error for a request that needs a token that there is not."""
-SIGN_IN_LATER: Final = "ideabridge: sign in later"
-"""The same, if the token may be there soon."""
+
+class Mark(Enum):
+    """What the `data` of an error says that a transport made. No module can send one: it is no JSON.
+
+    Attributes:
+        UNSENT: the request was never sent.
+        UNANSWERED: it was not answered: the server may have processed it.
+        CUT_OFF: the stream of its answer ended early: the server may have processed it.
+        REFUSED: the server, or a proxy before it, refused it.
+        SESSION_LOST: the server refused it because it does not know the session.
+        SIGN_IN: it needs a token that there is not.
+        SIGN_IN_LATER: the same, and the token may be there soon.
+    """
+
+    UNSENT = 1
+    UNANSWERED = 2
+    CUT_OFF = 3
+    REFUSED = 4
+    SESSION_LOST = 5
+    SIGN_IN = 6
+    SIGN_IN_LATER = 7
+
+
+MAX_REDIRECTS: Final = 5
+"""Redirects that one request follows."""
 
 _ERROR_BYTES: Final = 64 * 1024
+_ERROR_SECONDS: Final = 5.0
+"""How much of the body of a refusal is read, and for how long."""
+
 _SHOWN: Final = 200
 _BAD: Final = 400
+_UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
+_GONE: Final = 410
 _SERVER_FAULT: Final = 500
 _NOT_IMPLEMENTED: Final = (501, 505)
 _NO_ANSWER: Final = (408, 502, 503, 504)
 """Statuses of a server that did not receive the whole request, and of a gateway that got no answer."""
-_NOTIFICATION: Final = re.compile(rb'"method"\s*:\s*"notifications/')
-_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
-_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
-_NOTIFICATION_SECONDS: Final = 10.0
+_KEEP_METHOD: Final = (307, 308)
 
-REOPEN_SECONDS: Final = 0.5
-"""Seconds before a stream of events is opened again, besides those for which the server asks (`retry`)."""
-
+_LOST: Final = (
+    *("session not found", "session terminated", "session has been terminated", "session expired"),
+    *("session has expired", "session does not exist", "session closed", "session is not initialized"),
+    *("session not initialized", "session required", "session is required", "session id ", "no session"),
+    *("no valid session", "no active session", "invalid session", "invalid or missing session"),
+    *("invalid or expired session", "missing session", "missing or invalid session", "missing required session"),
+    *("unknown session", "expired session", "could not find session", "server not initialized"),
+    *("server is not initialized", "received request before initialization"),
+)
+"""The beginning of what servers say that do not know a session, in lower case, with "session id" for its header."""
 
 _CONNECTING: Final = (
     httpx2.ConnectError,
@@ -65,6 +93,22 @@ _CONNECTING: Final = (
 """Errors before a request is sent."""
 
 
+class UnansweredError(Exception):
+    """Why a request was not answered.
+
+    Attributes:
+        error: the error of the call.
+        status: the HTTP status of a refusal; None without one.
+        is_own: the error is one of JSON-RPC that the server wrote.
+    """
+
+    def __init__(self, code: int, message: str, data: Any, *, status: int | None = None, is_own: bool = False) -> None:
+        super().__init__(message)
+        self.error = ErrorData(code=code, message=message, data=data)
+        self.status = status
+        self.is_own = is_own
+
+
 @cache
 def certificates() -> ssl.SSLContext:
     """Return the certificates that connections to modules trust: those of the system, as of the first connection.
@@ -74,209 +118,197 @@ def certificates() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-class ModuleHTTPClient(httpx2.AsyncClient):
-    """An HTTP client that returns failures as responses."""
+class ModuleHTTPClient:
+    """Sends the requests of one module. All of them go to the origin of its address.
+
+    Args:
+        url: the configured address.
+        headers: headers of every request.
+        connect_timeout: seconds for connecting to the host, at most 30 of them.
+        auth: puts tokens into the requests.
+        reader: reads the errors in the bodies of refusals.
+    """
 
     def __init__(
         self,
+        url: str,
         *,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         connect_timeout: float,
-        max_bytes: int = MAX_LINE_BYTES,
-        auth: httpx2.Auth | None = None,
+        auth: httpx2.Auth | None,
+        reader: MessageReader,
     ) -> None:
+        self.url = httpx2.URL(url)
+        self._reader = reader
         # Without a time-out for reading: a stream may be silent for long, and every call has its own time-out.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
-        super().__init__(headers=headers, timeout=timeout, auth=auth, verify=certificates())
-        self._max_bytes = max_bytes
-        self._has_listened = False
+        self._client = httpx2.AsyncClient(headers=dict(headers), timeout=timeout, auth=auth, verify=certificates())
 
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request. A failed POST returns a response that contains a JSON-RPC error."""
-        if request.method != "POST":
-            await self._pause_before(request)
-            try:
-                return _guarded(request, await super().send(request, **options), self._max_bytes)
-            except ModuleSignInError:
-                return httpx2.Response(401, request=request)
-        if _NOTIFICATION.search(request.content[:_SHOWN]):
-            # The SDK sends notifications one after another: a server that does not answer one must not delay calls.
-            request.extensions = {
-                **request.extensions,
-                "timeout": httpx2.Timeout(_NOTIFICATION_SECONDS).as_dict(),
-            }
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AsyncGenerator[httpx2.Response]:
+        """Send a request, and give the answer, whose body the caller reads. Its `url` is where redirects led to.
+
+        Raises:
+            UnansweredError: there is no answer, it is a refusal, or its body breaks off.
+        """
         try:
-            response = await super().send(request, **options)
-            kind = response.headers.get("content-type", "").lower()
-            if response.status_code >= _BAD:
-                return await self._refusal(request, response, kind)
-            if kind.startswith("application/json") and options.get("stream"):
-                return await self._whole(request, response)
-            return _guarded(request, response, self._max_bytes)
+            response = await self._send(method, url, headers, content)
+            try:
+                if not response.is_success:
+                    raise await self._refusal(response)
+                yield response
+            finally:
+                await response.aclose()
         except ModuleSignInError as error:
-            data = SIGN_IN if error.lasting else SIGN_IN_LATER
-            said = str(error).removeprefix(f"module {error.module!r} ")
-            return _error(request, 401, INTERNAL_ERROR, said, data)
+            data = Mark.SIGN_IN if error.lasting else Mark.SIGN_IN_LATER
+            message = str(error).removeprefix(f"module {error.module!r} ")
+            raise UnansweredError(INTERNAL_ERROR, message, data, status=_UNAUTHORIZED) from None
         except _CONNECTING as error:
-            return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", UNSENT)
-        except httpx2.TransportError as error:
-            what = f"cannot be reached any more: {_why(error)},"
-            return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
+            raise UnansweredError(CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", Mark.UNSENT) from None
+        except httpx2.RequestError as error:
+            message = f"cannot be reached any more: {_why(error)},"
+            raise UnansweredError(CONNECTION_CLOSED, message, Mark.UNANSWERED) from None
 
-    async def _pause_before(self, request: httpx2.Request) -> None:
-        """Wait before a stream is opened again: the server chooses how soon the SDK does that, and may choose 0."""
-        if request.method != "GET":
-            return
-        opens_again = self._has_listened or "last-event-id" in request.headers
-        self._has_listened = True
-        if opens_again:
-            await anyio.sleep(REOPEN_SECONDS)
+    async def _send(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx2.Response:
+        """Send a request, and follow redirects."""
+        visited = {url}
+        while True:
+            request = self._client.build_request(method, url, headers=headers, content=content)
+            response = await self._client.send(request, stream=True)
+            if not response.has_redirect_location:
+                return response
+            # Its body is not read: it may have no end.
+            await response.aclose()
+            url = _redirected(response)
+            if url in visited or len(visited) > MAX_REDIRECTS:
+                what = "redirects in a loop" if url in visited else f"redirects more than {MAX_REDIRECTS} times"
+                message = f"{what}, the last time to {shown_address(url)}"
+                raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=response.status_code)
+            visited.add(url)
 
-    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Read a whole response, so that a failure while reading is handled here."""
-        body = await _read(response, self._max_bytes)
-        if body is None:
-            what = f"its answer has more than {self._max_bytes:,} bytes"
-            return _error(request, 502, PARSE_ERROR, what, OVERSIZED)
-        most = most_values(self._max_bytes)
-        if count_values(body, most) > most:
-            return _error(request, 502, PARSE_ERROR, _too_many(most), OVERSIZED)
-        kept = [(k, v) for k, v in response.headers.multi_items() if k.lower() in ("content-type", "mcp-session-id")]
-        return httpx2.Response(response.status_code, headers=kept, content=body, request=request)
-
-    async def _refusal(self, request: httpx2.Request, response: httpx2.Response, kind: str) -> httpx2.Response:
-        body = await _read(response, _ERROR_BYTES) or b""
+    async def _refusal(self, response: httpx2.Response) -> UnansweredError:
+        """The failure for an answer with another status than 2xx."""
+        body = await _beginning(response)
         status = response.status_code
-        if kind.startswith("application/json") and b'"jsonrpc"' in body:
-            headers = {"content-type": "application/json"}
-            return httpx2.Response(status, headers=headers, content=body, request=request)
-        if status == _NOT_FOUND and "mcp-session-id" in request.headers:
-            return httpx2.Response(status, request=request)  # the SDK takes this for the end of the session
+        kind = response.headers.get("content-type", "").lower()
+        error = self._error_in(body, kind)
+        if error is not None:
+            return UnansweredError(error.code, error.message, error.data, status=status, is_own=True)
+
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
         # With `Retry-After`, the server has not begun. After another failure of the server, the call may have run.
-        begun = status in _NO_ANSWER or (status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED)
-        data = UNANSWERED if begun and "retry-after" not in response.headers else REFUSED
-        text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
-        said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
-        return _error(request, status, code, said, data)
+        has_begun = status in _NO_ANSWER or (status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED)
+        data = Mark.UNANSWERED if has_begun and "retry-after" not in response.headers else Mark.REFUSED
+        text = ""
+        if not kind.startswith("text/html") and not body.lstrip().startswith(b"<"):
+            text = " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
+        message = f"answered HTTP {status} {response.reason_phrase}".rstrip()
+        return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
+
+    def _error_in(self, body: bytes, kind: str) -> ErrorData | None:
+        """The error of JSON-RPC in the body of a refusal."""
+        if b'"error"' not in body or b'"jsonrpc"' not in body:
+            return None
+        texts = [body]
+        if kind.startswith("text/event-stream"):
+            events = EventReader(_ERROR_BYTES)
+            texts = [event.data for event in [*events.feed(body), *events.end()] if isinstance(event, Event)]
+        for text in texts:
+            for message in self._reader.read(text):
+                if isinstance(message, JSONRPCError):
+                    return message.error
+        return None
+
+
+async def _beginning(response: httpx2.Response) -> bytes:
+    """What arrives soon of the body of a refusal."""
+    parts: list[bytes] = []
+    size = 0
+    with anyio.move_on_after(_ERROR_SECONDS):
+        try:
+            async for chunk in response.aiter_bytes():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > _ERROR_BYTES:
+                    break
+        except httpx2.RequestError:
+            pass  # the status says enough
+    return b"".join(parts)[:_ERROR_BYTES]
+
+
+def _redirected(response: httpx2.Response) -> httpx2.URL:
+    """Where a redirect leads to.
+
+    Raises:
+        UnansweredError: to another origin, or without the content of the request.
+    """
+    status, request = response.status_code, response.request
+    try:
+        target = request.url.join(response.headers["location"])
+    except (httpx2.InvalidURL, ValueError):
+        message = f"answered HTTP {status} with a redirect to a malformed address"
+        raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status) from None
+
+    if not is_within_origin(request.url, target):
+        message = (
+            f"redirects to {shown_address(target)}, which is not on the origin of {shown_address(request.url)}: "
+            "not followed. If it is the intended server, write that address into 'url'"
+        )
+        raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
+    if request.method != "GET" and status not in _KEEP_METHOD:
+        message = (
+            f"answered HTTP {status} with a redirect to {shown_address(target)}, which drops the content of requests. "
+            "Write that address into 'url'"
+        )
+        raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
+    # The name and password of the configured address stay; a server does not choose them.
+    return target.copy_with(userinfo=request.url.userinfo, fragment=None)
+
+
+def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
+    """True if an address is on the origin of another, or differs from it by https in place of http."""
+    if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
+        return True
+    is_secured = url.scheme == "http" and target.scheme == "https"
+    return is_secured and url.host == target.host and url.port is None and target.port is None
+
+
+def shown_address(url: httpx2.URL) -> str:
+    """An address for people, without what may be secret in it, cut."""
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
+
+
+def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
+    """True if a server refused a request because it does not know the session: nothing ran.
+
+    Args:
+        failure: the refusal.
+        in_session: the request named a session.
+    """
+    code = failure.error.code if failure.is_own else None
+    if failure.status in (_NOT_FOUND, _GONE):
+        return in_session and code != METHOD_NOT_FOUND
+    if failure.status != _BAD or code in (METHOD_NOT_FOUND, INVALID_PARAMS):
+        return False
+    said = failure.error.message
+    if not failure.is_own:
+        said = said.partition(": ")[2]  # after the status
+    return _says_session_lost(said)
+
+
+def _says_session_lost(text: str) -> bool:
+    text = text.lower().removeprefix("bad request").removeprefix("error").lstrip(": ")
+    text = text.replace("mcp-session-id", "session id").replace("mcp session", "session").replace("'", "")
+    return text.startswith(_LOST)
 
 
 def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-class _EventClient(httpx2.AsyncClient):
-    """The client of the older SSE transport, with bounded events."""
-
-    def __init__(self, max_bytes: int, **options: Any) -> None:
-        super().__init__(**options)
-        self._max_bytes = max_bytes
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request."""
-        return _guarded(request, await super().send(request, **options), self._max_bytes)
-
-
-def _guarded(request: httpx2.Request, response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    """The response; if it is a stream of events, the size of each event is limited."""
-    stream = response.stream
-    kind = response.headers.get("content-type", "").lower()
-    if kind.startswith("text/event-stream") and isinstance(stream, httpx2.AsyncByteStream):
-        response.stream = _Events(stream, request, max_bytes)
-    return response
-
-
-class _Events(httpx2.AsyncByteStream):
-    """A stream of server-sent events. An event over the limits is replaced by an error for the request and ends the
-    stream.
-    """
-
-    def __init__(self, stream: httpx2.AsyncByteStream, request: httpx2.Request, max_bytes: int) -> None:
-        self._stream = stream
-        self._max_bytes = max_bytes
-        self._values = most_values(max_bytes)
-        found = _ID.search(request.content[:_SHOWN]) if request.method == "POST" else None
-        self._id = None if found is None else int(found[1])
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        held = bytearray()
-        async for chunk in self._stream:
-            looked = max(0, len(held) - 3)
-            held += chunk
-            ends = [at + len(end) for end in _ENDS if (at := held.rfind(end, looked)) >= 0]
-            whole = bytes(held[: max(ends, default=0)])
-            why = None
-            if len(held) - len(whole) > self._max_bytes:
-                why = f"its answer has more than {self._max_bytes:,} bytes"
-            elif count_values(whole, self._values) > self._values:
-                why = _too_many(self._values)
-            if why is not None:
-                if self._id is not None:
-                    error = {"code": PARSE_ERROR, "message": why, "data": OVERSIZED}
-                    answer = orjson.dumps({"jsonrpc": "2.0", "id": self._id, "error": error})
-                    yield b"event: message\ndata: " + answer + b"\n\n"
-                return
-            if whole:
-                del held[: len(whole)]
-                yield whole
-        if held:
-            yield bytes(held)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-def _too_many(values: int) -> str:
-    return f"its answer holds more than {values:,} JSON values"
-
-
-async def _read(response: httpx2.Response, limit: int) -> bytes | None:
-    """The body; None if it has more than `limit` bytes."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in response.aiter_bytes():
-            size += len(chunk)
-            if size > limit:
-                return None
-            parts.append(chunk)
-    finally:
-        await response.aclose()
-    return b"".join(parts)
-
-
-def _error(request: httpx2.Request, status: int, code: int, message: str, data: str) -> httpx2.Response:
-    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": data}}
-    return httpx2.Response(status, json=body, request=request)
-
-
-@asynccontextmanager
-async def http_transport(
-    launch: Launch, kind: ModuleKind, *, connect_timeout: float, max_bytes: int, auth: httpx2.Auth | None
-) -> AsyncGenerator[TransportStreams]:
-    """A module at an address, as an MCP `Transport`: streamable HTTP, or the older SSE."""
-    headers = dict(launch.headers or {})
-    if kind == "sse":
-
-        def make_client(
-            headers: dict[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,
-            auth: httpx2.Auth | None = None,
-        ) -> httpx2.AsyncClient:
-            return _EventClient(max_bytes, headers=headers, timeout=timeout, auth=auth)
-
-        async with sse_client(
-            launch.url,
-            headers,
-            auth=auth,
-            timeout=connect_timeout,
-            sse_read_timeout=86_400,
-            httpx_client_factory=make_client,
-        ) as streams:
-            yield streams
-        return
-    async with (
-        ModuleHTTPClient(headers=headers, connect_timeout=connect_timeout, max_bytes=max_bytes, auth=auth) as client,
-        streamable_http_client(launch.url, http_client=client, max_sse_event_size=max_bytes) as streams,
-    ):
-        yield streams

@@ -44,6 +44,7 @@ from ideabridge.bridge.modules.errors import (
     UnknownModuleToolError,
     shown,
 )
+from ideabridge.bridge.modules.http import Mark
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
 from ideabridge.bridge.modules.offering import Kind
 from ideabridge.bridge.modules.remote_call import (
@@ -54,7 +55,15 @@ from ideabridge.bridge.modules.remote_call import (
     pass_on,
     remote_call,
 )
-from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleState, ModuleStatus, expand
+from ideabridge.bridge.modules.settings import (
+    Era,
+    Launch,
+    ModuleConfiguration,
+    ModuleKind,
+    ModuleState,
+    ModuleStatus,
+    expand,
+)
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.modules.views import without_views
 from ideabridge.bridge.secrets import Secrets
@@ -212,6 +221,8 @@ class Module:
         # Created by `_pause`, because a Module can be created outside of an event loop.
         self._pausing: anyio.CancelScope | None = None
         self._legacy = False
+        # The way in which the module was reached the last time.
+        self._kind: ModuleKind = configuration.kind
         # Set once a tool asked in the way of the handshake era; the module is connected anew as soon as it is idle.
         self._asks_legacy = False
         self._closed = False
@@ -241,6 +252,7 @@ class Module:
         )
         other.place, other._limiter = self.place, self._limiter
         other._legacy, other._log_level = self._legacy, self._log_level
+        other._kind = self._kind
         return other
 
     @property
@@ -336,7 +348,7 @@ class Module:
         return ModuleStatus(
             name=self.name,
             state=self._state,
-            kind=self.configuration.kind,
+            kind=self._kind,
             **(asdict(peer) if peer else {}),
             tools=len(self._tools),
             notes=bounded_notes(notes),
@@ -429,6 +441,7 @@ class Module:
             self.configuration,
             launch,
             auth=self.authorization,
+            kind=self._kind,
             legacy=self._legacy,
             secrets=self._secrets,
             quotes=self._quotes,
@@ -445,6 +458,7 @@ class Module:
         def up() -> None:
             self._seconds = anyio.current_time() - started
             self._peer = connection.peer
+            self._kind = connection.kind_used
             # Stored because a server of the handshake era can take ten seconds to refuse the stateless era.
             self._legacy = connection.peer is not None and connection.peer.era == "legacy"
             self._tools = connection.listing.tools
@@ -465,6 +479,7 @@ class Module:
         try:
             await connection.hold(up, down)
         except ModuleError as error:
+            self._kind = self.configuration.kind
             # A server that does not answer in one era may answer in the other.
             self._legacy = not self._legacy and connection.timed_out
             self._failures += 1
@@ -701,17 +716,26 @@ class Module:
 
     async def _over(self, patience: float | None, send: Callable[[Connection], Awaitable[SentT]]) -> SentT:
         """Send a request; if the server has lost the HTTP session, once more over a new connection."""
-        connection = await self.reach(patience)
-        try:
-            return await send(connection)
-        except SessionLostError:
-            pass
-        except MCPError as error:
-            if not is_session_lost(error):
-                raise
-        # The server refused the request because it lost the session.
-        await self._forget(connection)
-        return await send(await self.reach(patience))
+        for again in (True, False):
+            connection = await self.reach(patience)
+            try:
+                return await send(connection)
+            except SessionLostError:
+                if not again:
+                    raise
+            except MCPError as error:
+                if not again or not is_session_lost(error):
+                    raise self._unreached(error) from None
+            # The server refused the request because it lost the session.
+            await self._forget(connection)
+        raise AssertionError("the second attempt returns or raises")
+
+    def _unreached(self, error: MCPError) -> MCPError | ModuleError:
+        """The error of a request for which the transport has made the error; any other as it is."""
+        text = f"module {self.name!r} {shown(error.message, self._secrets)}"
+        if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
+            return ModuleSignInError(self.name, text, lasting=error.data is Mark.SIGN_IN)
+        return ModuleDownError(self.name, text) if isinstance(error.data, Mark) else error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28 each call tells."""
@@ -838,18 +862,19 @@ class Module:
                     why = "The module asks in the way of 2025-11-25, and is connected anew in that protocol version"
                     what = f"{error}\n{why}: call the tool again"
                     raise LegacyQuestionError(self.name, what, repeatable=repeatable) from None
-            except SessionLostError:
+            except SessionLostError as lost:
                 # The server refused the request because it lost the session. Nothing ran, so it is sent again.
                 await self._forget(connection)
                 if not again:
-                    break
+                    # Not `ModuleDownError`: a call is not sent again and again.
+                    raise ModuleProtocolError(self.name, f"{lost}, also in a new session", outcome="not_run") from None
             else:
                 self._failures = 0
                 if self._state == "down" and self._connection is connection and connection.usable:
                     self._set("up", None)
                 return answer
 
-        raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
+        raise AssertionError("the second attempt returns or raises")
 
     async def era_of_calls(self) -> Era | None:
         """The era of the next call. A module whose tools ask in the way of the handshake era is connected anew in that

@@ -32,7 +32,7 @@ from ideabridge.bridge.modules.errors import (
     ModuleToolError,
     shown,
 )
-from ideabridge.bridge.modules.http import SIGN_IN, SIGN_IN_LATER, UNANSWERED, UNSENT
+from ideabridge.bridge.modules.http import Mark
 from ideabridge.bridge.modules.messages import OVERSIZED, UNREADABLE
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.repairs import restore_structured
@@ -50,15 +50,6 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
     types.CallToolResult | types.InputRequiredResult
 )
 _LOST: Final = ("session not found", "session terminated", "session has been terminated")
-_CUT_OFF: Final = ("sse stream ended", "sse stream failed")
-"""The beginning of the SDK's errors about a truncated answer."""
-_STRANGE: Final = (
-    "failed to parse json response",
-    "failed to parse sse message",
-    "server answered a request with 202",
-    "unexpected content type",
-)
-"""The beginning of the SDK's errors about an answer that is not MCP."""
 MAX_ERROR_DATA: Final = 64 * 1024
 """Bytes of JSON of the data of an error, and characters of its message. Data that has more is left out, and the message
 says so.
@@ -325,6 +316,8 @@ def _without_envelope(request: PassedOn) -> PassedOn:
 
 def is_session_lost(error: MCPError) -> bool:
     """Return whether the server refused a request because it does not know the HTTP session."""
+    if error.data is Mark.SESSION_LOST:
+        return True
     return error.code == types.INVALID_REQUEST and error.message.lower().rstrip(".").startswith(_LOST)
 
 
@@ -333,27 +326,28 @@ def _failure(
 ) -> ModuleError | ResultLimitError:
     name = f"module {module!r}"
     text = shown(error.message, secrets)
-    said = error.message.lower()
     if error.data == OVERSIZED:
         return ResultLimitError(f"{name}: {text}")
-    if error.data in (SIGN_IN, SIGN_IN_LATER):
+    if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
         return ModuleSignInError(module, f"{name} {text}")
-    if error.data == UNSENT:
+    if error.data is Mark.UNSENT:
         return ModuleDownError(module, f"{name} {text}")
-    if error.data == UNANSWERED:
+    if error.data is Mark.UNANSWERED:
         return ModuleDownError(module, f"{name} {text} while tool {tool!r} was running", outcome="unknown")
     if error.code == types.CONNECTION_CLOSED and not connection.usable:
         what = f"{name} {connection.end(f' while tool {tool!r} was running')}"
         if connection.protocol_fault:
             return ModuleProtocolError(module, what, outcome="unknown")
         return ModuleDownError(module, what, outcome="unknown")
-    if error.code == types.CONNECTION_CLOSED and said.startswith(_CUT_OFF):
+    if error.data is Mark.CUT_OFF:
         what = f"{name} cut its answer off while tool {tool!r} was running"
         return ModuleDownError(module, what, outcome="unknown")
     if is_session_lost(error):
-        return SessionLostError(module, f"module {module!r} lost its HTTP session")
-    if error.data == UNREADABLE or said.startswith(_STRANGE):
+        return SessionLostError(module, f"{name} lost its HTTP session: {text}")
+    if error.data == UNREADABLE:
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
+    if error.data is Mark.REFUSED:
+        return ModuleProtocolError(module, f"{name} {text}", code=error.code, said=text)
     message, data = shown(error.message, secrets, MAX_ERROR_DATA), None
     try:
         data = normalise(error.data, what="the data of an error")

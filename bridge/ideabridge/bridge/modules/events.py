@@ -1,0 +1,173 @@
+"""Events: cuts a stream of bytes into server-sent events.
+
+An `EventReader` does no input or output: `feed` takes bytes as they arrive, cut anywhere, and
+returns the events that they complete; `end` returns the last one, which some servers do not end
+with a blank line. Lines end with LF, CR or CRLF. Every event is bounded: of one over the limit only
+both ends are kept, which is enough to find the request that it answers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_END_BYTES: Final = 512
+_NAME_CHARACTERS: Final = 100
+_ID: Final = re.compile(rb"[\x20-\x7e]{1,1024}")
+"""The ids that are sent back, in a header."""
+_RETRY: Final = re.compile(rb"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event: its name, cut, and its data, several lines joined by LF."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LongEvent:
+    """An event over the limit: the first and last bytes of its data, and its size in bytes."""
+
+    start: bytes
+    end: bytes
+    size: int
+
+
+class EventReader:
+    """Reads the events of one stream.
+
+    Args:
+        limit: bytes that one event may have.
+
+    Attributes:
+        last_id: the id of the last whole event that has one, as text for a header; None without.
+        retry: milliseconds after which the server wants a lost stream to be opened again, or None.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.last_id: str | None = None
+        self.retry: int | None = None
+        # The pieces of the line that has not ended yet, and the bytes of all of them.
+        self._pieces: list[bytes] = []
+        self._line_size = 0
+        self._is_first_line = True
+        # A LF that follows belongs to the end of the last line.
+        self._after_cr = False
+        # The event that has not ended yet.
+        self._name = ""
+        self._data: list[bytes] = []
+        self._event_id: str | None = None
+        self._size = 0
+        self._is_long = False
+        self._long_start = b""
+        self._long_end = b""
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the event that has not ended yet."""
+        return self._size
+
+    def feed(self, chunk: bytes) -> list[Event | LongEvent]:
+        """Add bytes, and return the events that they complete. Events without data are left out."""
+        events: list[Event | LongEvent] = []
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        if chunk.endswith(b"\r"):
+            self._after_cr = True
+
+        for piece in chunk.splitlines(keepends=True):
+            text = piece.rstrip(b"\r\n")
+            self._add(text)
+            if len(text) < len(piece) and (event := self._end_line()) is not None:
+                events.append(event)
+        return events
+
+    def end(self) -> list[Event | LongEvent]:
+        """At the end of the stream: the event that has not ended."""
+        if self._line_size:
+            self._end_line()
+        # It may be cut off: a stream that is opened again begins with it.
+        self._event_id = None
+        event = self._end_event()
+        return [] if event is None else [event]
+
+    def _add(self, text: bytes) -> None:
+        self._line_size += len(text)
+        if self._pieces and self._pieces[0].startswith(b":"):
+            return  # the rest of a comment
+        self._size += len(text)
+        if self._is_long:
+            self._long_end = (self._long_end + text[-_END_BYTES:])[-_END_BYTES:]
+        elif self._size > self._limit and not text.startswith(b":"):
+            self._drop(text)
+        elif text:
+            self._pieces.append(text)
+
+    def _drop(self, text: bytes) -> None:
+        """Keep both ends of an event over the limit, whose next piece is `text`."""
+        pieces = [*self._data, *self._pieces, text]
+        start = b""
+        for piece in pieces:
+            start += piece[: _END_BYTES + len(b"data: ")]
+            if len(start) >= _END_BYTES:
+                break
+        end = b""
+        for piece in reversed(pieces):
+            end = piece[-_END_BYTES:] + end
+            if len(end) >= _END_BYTES:
+                break
+        self._is_long = True
+        self._long_start = start.removeprefix(b"data:").lstrip()[:_END_BYTES]
+        self._long_end = end[-_END_BYTES:]
+        self._data.clear()
+        self._pieces.clear()
+
+    def _end_line(self) -> Event | LongEvent | None:
+        """Read a line that has ended; a blank one ends the event."""
+        if not self._line_size:
+            return self._end_event()
+        line = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._line_size = 0
+        if self._is_first_line:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+            self._is_first_line = False
+        if self._is_long:
+            return None
+
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+            return None
+        self._size = max(0, self._size - len(line))
+        if name == b"event":
+            self._name = value.decode("utf-8", "replace")[:_NAME_CHARACTERS]
+        elif name == b"id" and _ID.fullmatch(value):
+            self._event_id = value.decode("ascii")
+        elif name == b"retry" and _RETRY.fullmatch(value):
+            self.retry = int(value)
+        return None
+
+    def _end_event(self) -> Event | LongEvent | None:
+        event: Event | LongEvent | None = None
+        if self._is_long:
+            event = LongEvent(self._long_start, self._long_end, self._size)
+        elif data := b"\n".join(self._data):
+            event = Event(self._name or "message", data)
+        if self._event_id is not None:
+            self.last_id = self._event_id
+
+        self._name = ""
+        self._data.clear()
+        self._event_id = None
+        self._size = 0
+        self._is_long = False
+        self._is_first_line = False
+        return event

@@ -1,0 +1,242 @@
+"""HTTPTransport: connects `mcp.Client` to a module at an address.
+
+    HTTPTransport       starts a task for each message, and answers the calls that fail
+      StreamableHTTP    the transport since version 2025-03-26
+      OlderSSE          the one before, also if the configuration does not say which, and the POST of
+                        `initialize` is answered 400, 404 or 405
+        ModuleHTTPClient  sends the requests
+        Mailbox           passes on what the module sends
+
+The transport of the SDK gives an answer to the call on whose stream it comes, loses an answer that
+follows an odd event, and gives a call whose POST fails no error in the older transport.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+from anyio.abc import ObjectSendStream
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import INTERNAL_ERROR, JSONRPCNotification, JSONRPCRequest
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, UnansweredError
+from ideabridge.bridge.modules.mailbox import Mailbox, PendingCall
+from ideabridge.bridge.modules.messages import MessageReader
+from ideabridge.bridge.modules.oddities import Oddities
+from ideabridge.bridge.modules.older_sse import OlderSSE
+from ideabridge.bridge.modules.sdk import TransportStreams
+from ideabridge.bridge.modules.settings import Launch, ModuleKind
+from ideabridge.bridge.modules.streamable_http import StreamableHTTP
+
+NOTIFICATION_SECONDS: Final = 10.0
+"""How long a server may take for a notification, or for an answer of ours."""
+
+ENDPOINT_SECONDS: Final = 5.0
+"""How long a server that may speak the older transport has to name its address for POSTs."""
+
+CANCEL_SECONDS: Final = 10.0
+"""How long the stream of a call is read on after the server was told to stop (up to version 2025-11-25)."""
+
+_MAY_BE_OLDER: Final = (400, 404, 405)
+
+
+class HTTPTransport:
+    """A server at an address as an MCP `Transport`: enter it for the streams, exit it to end the session.
+
+    Args:
+        launch: the address and the headers.
+        kind: "http", or "sse" for the older transport.
+        oddities: receives notes on what is skipped or repaired.
+        may_choose: the kind is a guess, and the older transport is tried if the server refuses.
+        connect_timeout: seconds for connecting to the host.
+        max_bytes: bytes that one message may have.
+        auth: puts tokens into the requests.
+
+    Attributes:
+        kind_used: the transport that the server speaks.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        kind: ModuleKind,
+        oddities: Oddities,
+        *,
+        may_choose: bool,
+        connect_timeout: float,
+        max_bytes: int,
+        auth: httpx2.Auth | None,
+    ) -> None:
+        self.kind_used: ModuleKind = kind
+        self._oddities = oddities
+        self._may_choose = may_choose
+        reader = MessageReader(oddities)
+        self._client = ModuleHTTPClient(
+            launch.url,
+            headers=launch.headers or {},
+            connect_timeout=connect_timeout,
+            auth=auth,
+            reader=reader,
+        )
+        incoming, self._to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        self._mailbox = Mailbox(incoming, reader, oddities, max_bytes)
+        self._streamable = StreamableHTTP(self._client, self._mailbox)
+        self._way: StreamableHTTP | OlderSSE = self._streamable
+        self._group: anyio.abc.TaskGroup | None = None
+
+    async def __aenter__(self) -> TransportStreams:
+        group = anyio.create_task_group()
+        self._group = await group.__aenter__()
+        if self.kind_used == "sse":
+            try:
+                await self._open_older(group)
+            except BaseException as error:
+                await self.__aexit__(type(error), error, None)
+                if isinstance(error, UnansweredError):
+                    raise MCPError(error.error.code, error.error.message, error.error.data) from None
+                raise
+        return self._to_session, _Outgoing(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        group, self._group = self._group, None
+        if group is None:
+            return
+        # Every wait is bounded.
+        with anyio.CancelScope(shield=True):
+            self._mailbox.close()
+            self._to_session.close()
+            await self._way.close()
+        group.cancel_scope.cancel()
+        await group.__aexit__(None, None, None)
+        with anyio.CancelScope(shield=True):
+            await self._client.aclose()
+
+    async def _open_older(self, group: anyio.abc.TaskGroup) -> None:
+        older = OlderSSE(self._client, self._mailbox)
+        await group.start(older.run)
+        self._way = older
+        self.kind_used = "sse"
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message, in a task of its own, which has the context variables of the caller.
+
+        Raises:
+            anyio.ClosedResourceError: the transport is closed.
+        """
+        group = self._group
+        if group is None:
+            raise anyio.ClosedResourceError
+        message = item.message
+        headers: dict[str, str] = {}
+        if isinstance(item.metadata, ClientMessageMetadata) and item.metadata.headers is not None:
+            headers = item.metadata.headers
+        if isinstance(message, JSONRPCRequest) and message.method == "initialize":
+            # It negotiates the version, which was another one in `server/discover`.
+            self._streamable.version = None
+        elif MCP_PROTOCOL_VERSION_HEADER in headers:
+            self._streamable.version = headers[MCP_PROTOCOL_VERSION_HEADER]
+        content = message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8")
+
+        if isinstance(message, JSONRPCRequest):
+            call = PendingCall(message, content, headers, self._is_modern)
+            self._mailbox.add(call)
+            group.start_soon(self._request, call)
+        elif not isinstance(message, JSONRPCNotification):
+            group.start_soon(self._post, content, headers, "an answer")
+        elif message.method == "notifications/initialized":
+            # Servers refuse requests before they have it.
+            await self._post(content, headers, message.method)
+            if self._way is self._streamable:
+                group.start_soon(self._streamable.listen)
+        elif message.method != "notifications/cancelled" or self._is_sent(message):
+            group.start_soon(self._post, content, headers, message.method)
+
+    @property
+    def _is_modern(self) -> bool:
+        return self._streamable.version in MODERN_PROTOCOL_VERSIONS
+
+    def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
+        """Give a call up, and return whether the server is told so: from 2026-07-28 on, the end of the stream of the
+        call says it.
+        """
+        request = cancelled_request_id_from_params(cancellation.params)
+        call = self._mailbox.get(str(request))
+        if call is None:
+            return not self._is_modern
+        self._mailbox.give_up(call)
+        if call.is_modern:
+            call.scope.cancel()
+        else:
+            call.scope.deadline = anyio.current_time() + CANCEL_SECONDS
+        return not call.is_modern
+
+    async def _request(self, call: PendingCall) -> None:
+        try:
+            with call.scope:
+                await self._answer(call)
+        finally:
+            self._mailbox.give_up(call)
+
+    async def _answer(self, call: PendingCall) -> None:
+        """Send a request, and answer it with an error if the server does not."""
+        try:
+            try:
+                await self._way.request(call)
+            except UnansweredError as failure:
+                if not await self._becomes_older(call, failure):
+                    raise
+                await self._way.request(call)
+        except UnansweredError as failure:
+            await self._mailbox.fail(call, failure)
+        except Exception as error:  # noqa: BLE001 - a fault of one request must not end the others
+            message = f"could not be asked: {type(error).__name__}: {error},"
+            await self._mailbox.fail(call, UnansweredError(INTERNAL_ERROR, message, Mark.UNANSWERED))
+
+    async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
+        """True if the server refuses `initialize` because it speaks the older transport, which is open now."""
+        is_refusal = call.message.method == "initialize" and failure.status in _MAY_BE_OLDER
+        if not is_refusal or not self._may_choose or self._group is None:
+            return False
+        self._may_choose = False
+        try:
+            with anyio.fail_after(ENDPOINT_SECONDS):
+                await self._open_older(self._group)
+        except (UnansweredError, TimeoutError):
+            return False  # its first refusal says more
+        return True
+
+    async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:
+        """Send a notification, or an answer of ours. The session does not wait for what the server says to it."""
+        try:
+            with anyio.fail_after(NOTIFICATION_SECONDS):
+                await self._way.post(content, headers)
+        except UnansweredError as failure:
+            if failure.status is not None:
+                self._oddities.note(f"did not take {what}: {failure.error.message}")
+        except TimeoutError:
+            self._oddities.note(f"did not take {what} within {NOTIFICATION_SECONDS:g} s")
+        except Exception as error:  # noqa: BLE001 - a fault of one message must not end the others
+            self._oddities.note(f"{what} could not be sent: {type(error).__name__}: {error}")
+
+
+class _Outgoing(ObjectSendStream[SessionMessage]):
+    """The stream from the session, which needs no buffer: each message has a task."""
+
+    def __init__(self, transport: HTTPTransport) -> None:
+        self._transport = transport
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._transport.send(item)
+
+    async def aclose(self) -> None:
+        """The transport is closed by leaving it."""

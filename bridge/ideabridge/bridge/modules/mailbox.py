@@ -1,0 +1,359 @@
+"""Mailbox: what a module over HTTP sends, on whatever stream, on its way to the session.
+
+An answer goes to the call with its id, and to no other: servers write the answer of one call on the
+stream of another. A call is
+
+    waiting    its request was sent, or is about to be
+    answered   its answer, or an error in its place, was passed on
+    given up   the session waits for it no more; an answer that still comes is passed on
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+
+from ideabridge.bridge.modules.events import Event, EventReader, LongEvent
+from ideabridge.bridge.modules.http import UnansweredError
+from ideabridge.bridge.modules.messages import OVERSIZED, MessageReader, answer_instead
+from ideabridge.bridge.modules.oddities import Oddities
+from ideabridge.bridge.modules.stdio import most_values
+from ideabridge.tools.encoding import count_values
+
+LINGER_SECONDS: Final = 0.5
+"""How long the stream of an answered call is read on if no other call waits for an answer."""
+MOST_LINGERING: Final = 16
+"""Streams of answered calls that are read on at a time."""
+
+_MOST_GIVEN_UP: Final = 1000
+_DISCARD_FACTOR: Final = 8
+"""An event is read and discarded up to this many times the limit."""
+_SNIFFED_BYTES: Final = 4096
+_END_BYTES: Final = 512
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_FIELD: Final = re.compile(rb"(data|event|id|retry)?:")
+_FIELD_BYTES: Final = len(b"event:")
+_LISTEN: Final = "subscriptions/listen"
+
+
+@dataclass(slots=True, eq=False)
+class PendingCall:
+    """A request, and what is known of its answer.
+
+    Attributes:
+        message: the request.
+        content: its bytes.
+        headers: its own headers.
+        is_modern: it was sent in a version without notifications to the server, from 2026-07-28 on.
+        scope: the scope of its task; cancelling it gives the request up.
+        is_answered: its answer, or an error in its place, was passed on.
+        brought_another: an answer to another call came on its stream.
+        news: set when it is answered, or when another stream ends; None while nobody waits for it.
+        reading: the scope in which its stream is read.
+    """
+
+    message: JSONRPCRequest
+    content: bytes
+    headers: Mapping[str, str]
+    is_modern: bool
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    is_answered: bool = False
+    brought_another: bool = False
+    news: anyio.Event | None = None
+    reading: anyio.CancelScope | None = None
+
+    @property
+    def key(self) -> str:
+        """Its id as text: servers answer 1 with "1", too."""
+        return str(self.message.id)
+
+    def wake(self) -> None:
+        """Report news to the task that waits for them."""
+        if self.news is not None:
+            self.news.set()
+
+    async def wait(self) -> None:
+        """Wait until the call is answered or another stream ends."""
+        self.news = anyio.Event()
+        await self.news.wait()
+        self.news = None
+
+
+class BodyForm(Enum):
+    """What a body is, by its first bytes."""
+
+    UNKNOWN = 0
+    JSON = 1
+    EVENTS = 2
+    OTHER = 3
+
+
+@dataclass(slots=True)
+class Body:
+    """A body that was read.
+
+    Attributes:
+        form: what it was; UNKNOWN if it was empty.
+        events: what it read of its events.
+        is_noise: the last that it brought was not a message.
+    """
+
+    form: BodyForm
+    events: EventReader
+    is_noise: bool = False
+
+
+class Mailbox:
+    """Passes messages on to the session.
+
+    Args:
+        incoming: the stream of the session.
+        reader: reads the messages.
+        oddities: receives notes on what is skipped.
+        max_bytes: bytes that one message may have.
+    """
+
+    def __init__(
+        self,
+        incoming: MemoryObjectSendStream[SessionMessage | Exception],
+        reader: MessageReader,
+        oddities: Oddities,
+        max_bytes: int,
+    ) -> None:
+        self._incoming = incoming
+        self._reader = reader
+        self._oddities = oddities
+        self._max_bytes = max_bytes
+        self._most_values = most_values(max_bytes)
+        self._waiting: dict[str, PendingCall] = {}
+        self._given_up: OrderedDict[str, None] = OrderedDict()
+        # The answered calls whose streams are read on, the first first.
+        self._lingering: OrderedDict[PendingCall, None] = OrderedDict()
+
+    def close(self) -> None:
+        """End the stream of the session."""
+        self._incoming.close()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def add(self, call: PendingCall) -> None:
+        """Expect the answer to a call."""
+        former = self._waiting.get(call.key)
+        if former is not None:
+            former.scope.cancel()
+        self._waiting[call.key] = call
+
+    def get(self, key: str) -> PendingCall | None:
+        """The call that waits for an answer, by its id as text."""
+        return self._waiting.get(key)
+
+    def give_up(self, call: PendingCall) -> None:
+        """Expect the answer to a call no more, unless it is answered."""
+        if self._waiting.get(call.key) is not call:
+            return
+        del self._waiting[call.key]
+        self._given_up[call.key] = None
+        if len(self._given_up) > _MOST_GIVEN_UP:
+            self._given_up.popitem(last=False)
+        self._end_lingering()
+
+    async def fail(self, call: PendingCall, failure: UnansweredError) -> None:
+        """Answer a call with an error, unless it is answered."""
+        if self._waiting.get(call.key) is call:
+            self._settle(call)
+            message = JSONRPCError(jsonrpc="2.0", id=call.message.id, error=failure.error)
+            await self._send(message)
+
+    def wake_all(self) -> None:
+        """Report to the calls that wait for an answer on another stream that a stream has ended."""
+        for call in self._waiting.values():
+            call.wake()
+
+    def _settle(self, call: PendingCall) -> None:
+        del self._waiting[call.key]
+        call.is_answered = True
+        call.wake()
+        if call.reading is not None:
+            self._lingering[call] = None
+            if len(self._lingering) > MOST_LINGERING:
+                first, _ = self._lingering.popitem(last=False)
+                if first.reading is not None:
+                    first.reading.cancel()
+        self._end_lingering()
+
+    def _end_lingering(self) -> None:
+        """If no call waits any more for an answer that may come on another's stream, end these streams soon."""
+        if self._lingering and all(call.message.method == _LISTEN for call in self._waiting.values()):
+            for call in self._lingering:
+                if call.reading is not None:
+                    call.reading.deadline = anyio.current_time() + LINGER_SECONDS
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    async def read(
+        self, response: httpx2.Response, call: PendingCall | None, takes: Callable[[Event], bool] | None = None
+    ) -> Body:
+        """Read a body to its end, and pass on the messages in it.
+
+        Args:
+            response: the answer to a request.
+            call: the call that was sent with the request; None without one.
+            takes: called with each event; returns True if nothing in it is passed on.
+
+        Raises:
+            httpx2.RequestError: a body of JSON breaks off.
+            UnansweredError: it is larger than allowed.
+        """
+        body = Body(BodyForm.UNKNOWN, EventReader(self._max_bytes))
+        with anyio.CancelScope() as scope:
+            if call is not None:
+                call.reading = scope
+            try:
+                await self._read(response, body, call, takes)
+            finally:
+                if call is not None:
+                    call.reading = None
+                    self._lingering.pop(call, None)
+        return body
+
+    async def _read(
+        self, response: httpx2.Response, body: Body, call: PendingCall | None, takes: Callable[[Event], bool] | None
+    ) -> None:
+        label = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        start = b""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in response.aiter_bytes():
+                if body.form is BodyForm.UNKNOWN:
+                    start += chunk
+                    body.form = form_of(start, label)
+                    chunk = start
+                if body.form is BodyForm.OTHER:
+                    return
+                if body.form is BodyForm.EVENTS:
+                    for event in body.events.feed(chunk):
+                        await self._take_event(body, event, call, takes)
+                    if body.events.pending > self._max_bytes * _DISCARD_FACTOR:
+                        raise self._too_long(self._max_bytes * _DISCARD_FACTOR)
+                elif body.form is BodyForm.JSON:
+                    size += len(chunk)
+                    parts.append(chunk)
+                    if size > self._max_bytes:
+                        raise self._too_long(self._max_bytes)
+        except httpx2.RequestError:
+            # The last event may be whole. A call without its answer learns that its stream has ended.
+            if body.form is not BodyForm.EVENTS:
+                raise
+        if body.form is BodyForm.JSON:
+            body.is_noise = not await self.deliver(b"".join(parts), call)
+        elif body.form is BodyForm.EVENTS:
+            for event in body.events.end():
+                await self._take_event(body, event, call, takes)
+
+    def _too_long(self, size: int) -> UnansweredError:
+        return UnansweredError(PARSE_ERROR, f"its answer has more than {size:,} bytes", OVERSIZED)
+
+    async def _take_event(
+        self,
+        body: Body,
+        event: Event | LongEvent,
+        call: PendingCall | None,
+        takes: Callable[[Event], bool] | None,
+    ) -> None:
+        if isinstance(event, LongEvent):
+            message = f"its answer has {event.size:,} bytes; at most {self._max_bytes:,} are taken"
+            await self._refuse(event.start, event.end, message, call)
+        elif takes is not None and takes(event):
+            return
+        elif event.name == "message" or b'"jsonrpc"' in event.data:
+            if event.name != "message":
+                self._oddities.note(f"sends messages in events named {event.name!r}")
+            body.is_noise = not await self.deliver(event.data, call)
+        else:
+            self._oddities.note(f"sends events named {event.name!r}, which are skipped")
+
+    async def deliver(self, data: bytes, call: PendingCall | None) -> bool:
+        """Pass on the messages in a body or event; return False if there is none.
+
+        Args:
+            data: the bytes.
+            call: the call on whose stream they came; None without one.
+        """
+        if count_values(data, self._most_values) > self._most_values:
+            message = f"its answer holds more than {self._most_values:,} JSON values"
+            await self._refuse(data[:_END_BYTES], data[-_END_BYTES:], message, call)
+            return True
+        messages = self._reader.read(data)
+        for message in messages:
+            await self._pass_on(message, call)
+        return bool(messages)
+
+    async def _refuse(self, start: bytes, end: bytes, what: str, call: PendingCall | None) -> None:
+        """Pass on an error in place of a message over the limits."""
+        error = answer_instead(start, end, what, OVERSIZED)
+        if error is not None:
+            await self._pass_on(error, call)
+        elif call is not None:
+            await self.fail(call, UnansweredError(PARSE_ERROR, what, OVERSIZED))
+        else:
+            self._oddities.note(f"sent a message that was skipped: {what}")
+
+    async def _pass_on(self, message: JSONRPCMessage, call: PendingCall | None) -> None:
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            answered = self._call_of(message, call)
+            if answered is not None:
+                message.id = answered.message.id
+                self._settle(answered)
+                if call is not None and answered is not call:
+                    call.brought_another = True
+            elif self._given_up.pop(str(message.id), self) is self:
+                self._oddities.note("answered requests that no longer wait, or were never sent; skipped")
+                return
+        await self._send(message)
+
+    def _call_of(self, message: JSONRPCResponse | JSONRPCError, call: PendingCall | None) -> PendingCall | None:
+        """The waiting call that a message answers."""
+        if message.id is not None:
+            return self._waiting.get(str(message.id))
+        # A server that could not read the id of a request writes an error without one.
+        return call if call is not None and not call.is_answered else None
+
+    async def _send(self, message: JSONRPCMessage) -> None:
+        item = SessionMessage(message)
+        try:
+            try:
+                self._incoming.send_nowait(item)
+            except anyio.WouldBlock:
+                await self._incoming.send(item)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return  # the session has ended
+
+
+def form_of(start: bytes, label: str) -> BodyForm:
+    """What a body is.
+
+    Args:
+        start: its first bytes.
+        label: its content type, without parameters and in lower case.
+    """
+    text = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if not text:
+        return BodyForm.UNKNOWN if len(start) <= _SNIFFED_BYTES or label == "application/json" else BodyForm.OTHER
+    if text.startswith((b"{", b"[")):
+        return BodyForm.JSON
+    if label == "text/event-stream" or _FIELD.match(text):
+        return BodyForm.EVENTS
+    if len(text) < _FIELD_BYTES and any(name.startswith(text) for name in (b"data:", b"event:", b"id:", b"retry:")):
+        return BodyForm.UNKNOWN
+    return BodyForm.JSON if label.endswith("json") else BodyForm.OTHER

@@ -1,0 +1,133 @@
+"""Older SSE: the transport before streamable HTTP. One stream of events, and POSTs beside it.
+
+opening   a GET was sent; its first event names the address for POSTs
+open      requests are posted there; their answers arrive on the stream
+ended     the stream has ended, and with it the connection
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+from mcp_types import INVALID_REQUEST
+
+from ideabridge.bridge.modules.events import Event
+from ideabridge.bridge.modules.http import (
+    Mark,
+    ModuleHTTPClient,
+    UnansweredError,
+    is_session_lost,
+    is_within_origin,
+    shown_address,
+)
+from ideabridge.bridge.modules.mailbox import Mailbox, PendingCall
+
+_MOST_ADDRESS: Final = 8192
+_GET_HEADERS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
+_POST_HEADERS: Final = {"content-type": "application/json"}
+
+
+class OlderSSE:
+    """One connection over the older transport.
+
+    Args:
+        client: sends the requests.
+        mailbox: takes what the server sends.
+    """
+
+    def __init__(self, client: ModuleHTTPClient, mailbox: Mailbox) -> None:
+        self._client = client
+        self._mailbox = mailbox
+        self._post_url: httpx2.URL | None = None
+        self._has_ended = False
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Hold the stream. It has started when the server has named the address for POSTs.
+
+        Raises:
+            UnansweredError: it could not be opened.
+        """
+        try:
+            async with self._client.open("GET", self._client.url, _GET_HEADERS) as response:
+
+                def takes(event: Event) -> bool:
+                    if event.name == "endpoint":
+                        is_first = self._post_url is None
+                        self._post_url = _address(event, response.request.url)
+                        if is_first:
+                            task_status.started()
+                        return True
+                    # No request was sent that a message could answer.
+                    return self._post_url is None
+
+                await self._mailbox.read(response, None, takes)
+        except UnansweredError:
+            if self._post_url is None:
+                raise
+        if self._post_url is None:
+            raise UnansweredError(INVALID_REQUEST, "offers no stream of events that names an address", Mark.REFUSED)
+        self._has_ended = True
+        self._mailbox.wake_all()
+        self._mailbox.close()
+
+    async def request(self, call: PendingCall) -> None:
+        """Send a request, and return when it is answered or the connection has ended.
+
+        Raises:
+            UnansweredError: it could not be sent, or was refused.
+        """
+        try:
+            await self._post(call.content, call)
+        except UnansweredError as failure:
+            if is_session_lost(failure, in_session=True):
+                failure.error.data = Mark.SESSION_LOST
+            raise
+        while not call.is_answered and not self._has_ended:
+            await call.wait()
+
+    async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send a notification, or an answer of ours. The transport has no headers for messages.
+
+        Raises:
+            UnansweredError: the server did not take it.
+        """
+        del headers
+        await self._post(content, None)
+
+    async def _post(self, content: bytes, call: PendingCall | None) -> None:
+        assert self._post_url is not None
+        async with self._client.open("POST", self._post_url, _POST_HEADERS, content) as response:
+            # Some servers answer at once.
+            await self._mailbox.read(response, call)
+
+    async def close(self) -> None:
+        """There is nothing to end but the stream."""
+
+
+def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
+    """The address for POSTs, which an event names.
+
+    Args:
+        event: the event.
+        url: the address of the stream.
+
+    Raises:
+        UnansweredError: it is malformed, or on another origin.
+    """
+    try:
+        address = url.join(event.data[:_MOST_ADDRESS].decode("utf-8").strip())
+    except (httpx2.InvalidURL, ValueError):
+        what = "names a malformed address for requests in its event 'endpoint'"
+        raise UnansweredError(INVALID_REQUEST, what, Mark.REFUSED) from None
+    if not is_within_origin(url, address):
+        what = (
+            f"wants requests to be sent to {shown_address(address)}, which is not on the origin of "
+            f"{shown_address(url)}: refused"
+        )
+        raise UnansweredError(INVALID_REQUEST, what, Mark.REFUSED)
+    # The name and password of the configured address stay; a server does not choose them.
+    return address.copy_with(userinfo=url.userinfo, fragment=None)

@@ -1,0 +1,241 @@
+"""Streamable HTTP: requests to one address, each answered by a body of JSON or a stream of events.
+
+A call:
+
+    posted      its request was sent; the body of the answer is read
+    answered    its answer has come, on its own stream or another: its stream is read on for a while
+    resumed     its stream ended without its answer, and its events have ids: a GET with the last id
+    elsewhere   its stream ended without its answer, which may come on another stream that is open
+    failed      none of these brings the answer
+
+The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Within
+it, up to version 2025-11-25, a GET opens the stream for what belongs to no call. From 2026-07-28 on
+there are no sessions and no such stream, and ending the stream of a call cancels the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+import httpx2
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR
+
+from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, UnansweredError, is_session_lost
+from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCall
+from ideabridge.bridge.modules.messages import UNREADABLE
+
+REOPEN_SECONDS: Final = 0.5
+"""Seconds before a stream is opened again, at least: the server may ask for 0."""
+_REOPEN_DEFAULT: Final = 1.0
+_REOPEN_MOST: Final = 300.0
+_MOST_FAILURES: Final = 2
+"""Failures in a row after which a stream is not opened again."""
+
+_LONG_SECONDS: Final = 5.0
+"""A stream that was open for as long has not failed."""
+
+ELSEWHERE_SECONDS: Final = 2.0
+"""How long a call whose stream ended waits for its answer on another stream."""
+
+DELETE_SECONDS: Final = 1.0
+"""How long the server may take for the end of the session."""
+
+_SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
+_OK: Final = 200
+_CLIENT_FAULTS: Final = range(300, 500)
+_SESSION_HEADER: Final = "mcp-session-id"
+_POST_HEADERS: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_GET_HEADERS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
+
+
+class StreamableHTTP:
+    """One connection over streamable HTTP.
+
+    Args:
+        client: sends the requests.
+        mailbox: takes what the server sends.
+
+    Attributes:
+        version: the protocol version, for requests that do not have it in their own headers.
+    """
+
+    def __init__(self, client: ModuleHTTPClient, mailbox: Mailbox) -> None:
+        self._client = client
+        self._mailbox = mailbox
+        self._url = client.url
+        self._session: str | None = None
+        self.version: str | None = None
+        # The streams on which answers may arrive, without those of calls that wait for other streams.
+        self._open_streams = 0
+        self._is_listening = False
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    async def request(self, call: PendingCall) -> None:
+        """Send a request, and return when it is answered and its stream has ended.
+
+        Raises:
+            UnansweredError: it is not answered.
+        """
+        body = await self._post(call)
+        if not call.is_answered and body.events.last_id is not None:
+            await self._resume(call, body)
+        if call.is_answered:
+            return
+
+        if body.form is BodyForm.OTHER:
+            raise UnansweredError(PARSE_ERROR, "its answer is neither JSON nor a stream of events", UNREADABLE)
+        if body.form is BodyForm.UNKNOWN:
+            # Some servers accept a request, and answer it on the stream for what belongs to no call.
+            while self._is_listening and not call.is_modern and not call.is_answered:
+                await call.wait()
+            if not call.is_answered:
+                raise UnansweredError(INVALID_REQUEST, "answered a request without any content", UNREADABLE)
+            return
+        # A server that has mixed up two streams once answers this call on another's.
+        seconds = float("inf") if call.brought_another else ELSEWHERE_SECONDS
+        with anyio.move_on_after(seconds):
+            while self._open_streams and not call.is_answered:
+                await call.wait()
+        if call.is_answered:
+            return
+        if body.is_noise:
+            raise UnansweredError(PARSE_ERROR, "its answer is not a JSON-RPC message", UNREADABLE)
+        raise UnansweredError(CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF)
+
+    async def _post(self, call: PendingCall) -> Body:
+        headers = {**_POST_HEADERS, **self._session_headers(), **call.headers}
+        self._open_streams += 1
+        try:
+            async with self._client.open("POST", self._url, headers, call.content) as response:
+                self._url = response.request.url
+                if call.message.method == "initialize":
+                    self._take_session(response)
+                body = await self._mailbox.read(response, call)
+                if body.form is BodyForm.OTHER and response.status_code != _OK:
+                    body.form = BodyForm.UNKNOWN  # such as the text "Accepted"
+                return body
+        except UnansweredError as failure:
+            is_first = call.message.method in ("initialize", "server/discover")
+            if not is_first and is_session_lost(failure, in_session=_SESSION_HEADER in headers):
+                failure.error.data = Mark.SESSION_LOST
+            raise
+        finally:
+            self._end_stream()
+
+    def _end_stream(self) -> None:
+        self._open_streams -= 1
+        self._mailbox.wake_all()
+
+    async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send a notification, or an answer of ours.
+
+        Raises:
+            UnansweredError: the server did not take it.
+        """
+        headers = {**_POST_HEADERS, **self._session_headers(), **headers}
+        async with self._client.open("POST", self._url, headers, content) as response:
+            self._url = response.request.url
+            await self._mailbox.read(response, None)
+
+    async def _resume(self, call: PendingCall, body: Body) -> None:
+        """Open the stream of a call again, until it brings the answer or cannot be opened any more."""
+        last_id, retry = body.events.last_id, body.events.retry
+        failures = 0
+        while failures < _MOST_FAILURES and not call.is_answered:
+            with anyio.move_on_after(_pause(retry)):
+                while not call.is_answered:
+                    await call.wait()
+            if call.is_answered:
+                return
+            headers = {**_GET_HEADERS, **self._session_headers(), "last-event-id": last_id or ""}
+            self._open_streams += 1
+            try:
+                async with self._client.open("GET", self._url, headers) as response:
+                    again = await self._mailbox.read(response, call)
+                failures = 0 if again.form is BodyForm.EVENTS else failures + 1
+                last_id = again.events.last_id or last_id
+                retry = retry if again.events.retry is None else again.events.retry
+            except UnansweredError as failure:
+                if failure.status in _CLIENT_FAULTS:
+                    return
+                failures += 1
+            finally:
+                self._end_stream()
+
+    # -- the session -------------------------------------------------------------------------------
+
+    def _session_headers(self) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        if self._session is not None:
+            headers[_SESSION_HEADER] = self._session
+        if self.version is not None:
+            headers[MCP_PROTOCOL_VERSION_HEADER] = self.version
+        return headers
+
+    def _take_session(self, response: httpx2.Response) -> None:
+        session = response.headers.get(_SESSION_HEADER, "").strip()
+        if not session:
+            return
+        if not _SESSION.fullmatch(session):
+            message = f"named a session in {len(session):,} characters; expected 1 to 4,096 visible ones of ASCII"
+            raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED)
+        self._session = session
+
+    async def listen(self) -> None:
+        """Hold the stream for what belongs to no call, until the server does not offer it any more."""
+        if self._session is None:
+            return
+        last_id: str | None = None
+        retry: int | None = None
+        failures = 0
+        self._is_listening = True
+        try:
+            while failures < _MOST_FAILURES:
+                began = anyio.current_time()
+                failures += 1
+                headers = {**_GET_HEADERS, **self._session_headers()}
+                if last_id is not None:
+                    headers["last-event-id"] = last_id
+                self._open_streams += 1
+                try:
+                    async with self._client.open("GET", self._url, headers) as response:
+                        body = await self._mailbox.read(response, None)
+                    if body.form not in (BodyForm.EVENTS, BodyForm.UNKNOWN):
+                        return
+                    if body.form is BodyForm.EVENTS:
+                        failures = 0
+                    last_id = body.events.last_id or last_id
+                    retry = retry if body.events.retry is None else body.events.retry
+                except UnansweredError as failure:
+                    if failure.status in _CLIENT_FAULTS:
+                        return
+                finally:
+                    self._end_stream()
+                if anyio.current_time() - began > _LONG_SECONDS:
+                    failures = 0  # a proxy ends what is silent for long
+                await anyio.sleep(_pause(retry))
+        finally:
+            self._is_listening = False
+            self._mailbox.wake_all()
+
+    async def close(self) -> None:
+        """End the session at the server, which may take a second."""
+        if self._session is None:
+            return
+        with anyio.move_on_after(DELETE_SECONDS):
+            try:
+                async with self._client.open("DELETE", self._url, self._session_headers()):
+                    return
+            except UnansweredError:
+                return  # a server may refuse, or be gone
+
+
+def _pause(retry: int | None) -> float:
+    """Seconds before a stream is opened again."""
+    seconds = _REOPEN_DEFAULT if retry is None else retry / 1000
+    return min(max(seconds, REOPEN_SECONDS), _REOPEN_MOST)
