@@ -151,3 +151,37 @@ async def test_the_data_of_an_error_of_the_protocol_reaches_the_caller(tmp_path:
         error = await failed(client, "give", given)
     assert caught.value.data == {"detail": "the disk is full"}
     assert "the disk is full" in error["message"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_content_beside_structured_content_is_read_by_reference(tmp_path: Path, mode: str) -> None:
+    beside = {"result": {"content": [SAID, IMAGE], "structuredContent": {"n": 3}}}
+    async with gateway(tmp_path, mode) as client:
+        calls = [{"_tool": "typed", **beside}, {"_tool": "typed", "_each": ["a", "b"], **beside}]
+        result = await client.call_tool("run_plan", {"calls": calls, "output": "†results.0"})
+        run = structured(result)["run"]
+        read = await client.call_tool(
+            "check_run", {"run": run, "paths": ["†content.0", "†content.1.1.1", "†content.2"]}
+        )
+    assert structured(result)["output"] == {"n": 3}
+    assert "calls[0] sent more than its value; read it at †content.0" in structured(result)["notes"]
+    values = structured(read)["values"]
+    assert values == {"†content.0": [SAID, placed(IMAGE, 1)], "†content.1.1.1": placed(IMAGE, 1)}
+    assert wire(read) == [IMAGE]
+    assert "†content.2" in structured(read)["missing"]
+
+
+async def test_content_that_says_the_same_as_structured_content_is_not_kept_twice(tmp_path: Path) -> None:
+    def texts(*given: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": one} for one in given]
+
+    same = [
+        {"content": texts('{ "n": 3 }'), "structuredContent": {"n": 3}},
+        {"content": texts("a", "b"), "structuredContent": {"result": ["a", "b"]}},
+        {"content": texts('{"x": 1}', '{"x": 2}'), "structuredContent": {"result": [{"x": 1}, {"x": 2}]}},
+        {"content": texts("hello"), "structuredContent": {"result": "hello"}},
+    ]
+    async with gateway(tmp_path) as client:
+        result = await client.call_tool("run_plan", {"calls": [{"_tool": "give", "result": one} for one in same]})
+    assert structured(result)["errors"] == []
+    assert "notes" not in structured(result)

@@ -457,7 +457,8 @@ class CallStarted(OfCall):
 @dataclass(frozen=True, slots=True)
 class CallFinished(OfCall):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message", "sent"?}`; `sent` is what its
-    tool sent, which nobody checked.
+    tool sent, which nobody checked. `content` has the content blocks of its result, where these say something else than
+    the value.
 
     The error kind `cancelled` means that its group was decided without it, or that its Solution was cancelled. `chosen`
     is the output path that an activity chose, `spent` the usage of its room, `doubts` what the room's run assumed:
@@ -471,6 +472,7 @@ class CallFinished(OfCall):
     chosen: str | None = None
     spent: JSONObject | None = None
     doubts: JSONObject | None = None
+    content: JSON = None
 
 
 @dataclass(frozen=True, slots=True)

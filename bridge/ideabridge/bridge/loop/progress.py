@@ -54,6 +54,7 @@ class Item:
         unchecked: checking the parameters may take long, so the executor does it.
         doubt: the digest of the question about its outcome, while a person is asked; `doubts` counts such questions.
         cut_off: why the outcome is unknown; None: the process died.
+        content: the content blocks of its result, where these say something else than the value.
         question: the question of its module, until it is answered; `questions` counts the answered ones.
     """
 
@@ -66,6 +67,7 @@ class Item:
     finished: bool = False
     value: JSON = None
     error: JSONObject | None = None
+    content: JSON = None
     doubt: str | None = None
     doubts: int = 0
     cut_off: str | None = None

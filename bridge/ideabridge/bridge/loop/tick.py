@@ -251,6 +251,7 @@ class Tick:
             self._asking -= 1
         else:
             self._running -= 1
+        item.content = event.content
         self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
         if event.doubts is not None:

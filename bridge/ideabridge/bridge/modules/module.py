@@ -592,6 +592,7 @@ class Module:
         asker: Asker | None = None,
         meant: Tool | None = None,
         patience: float | None = None,
+        aside: Callable[[list[JSON]], None] | None = None,
     ) -> JSON:
         """Call a tool and return its structured content, else its text, else a list of its content blocks.
 
@@ -605,6 +606,7 @@ class Module:
             asker: answers the module's questions during the call; this time is not counted. None if nobody can.
             meant: the definition that was seen and approved; None means the present one.
             patience: see `reach`.
+            aside: called with the content blocks of the result, if these say something else than what is returned.
 
         Raises:
             ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
@@ -614,6 +616,8 @@ class Module:
             LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
         """
         answer = await self._call(tool_name, arguments, timeout, progress, run, asker, None, meant, patience)
+        if aside is not None and answer.aside is not None:
+            aside(answer.aside)
         return answer.value
 
     async def call_directly(

@@ -62,6 +62,9 @@ _NO_CHANNEL: Final = (
 _DATA: Final = 1000
 """Characters of the data of an error in its message."""
 
+_PARTS: Final = 100
+"""Blocks of a result, and members or items of its structured content, that are compared."""
+
 _FAULTS: Final = 800
 """Characters of an error about a result that violates the schema."""
 
@@ -72,10 +75,12 @@ class Answer(NamedTuple):
     Attributes:
         value: the value of the call in a run, see `_result_value`.
         result: the whole result of a direct call, in wire form; None in a run.
+        aside: the content blocks of the result, if these say something else than the value, in a run.
     """
 
     value: JSON
     result: JSONObject | None
+    aside: list[JSON] | None = None
 
 
 class SessionLostError(ModuleError):
@@ -166,7 +171,10 @@ async def remote_call(
     if whole is not None and (tool.output is not None or answered.structured_content is not None):
         whole["structuredContent"] = value
         _add_text(whole, value)
-    return Answer(value, whole)
+    if whole is not None or answered.structured_content is None:
+        return Answer(value, whole)
+    content = (_sent(answered, secrets=secrets, max_bytes=max_bytes) or {}).get("content")
+    return Answer(value, None, cast("list[JSON] | None", content))
 
 
 def _report(
@@ -486,7 +494,7 @@ def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> 
     if result.structured_content is not None:
         with suppress(IdeabridgeError):
             sent["structuredContent"] = normalise(result.structured_content)
-    if result.content and not _is_same(result, sent.get("structuredContent")):
+    if result.content and not _says_the_same(result, sent.get("structuredContent")):
         with suppress(IdeabridgeError):
             sent["content"] = normalise(_blocks(result))
     if not sent or len(encode(sent)) > max_bytes:
@@ -494,15 +502,25 @@ def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> 
     return cast("JSONObject", secrets.redact(sent))
 
 
-def _is_same(result: types.CallToolResult, structured: JSON) -> bool:
-    """Return whether the content of a result is its structured content as text."""
+def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
+    """Return whether the content of a result is its structured content, or parts of it, as text. The Python SDK sends a
+    block for each item of a list.
+    """
     texts = _texts(result)
-    if len(texts) != 1 or len(result.content) != 1:
+    if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
         return False
+    parts: list[JSON] = [structured]
+    members = list(structured.values()) if isinstance(structured, dict) else [structured]
+    for member in members[:_PARTS]:
+        parts += [member, *member[:_PARTS]] if isinstance(member, list) else [member]
+    return all(text in parts or _decoded(text) in parts for text in texts)
+
+
+def _decoded(text: str) -> JSON:
     try:
-        return decode(texts[0]) == structured
+        return decode(text)
     except IdeabridgeError:
-        return False
+        return text
 
 
 # -- the whole result of a direct call -------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ class CallContext:
         kept: bounds the results of the run.
         most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
         chosen: the path of `p || q` that the activity has chosen.
+        content: the content blocks of the result of a module's tool, where these say something else than the value.
         returned: the message that the activity has returned, whose data is the result of the call.
     """
 
@@ -154,6 +155,7 @@ class CallContext:
             if effect.imports:
                 self.call["_imports"] = {format_reference(path): normalise(value) for path, value in effect.imports}
         self.chosen: str | None = None
+        self.content: list[JSON] | None = None
         self.returned: JSONObject | None = None
         self._item = effect.item
         self._on_progress = on_progress
@@ -183,6 +185,12 @@ class CallContext:
         self.returned = {"type": "data", "kind": kind, "data": data}
         if description is not None:
             self.returned["description"] = description
+
+    def note_content(self, content: list[JSON]) -> None:
+        """Note the content of a result beside its value, which the journal keeps. Raises `ResultLimitError`."""
+        data = encode(content)
+        self.kept.take(len(data), str(self.call["_tool"]), _memory_of(data, len(data)))
+        self.content = content
 
     def choose(self, path: str) -> None:
         """Choose which path of `p || q` the result is written to."""
@@ -302,6 +310,7 @@ class Executor:
                         asker=context.asker,
                         meant=tool.passes_to or tool,
                         patience=PATIENCE,
+                        aside=context.note_content,
                     )
             except ModuleError as error:
                 _keep_sent(error, context.kept, tool.name)

@@ -728,9 +728,13 @@ class Run:
         if machine.grants.given:
             result["grants"] = [one.to_json() for one in machine.grants.given[-_NOTES:]]
         result.update(values.doubts_of(machine, None if whole else _NOTES))
-        unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
-        if unasked:
-            result["notes"] = unasked[:_NOTES]
+        contents = values.contents_of(machine)
+        if contents and whole:
+            result["content"] = contents
+        noted: list[JSON] = [text for one in machine.history for text in one.unasked]
+        noted += [f"calls[{place}] sent more than its value; read it at {values.CONTENT}{place}" for place in contents]
+        if noted:
+            result["notes"] = noted[:_NOTES]
         # By turns the host's model answers, and its tokens are not counted.
         spent = self.spent()
         in_rooms = machine.usage.requests + sum(room.spent().requests for room in self.rooms.values())

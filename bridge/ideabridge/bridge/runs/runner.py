@@ -874,7 +874,8 @@ class RunningCalls:
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints)))
         returned = None if context.returned is None else MessageAdded(index, context.returned)
-        return _Ended(CallFinished(index, effect.item, value=value, chosen=context.chosen), returned)
+        finished = CallFinished(index, effect.item, value=value, chosen=context.chosen, content=context.content)
+        return _Ended(finished, returned)
 
 
 @dataclass(frozen=True, slots=True)

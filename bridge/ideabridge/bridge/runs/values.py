@@ -208,7 +208,10 @@ def value_at(machine: Machine, text: str) -> JSON:
         if not machine.has_output:
             raise UnknownPathError("†output: the run has no output")
         return machine.output
-    expression = parse_reference(text if text.startswith("†") else f"†{text}")
+    written = text if text.startswith("†") else f"†{text}"
+    if written.startswith(CONTENT):
+        return _content_at(machine, written)
+    expression = parse_reference(written)
     last = ""
     for alternative in expression.alternatives:
         value: JSON | Missing = None
@@ -221,6 +224,30 @@ def value_at(machine: Machine, text: str) -> JSON:
         if not isinstance(value, Missing):
             return value
     raise UnknownPathError(f"{text}: {last}")
+
+
+CONTENT: Final = "†content."
+"""The beginning of the reference to the content of a call's result, where it says something else than its value. The
+place of the call follows, as in †results.
+"""
+
+
+def contents_of(machine: Machine) -> JSONObject:
+    """The content of the results of calls beside their values, by place; with `_each` a list."""
+    contents: JSONObject = {}
+    for progress in machine.history:
+        items = [item.content for item in progress.items]
+        if any(item is not None for item in items):
+            contents[str(progress.call.place)] = list[JSON](items) if progress.call.has_each else items[0]
+    return contents
+
+
+def _content_at(machine: Machine, written: str) -> JSON:
+    path = parse_reference(written.replace(CONTENT, "†results.", 1)).alternatives[0][0].path
+    value = read_path(contents_of(machine), path)
+    if isinstance(value, Missing):
+        raise UnknownPathError(f"{written}: the result of this call has no content beside its value")
+    return value
 
 
 def _document(machine: Machine, operand: Reference) -> JSON:
