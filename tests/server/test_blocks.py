@@ -213,3 +213,30 @@ async def test_images_of_python_tools_are_blocks(tmp_path: Path, mode: str) -> N
     assert wire(plotted) == [image], text(plotted)
     assert wire(both) == [image]
     assert structured(both)["output"] == {"a": placed(image, 1), "b": ["here", placed(image, 1)]}
+
+
+async def test_a_host_that_shows_structured_content_alone_gets_the_content(tmp_path: Path) -> None:
+    info = types.Implementation(name="codex-mcp-client", version="1")
+    configuration = configured(tmp_path, mcpServers={"one": preloaded.module(GIVING)}, approval="allow_all")
+    async with over_stdio(configuration, "legacy", client_info=info) as client:
+        shown = await plan(client, give(IMAGE), output={"chart": "†results.0.0"})
+        plain = await plan(client, give({"type": "text", "text": "a"}), output="†results.0")
+    assert (wire(shown), shown.structured_content) == ([IMAGE], None)
+    assert "content[1] of this answer" in text(shown)
+    assert structured(plain)["output"] == "a"
+
+
+async def test_a_request_by_turns_has_no_base64_and_its_image_is_read_by_reference(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as client:
+        asked = await client.call_tool("solve", {"task": "Look.", "tools": ["give"], "mind": "turns"})
+        run = structured(asked)["run"]
+        call = {**give(IMAGE), "_outputPath": "shot"}
+        answered = await client.call_tool(
+            "solve", {"run": run, "turn": 0, "solution": {"calls": [call], "output": None}}
+        )
+        looked = await client.call_tool("check_run", {"run": run, "paths": ["†state.shot"]})
+    [request] = structured(answered)["requests"]
+    [state] = [one["content"] for one in request["context"] if one["content"].startswith("State")]
+    assert f"{len(PNG):,} characters" in state
+    assert PNG[:40] not in state
+    assert wire(looked) == [IMAGE]

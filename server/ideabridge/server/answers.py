@@ -258,6 +258,9 @@ def _short(value: JSON) -> str:
 PLAIN_HOSTS: Final = ("claude", "codex", "copilot", "cursor", "gemini", "opencode", "visual studio", "windsurf", "zed")
 """Parts of the names by which hosts introduce themselves whose model APIs refuse some schemas."""
 
+STRUCTURED_HOSTS: Final = ("codex",)
+"""Parts of the names by which hosts introduce themselves whose models see structured content alone, if there is any."""
+
 _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that model APIs refuse at the top of a tool's parameters, together with the host's whole request."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Sequence
 from typing import Any, Final
 
 import mcp_types as types
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.server.announcements import Announcements
-from ideabridge.server.answers import PLAIN_HOSTS, ToolAnswer, refusal
+from ideabridge.server.answers import PLAIN_HOSTS, STRUCTURED_HOSTS, ToolAnswer, refusal
 from ideabridge.server.asking.elicitation import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
@@ -252,7 +253,7 @@ class Front:
         setting, client = self._bridge.configuration.schemas, context.session.client_params
         if setting != "auto":
             return setting == "as_sent"
-        return client is None or not any(host in client.client_info.name.lower() for host in PLAIN_HOSTS)
+        return client is None or not _is_one_of(client, PLAIN_HOSTS)
 
     # -- tasks -------------------------------------------------------------------------------------------------
 
@@ -340,7 +341,7 @@ class Front:
                     self._expect_place(request)
                 if starts and name in STARTING and takes_tasks(request):
                     return self._tasks.answer(await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request))
-                return await self._own.call(name, arguments, request)
+                return _for_host(context, await self._own.call(name, arguments, request))
             tool = await self.catalogue.find(name, request.caller)
             note_tool(name, "idea" if isinstance(tool, PublishedTool) else "exposed")
             if isinstance(tool, PublishedTool):
@@ -355,3 +356,17 @@ class Front:
                 f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. check_run lists them, and"
                 " cancels one"
             )
+
+
+def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> bool:
+    """Return whether a client introduces itself by one of these names."""
+    return any(host in client.client_info.name.lower() for host in hosts)
+
+
+def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
+    """The answer of an own tool without its structured content, if the host would show that in place of the images."""
+    client = context.session.client_params
+    if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
+        return result
+    # The text says all that the structured content does, and own tools declare no output schema.
+    return {key: part for key, part in result.items() if key != "structuredContent"}

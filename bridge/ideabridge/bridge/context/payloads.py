@@ -46,8 +46,14 @@ def without_payloads(value: JSON) -> JSON:
         return [without_payloads(item) for item in value]
     if not isinstance(value, dict):
         return value
+    plain = without_payload(value)
+    return {key: without_payloads(item) for key, item in value.items()} if plain is value else plain
+
+
+def without_payload(value: JSONObject) -> JSONObject:
+    """The same for an object that is such a block itself; any other one as it is."""
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)
     if is_media or (isinstance(resource, dict) and isinstance(resource.get("blob"), str)):
         return with_payload(value, f"{len(payload_of(value)):,} characters")
-    return {key: without_payloads(item) for key, item in value.items()}
+    return value

@@ -9,6 +9,7 @@ from itertools import islice
 from json.encoder import encode_basestring
 from typing import Final, cast
 
+from ideabridge.bridge.context.payloads import without_payload
 from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
@@ -74,7 +75,8 @@ def _begin(value: JSON, depth: int, room: _Room) -> JSON:
     if isinstance(value, list):
         return [_begin(item, depth - 1, room) for item in value[:2]]
     if isinstance(value, dict):
-        return {room.take(key, _KEY): _begin(item, depth - 1, room) for key, item in islice(value.items(), 8)}
+        members = without_payload(value)
+        return {room.take(key, _KEY): _begin(item, depth - 1, room) for key, item in islice(members.items(), 8)}
     return _scalar(value)
 
 

@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking, DirectClient
@@ -517,9 +518,10 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 
 def _decoded(text: str) -> JSON:
+    # To compare, which needs no exactness; `decode` takes long for texts of megabytes.
     try:
-        return decode(text)
-    except IdeabridgeError:
+        return cast("JSON", from_json(text))
+    except ValueError:
         return text
 
 
