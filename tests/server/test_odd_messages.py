@@ -98,8 +98,9 @@ def speaking(folder: Path, *, modern: bool = False) -> Generator[Speaker]:
         assert speaker.process.stdin is not None
         speaker.process.stdin.close()
         assert speaker.process.wait(SECONDS) == 0
-        # One line for each dropped notification may stand there.
-        assert all(line.startswith("dropped 'notifications/") for line in speaker.errors.read_text().splitlines())
+        # Lines for dropped notifications may stand there, and how many more there were.
+        for line in speaker.errors.read_text().splitlines():
+            assert line.startswith(("dropped 'notifications/", "... "))
     finally:
         speaker.process.kill()
         speaker.process.wait()
@@ -403,7 +404,7 @@ def test_a_mutated_line_spoils_no_other(tmp_path: Path, *, modern: bool) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("modern", [False, True], ids=["2025", "2026"])
 def test_many_mutated_lines_spoil_no_other(tmp_path: Path, *, modern: bool) -> None:
-    mutate(tmp_path, 10_000, modern=modern)
+    mutate(tmp_path, 5_000, modern=modern)
 
 
 # -- over HTTP -------------------------------------------------------------------------------------------------------

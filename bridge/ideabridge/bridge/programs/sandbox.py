@@ -34,7 +34,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -177,7 +177,6 @@ class Setting:
             ProgramError if there is no such call.
         now: the time, in seconds since 1970, which does not pass.
         seed: of the module `random`.
-        missing: why modules may be missing, for the error of an import.
     """
 
     modules: Mapping[str, ImportedModule]
@@ -186,7 +185,19 @@ class Setting:
     call: Callable[[str, str, JSONObject], JSONObject]
     now: float
     seed: str
-    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Why a module that a program imports may not be here.
+
+    Attributes:
+        servers: why configured servers are not up, as sentences, by the names under which programs import them.
+        why: other reasons, as sentences, each after a space.
+    """
+
+    servers: Mapping[str, str] = field(default_factory=dict[str, str])
+    why: str = ""
 
 
 # The interpreter has this exception, and its checker does not know it.
@@ -218,9 +229,13 @@ def interpreter() -> str:
 
 
 class Sandbox:
-    """The worker processes in which programs run. The first one starts with the first program."""
+    """The worker processes in which programs run. The first one starts with the first program.
 
-    def __init__(self) -> None:
+    `absent` says why a module may not be here, for the error of an import.
+    """
+
+    def __init__(self, absent: Callable[[], Absent] = Absent) -> None:
+        self._absent = absent
         self._pool: Monty | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -293,25 +308,26 @@ class Sandbox:
         It runs up to its first call, which is not made.
         """
         # In a thread: making the types of 500 tools takes 30 ms.
-        found = await self._checks.run(lambda process: self._known_check(program, setting, process))
+        absent = self._absent()
+        found = await self._checks.run(lambda process: self._known_check(program, setting, absent, process))
         return found or None
 
-    def _known_check(self, program: str, setting: Setting, process: HeldProcess) -> str:
-        # Only what it imports can change the result, and the names that are told where an import fails.
+    def _known_check(self, program: str, setting: Setting, absent: Absent, process: HeldProcess) -> str:
+        # Only what it imports can change the result, and what is told where an import fails.
         text = prepared(program, setting.servers)
         stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text)
-        key = (text, stubs, (*setting.modules, *setting.servers, setting.missing))
+        key = (text, stubs, (*setting.modules, *setting.servers, *absent.servers.values(), absent.why))
         with self._lock:
             found = self._checked.get(key)
         if found is None:
-            found = self._check(program, setting, process)
+            found = self._check(program, setting, absent, process)
             with self._lock:
                 while len(self._checked) >= _CHECKED:
                     self._checked.pop(next(iter(self._checked)))
                 self._checked[key] = found
         return found
 
-    def _check(self, program: str, setting: Setting, process: HeldProcess) -> str:
+    def _check(self, program: str, setting: Setting, absent: Absent, process: HeldProcess) -> str:
         library = monty()
         if len(program) > LONGEST:
             return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
@@ -325,7 +341,7 @@ class Sandbox:
                     snapshot = snapshot.resume_auto()
         except library.MontyTypingError as error:
             functions = {function for module in setting.modules.values() for function in module.functions}
-            return _certain(str(error), prepared(program, setting.servers), functions, setting)
+            return _certain(str(error), prepared(program, setting.servers), functions, setting, absent)
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
@@ -465,7 +481,7 @@ _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`")
 
 
-def _certain(findings: str, program: str, functions: Collection[str], setting: Setting) -> str:
+def _certain(findings: str, program: str, functions: Collection[str], setting: Setting, absent: Absent) -> str:
     """The findings that fail wherever the program runs, each with its place; empty: there are none.
 
     Args:
@@ -473,6 +489,7 @@ def _certain(findings: str, program: str, functions: Collection[str], setting: S
         program: the text.
         functions: the names of the tools.
         setting: has their modules.
+        absent: why other modules are not here.
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
@@ -491,19 +508,36 @@ def _certain(findings: str, program: str, functions: Collection[str], setting: S
             or (rule == "invalid-key" and stored is not None and not _is_stored(message, stored))
             or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
         ):
-            there = f"; {_importable(message, setting)}" if rule == _IMPORT else ""
-            kept.append(f"line {row}, column {column}: {message}{there}")
+            if rule == _IMPORT:
+                message = _failed_import(message, text, setting, absent)
+            kept.append(f"line {row}, column {column}: {message}")
     return _cut("\n".join(kept))
 
 
-def _importable(message: str, setting: Setting) -> str:
-    """What an import that fails could have named."""
-    is_server = "`servers`" in message
-    names = sorted(setting.servers if is_server else setting.modules)
+def _failed_import(message: str, line: str, setting: Setting, absent: Absent) -> str:
+    """Why an import fails: the server is not up, or else what it could have named.
+
+    Args:
+        message: the finding.
+        line: the line of the import.
+        setting: has the modules that can be imported.
+        absent: why others are not here.
+    """
+    is_from_servers = "`servers`" in message
+    imported = _NAME.findall(line) if is_from_servers else _IMPORTED_MODULE.findall(message)
+    known = setting.servers if is_from_servers else setting.modules
+    away = [name for name in dict.fromkeys(imported) if name in absent.servers and name not in known]
+    if away:
+        return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
+    names = sorted(known)
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    what = "the servers are" if is_server else "the modules with tools are"
-    why = f".{setting.missing}" if setting.missing else ""
-    return f"{what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
+    what = "the servers are" if is_from_servers else "the modules with tools are"
+    why = f".{absent.why}" if absent.why else ""
+    return f"{message}; {what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
+
+
+_NAME: Final = re.compile(r"\w+")
+_IMPORTED_MODULE: Final = re.compile(r"`(\w+)")
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:

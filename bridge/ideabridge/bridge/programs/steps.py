@@ -82,9 +82,7 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     return found
 
 
-async def expect_sound(
-    sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str, missing: str
-) -> None:
+async def expect_sound(sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str) -> None:
     """Check a program before it runs.
 
     Args:
@@ -93,7 +91,6 @@ async def expect_sound(
         names: what it may import.
         given: its input.
         what: names it in errors.
-        missing: see `Offer.missing`.
 
     Raises:
         PlanError: it is malformed.
@@ -101,7 +98,7 @@ async def expect_sound(
     """
     values: JSONObject = {"input": given, "state": {}}
     setting = setting_of(names, values, time.time(), "")
-    problem = await sandbox.check(program, dataclasses.replace(setting, missing=missing))
+    problem = await sandbox.check(program, setting)
     if problem is not None:
         raise PlanError(f"{what}: {problem}")
 

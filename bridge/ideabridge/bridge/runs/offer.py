@@ -26,7 +26,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
-from ideabridge.bridge.programs.sandbox import ASK
+from ideabridge.bridge.programs.sandbox import ASK, Absent
 from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program, programs_in, with_effects
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
@@ -334,10 +334,18 @@ class Offer:
     def why_away(self, module: str) -> str | None:
         """Return a sentence that says why a configured module is not up; None if it is up or does not exist."""
         for one in self._modules.statuses():
-            if one.name == module and one.state != "up":
-                state = "is disabled" if one.state == "disabled" else f"is down ({one.why})"
-                return f"module {module!r} {state}, and no other tool takes the place of its own"
+            if one.name == module:
+                return _why_away(one)
         return None
+
+    def absent(self) -> Absent:
+        """Why a module that a program imports may not be here."""
+        servers: dict[str, str] = {}
+        for one in self._modules.statuses():
+            why = _why_away(one)
+            if why is not None and not self._modules[one.name].listed:
+                servers[identifier(one.name)] = servers[one.name] = why
+        return Absent(servers, self.missing())
 
     def missing(self, calls: Iterable[JSONObject] = ()) -> str:
         """Why tools may be missing, as sentences for errors about unknown tools, each after a space: the project file
@@ -394,6 +402,20 @@ class Offer:
                 why = [reason for module in owners if (reason := self.why_away(module)) is not None]
                 if why:
                     raise PlanError(f"calls[{place}]: {name}: {why[0]}")
+
+    def expect_modules_up(self, plan: Plan, catalogue: Catalogue) -> None:
+        """Check that the modules which calls name have listed their tools.
+
+        Raises:
+            PlanError: one has not; the message says why.
+        """
+        for place, call in enumerate(plan.calls):
+            module = call.get("_module") if isinstance(call, dict) else None
+            if not isinstance(call, dict) or not isinstance(module, str) or catalogue.look_up(call) is not None:
+                continue
+            why = self.why_away(module)
+            if why is not None and not self._modules[module].listed:
+                raise PlanError(f"calls[{place}]: {call.get('_tool')}: {why}")
 
     def _expect_versions(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
         """Refuse a call of an idea in a version that does not exist."""
@@ -759,6 +781,19 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
         if call.get("_module") == ANONYMOUS and call.get("_tool") == SOLVE.name and isinstance(wanted, list):
             tools.extend(chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)]))
     return tools
+
+
+def _why_away(status: ModuleStatus) -> str | None:
+    match status.state:
+        case "up":
+            return None
+        case "connecting":
+            state = "is still connecting"
+        case "disabled":
+            state = "is disabled"
+        case _:
+            state = f"is down ({status.why})"
+    return f"module {status.name!r} {state}, and no other tool takes the place of its own"
 
 
 class ModuleLists:

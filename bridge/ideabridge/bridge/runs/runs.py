@@ -189,7 +189,7 @@ class Runs:
         self.queue = queue
         self.notices = notices
         self.executor = executor
-        self.sandbox = Sandbox()
+        self.sandbox = Sandbox(offer.absent)
         self._handlers = handlers
         self._schemas = SchemaCache()
         self.screen = screen
@@ -637,6 +637,7 @@ class Runs:
         """
         self.ways.expect_here((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
         catalogue = await self.offer.catalogue_of(plan, caller)
+        self.offer.expect_modules_up(plan, catalogue)
         plain = [call for call in plan.calls if isinstance(call, dict) and "_module" not in call]
         ideas = (tool for call in plain if (tool := catalogue.look_up(call)) is not None and tool.in_room)
         self.ways.expect_here((tool.module for tool in ideas), caller)
@@ -646,7 +647,7 @@ class Runs:
         names = await self.offer.of_program("\n".join(programs), caller) if programs else ProgramNames(())
         for program, place in programs.items():
             what = f"calls[{place}].program"
-            await expect_sound(self.sandbox, program, names, {}, what, self.offer.missing())
+            await expect_sound(self.sandbox, program, names, {}, what)
         return catalogue
 
     async def start_program(self, plan: Plan, settings: Settings, choice: Choice | None, caller: str) -> Start:
@@ -697,7 +698,7 @@ class Runs:
         else:
             names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
         given = plan.input or {}
-        await expect_sound(self.sandbox, program, names, given, "the program", self.offer.missing())
+        await expect_sound(self.sandbox, program, names, given, "the program")
         return names
 
     def release(self) -> None:
