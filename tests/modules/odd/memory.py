@@ -93,6 +93,9 @@ class Child:
     servers: list[Server] = []
     """The servers that were started, each by one connection."""
 
+    edits: dict[str, list[Edit]] = {}
+    """The edits of each configured server, by a key in place of the argument, which may not be as long."""
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.pid = 0
@@ -106,7 +109,7 @@ class Child:
     @classmethod
     async def start(cls, _module: str, launch: Launch) -> Child:
         edits, era = launch.args[-2:]
-        server = Server(json.loads(edits), era)
+        server = Server(cls.edits[edits], era)
         cls.servers.append(server)
         return cls(server)
 
@@ -160,7 +163,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "ChildProcess", Child)
     # The clock would jump while a thread works.
     monkeypatch.setattr(anyio.to_thread, "run_sync", _at_once)
-    Child.servers = []
+    Child.servers, Child.edits = [], {}
 
 
 def run(function: Callable[[], Awaitable[T]]) -> T:
@@ -173,13 +176,7 @@ def run(function: Callable[[], Awaitable[T]]) -> T:
 
 
 def entry(edits: list[Edit], era: str = "legacy", **keys: Any) -> Mapping[str, Any]:
-    """Configuration of the odd server, in this process or in one of its own."""
-    import sys
-
-    from tests.modules.conftest import SERVERS
-
-    return {
-        "command": sys.executable,
-        "args": ["-I", "-S", str(SERVERS / "odd.py"), json.dumps(edits), era],
-        **keys,
-    }
+    """Configuration of the odd server in this process."""
+    key = f"edits {len(Child.edits)}"
+    Child.edits[key] = edits
+    return {"command": "odd", "args": [key, era], **keys}

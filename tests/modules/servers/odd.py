@@ -36,6 +36,9 @@ LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 RIGHT = "right: "
 EDITS: Message = {"type": "string"}
+HUGE = "%HUGE%"
+"""In an edit: a text of 100,000 characters."""
+
 PICTURE = "iVBORw0KGgo="
 META = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 
@@ -124,6 +127,7 @@ class Server:
         exit: set when the process or connection ends after what `handle` returned.
         http: the edits of the last message that concern HTTP, by their names.
         received: each message that was handled.
+        sent: each message that was made, after its edits: the method, and the message.
     """
 
     def __init__(self, edits: list[Edit], era: str = "legacy") -> None:
@@ -132,6 +136,7 @@ class Server:
         self.exit: int | None = None
         self.http: dict[str, list[Any]] = {}
         self.received: list[Message] = []
+        self.sent: list[tuple[str, Message]] = []
         self._counts: dict[str, int] = {}
         self._late: list[str] = []
         # The calls that wait for an answer to a question, by its id.
@@ -319,6 +324,8 @@ class Server:
                     before.append(json.dumps(asked if len(values) < 3 else {**asked, "params": values[2]}))
                 case _:
                     self.http[what] = values
+        if message is not None:
+            self.sent.append((method, message))
         if silent or (message is None and raw is None):
             return before
         written = json.dumps(message)
@@ -351,6 +358,8 @@ def own_edits(message: Message) -> list[Edit]:
 
 def changed(value: Any, what: str, path: list[Any], new: Any = None) -> Any:
     """A copy of a value with one member changed; the value itself if there is no such member to change."""
+    if new == HUGE:
+        new = "x" * 100_000
     if not path:
         return new if what == "put" else value
     if not isinstance(value, dict | list):
