@@ -9,6 +9,7 @@ LIBRARY = re.compile(
     r"pydantic|validation error|ValidationError|httpx|httpcore|anyio|ExceptionGroup|TaskGroup|Traceback|JSONDecodeError"
     r"|jsonschema|orjson|jsonrpc_message|KeyError|TypeError|AttributeError|ValueError|RuntimeError|IndexError"
     r"|AssertionError|ClosedResource|BrokenResource|EndOfStream|<class '|object at 0x|Expecting value|Errno"
+    r"|streaming request content|For more information check|SSEError|Failed to parse|union\["
     r"|Input should be|Field required|type=|unhandled errors",
 )
 """Words of libraries and of the interpreter, which say nothing to a model or a person."""
