@@ -92,16 +92,25 @@ class Mutation:
 # -- sessions --------------------------------------------------------------------------------------------------------
 
 
-async def session(mutation: Mutation) -> Session:
-    """Connect, list, call everything, and list the rest."""
-    done = Session()
+async def in_memory(mutation: Mutation) -> Session:
+    """A session with the odd server in this process, and what that sent and received."""
     memory.Child.servers.clear()
+    done = await session(mutation, memory.entry(mutation.edits, mutation.era))
+    for server in memory.Child.servers:
+        done.sent += server.sent
+        done.received += server.received
+    return done
+
+
+async def session(mutation: Mutation, entry: Mapping[str, Any], calls: Sequence[str] = CALLS) -> Session:
+    """Connect to a configured server, list its tools, call everything, and list the rest."""
+    done = Session()
     with anyio.fail_after(LONGEST):
-        async with modules_of({"odd": memory.entry(mutation.edits, mutation.era)}) as modules:
+        async with modules_of({"odd": dict(entry)}) as modules:
             module = modules["odd"]
             await module.settle()
             done.up = module.state == "up"
-            for tool in CALLS:
+            for tool in calls:
                 await _call(module, tool, mutation, done)
             done.up = done.up or module.state == "up"
             done.listed = {tool.name: tool.annotations.to_json() for tool in module.tools}
@@ -114,16 +123,13 @@ async def session(mutation: Mutation) -> Session:
             done.notes = [*status.notes]
             if status.error:
                 done.errors["status"] = status.error
-    for server in memory.Child.servers:
-        done.sent += server.sent
-        done.received += server.received
     return done
 
 
 @cache
 def usual(era: str) -> Session:
     """A session without mutations."""
-    return memory.run(lambda: session(Mutation(era, [])))
+    return memory.run(lambda: in_memory(Mutation(era, [])))
 
 
 async def _call(module: Module, tool: str, mutation: Mutation, done: Session) -> None:
@@ -295,7 +301,7 @@ def _renamed(name: str) -> str:
 def broken_laws(mutation: Mutation) -> list[str]:
     """Run a session with a mutation; return what is wrong."""
     try:
-        done = memory.run(lambda: session(mutation))
+        done = memory.run(lambda: in_memory(mutation))
     except memory.Stuck:
         return ["it hangs: nothing can wake it up"]
     except TimeoutError:
@@ -312,7 +318,7 @@ def broken_laws(mutation: Mutation) -> list[str]:
     return wrong
 
 
-def _is_whole(edit: Edit) -> bool:
+def is_whole(edit: Edit) -> bool:
     """True if an edit makes a whole message unusable, or decides what message it is."""
     _when, what, path, *_ = edit
     return (len(path) == 1 and path[0] in ("id", "result", "error", "method", "params")) or (
@@ -328,7 +334,7 @@ def _rest_works(mutation: Mutation, done: Session) -> list[str]:
     wrong: list[str] = []
     unusable = any(
         (_handshake(edit) or edit[0] == "tools/list")
-        and (_is_whole(edit) or edit[2] in (["result", "tools"], ["result", "supportedVersions"]))
+        and (is_whole(edit) or edit[2] in (["result", "tools"], ["result", "supportedVersions"]))
         for edit in mutation.edits
     )
     if not unusable:
@@ -350,7 +356,7 @@ def _entries_remain(mutation: Mutation, done: Session) -> list[str]:
     wrong: list[str] = []
     for kind, method in LISTS.items():
         edits = [edit for edit in mutation.edits if edit[0] == method]
-        if any(_is_whole(edit) or len(edit[2]) <= 2 for edit in edits):
+        if any(is_whole(edit) or len(edit[2]) <= 2 for edit in edits):
             continue
         base = recorded(mutation.era)[method]["result"]
         entries = next(value for value in base.values() if isinstance(value, list))
