@@ -360,10 +360,17 @@ for method, member, kind in (
 # -- definitions ------------------------------------------------------------------------------------------------------
 
 SCHEMA = [RESULT, "tools", 1, "inputSchema"]
-NESTED: Any = {"type": "string"}
-for _ in range(450):
-    NESTED = {"type": "object", "properties": {"a": NESTED}}
-for name, path, value in (
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A schema whose JSON has so many levels."""
+    made: dict[str, Any] = {"type": "string"}
+    for _ in range(levels // 2):
+        made = {"type": "object", "properties": {"a": made}}
+    return made
+
+
+SCHEMAS: Final[list[tuple[str, list[Any], Any]]] = [
     ("draft-03 required", ["properties", "q"], {"type": "string", "required": True}),
     ("draft-03 any", ["properties", "q"], {"type": "any"}),
     ("draft-03 divisibleBy", ["properties", "n"], {"type": "integer", "divisibleBy": 1}),
@@ -414,7 +421,8 @@ for name, path, value in (
     ("nullable", ["properties", "q"], {"type": "string", "nullable": True}),
     ("10,000 properties", ["properties"], {f"p{n}": {"type": "string"} for n in range(10_000)}),
     ("300 KB", ["properties", "q"], {"type": "string", "description": "x" * 300_000}),
-    ("450 levels", ["properties", "q"], NESTED),
+    ("450 levels", ["properties", "q"], nested(450)),
+    ("900 levels", ["properties", "q"], nested(900)),
     ("additionalProperties a text", ["additionalProperties"], "true"),
     ("additionalProperties null", ["additionalProperties"], None),
     ("items a list", ["properties", "q"], {"type": "array", "items": [{"type": "string"}]}),
@@ -447,7 +455,20 @@ for name, path, value in (
     ("const null", ["properties", "q"], {"const": None}),
     ("a property named $ref", ["properties", "$ref"], {"type": "string"}),
     ("a property without a name", ["properties", ""], {"type": "string"}),
-):
+    ("a root anyOf", ["anyOf"], [{"required": []}, {"required": ["q"]}]),
+    ("a root not", ["not"], {"required": ["nothing"]}),
+    ("additionalProperties false", ["additionalProperties"], False),
+    ("propertyNames", ["propertyNames"], {"pattern": "(["}),
+    ("unevaluatedProperties", ["unevaluatedProperties"], False),
+    ("a dynamic reference", ["properties", "q"], {"$dynamicRef": "#nothing"}),
+    ("a vocabulary", ["$vocabulary"], {"https://odd.invalid/v": True}),
+    ("definitions by the older name", ["definitions"], {"A": {"type": "str"}}),
+    ("numbers as texts", ["properties", "n"], {"type": "integer", "minimum": "0", "maximum": "9"}),
+    ("a bound over 64 bits", ["properties", "n"], {"type": "integer", "maximum": 2**70}),
+]
+"""Changes of an input schema: a name, the path of a member, and its value."""
+
+for name, path, value in SCHEMAS:
     add(f"schema: {name}", "definitions", ["tools/list", "put", [*SCHEMA, *path], value], tool="typed", value={"n": 3})
 for name, value in (("null", None), ("true", True), ("a list", []), ("a text", "none"), ("empty", {}), ("a number", 5)):
     add(f"schema: the whole is {name}", "definitions", ["tools/list", "put", SCHEMA, value], tool="typed",

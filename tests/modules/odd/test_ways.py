@@ -30,6 +30,7 @@ class Host:
     """A host with one server, which has the odd server behind it."""
 
     def __init__(self, portal: BlockingPortal, client: Client) -> None:
+        self.tools: dict[str, types.Tool] = {}
         self._portal = portal
         self._client = client
 
