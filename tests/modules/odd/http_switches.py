@@ -57,7 +57,7 @@ def add(name: str, *edits: Edit, **expects: Any) -> None:
 FIRST: Final = "tools/call#1"
 SSE: Final = {"Content-Type": "text/event-stream"}
 
-# -- sessions that are lost ---------------------------------------------------------------------------------------------
+# -- sessions that are lost ------------------------------------------------------------------------
 
 REFUSAL = '{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}'
 for status, words in (
@@ -81,7 +81,7 @@ for status, words in (
         add(f"lost session: {status} {said!r}: {tool}", ["tools/call", "lose", status, words], tool=tool)
 add("lost session while listing", ["resources/list", "lose", 404, ""])
 
-# -- statuses -------------------------------------------------------------------------------------------------------------
+# -- statuses --------------------------------------------------------------------------------------
 
 for status in (500, 501, 502, 503, 504, 400, 403, 405, 406, 408, 409, 413, 415, 422, 429):
     # A tool that may change something is never called twice where the first call may have run.
@@ -122,7 +122,7 @@ add("a call answered with a page", [FIRST, "headers", {"Content-Type": "text/htm
     [FIRST, "body", "<html><body>Sign in</body></html>"], error="text/html|HTML|MCP|answer")  # fmt: skip
 add("a call answered with noise", [FIRST, "body", "hello"], error="JSON|MCP|answer")
 
-# -- bodies -------------------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 BODY = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: %s\r\n\r\n%s"
 for name, kind, body in (
@@ -171,12 +171,18 @@ for name, body in (
     ("a field without colon", "data\n\nodd\ndata: %M%\n\n"),
 ):  # fmt: skip
     add(f"SSE: {name}", [FIRST, "wire", BODY % ("text/event-stream", body)])
-    if name in ("plain", "without the last blank line", "a heartbeat as data", "a ping event with words", "DONE before"):
+    if name in (
+        "plain",
+        "without the last blank line",
+        "a heartbeat as data",
+        "a ping event with words",
+        "DONE before",
+    ):
         add(f"SSE: {name}: initialize", ["initialize", "wire", BODY % ("text/event-stream", body)],
             options={"session": False})  # fmt: skip
         add(f"SSE: {name}: tools/list", ["tools/list", "wire", BODY % ("text/event-stream", body)])
-add("SSE: only noise", [FIRST, "wire", BODY % ("text/event-stream", "data: ping\n\n")], error="ended|answer", tool="delete",
-    calls=1)  # fmt: skip
+add("SSE: only noise", [FIRST, "wire", BODY % ("text/event-stream", "data: ping\n\n")],
+    error="ended|answer", tool="delete", calls=1)  # fmt: skip
 add("SSE: nothing", [FIRST, "wire", BODY % ("text/event-stream", "")], error="ended|answer", tool="delete", calls=1)
 add("SSE: capitals", [FIRST, "wire", BODY % ("Text/Event-Stream; Charset=UTF-8", "data: %M%\n\n")])
 add("SSE: a message over several lines", [FIRST, "raw", '{"jsonrpc": "2.0",\ndata: "id": %ID%,\ndata: "result": '
@@ -199,7 +205,7 @@ add("discover cut", ["server/discover", "wire", ""])
 add("discover with a page", ["server/discover", "headers", {"Content-Type": "text/html"}],
     ["server/discover", "body", "<html></html>"])  # fmt: skip
 
-# -- redirects -------------------------------------------------------------------------------------------------------------------
+# -- redirects -------------------------------------------------------------------------------------
 
 for status in (307, 308):
     add(f"redirect {status} to the path with a slash", options={"path": "mcp/", "moved": (status, "%SITE%/mcp/")},
@@ -218,18 +224,21 @@ for status in (301, 302, 303):
     add(f"redirect {status}", options={"moved": (status, "%SITE%/mcp")}, place="old", up=False,
         says=f"{status}|[rR]edirect")  # fmt: skip
 
-# -- answers on each other's streams ---------------------------------------------------------------------------------
+# -- answers on each other's streams ---------------------------------------------------------------
 
 add("crossed answers", ["tools/call", "cross"], later=False)
 
-# -- the older HTTP+SSE ----------------------------------------------------------------------------------------------------
+# -- the older HTTP+SSE ----------------------------------------------------------------------------
 
 OLD = {"old_sse": True}
 for name, options in (
     ("plain", {}),
     ("a whole address", {"endpoint": "%ORIGIN%/%SITE%/messages?session=%SESSION%"}),
     ("a relative path", {"endpoint": "messages?session=%SESSION%"}),
-    ("noise before the endpoint", {"begin": ": hello\n\nevent: ping\ndata: x\n\nevent: endpoint\ndata: %ENDPOINT%\n\n"}),
+    (
+        "noise before the endpoint",
+        {"begin": ": hello\n\nevent: ping\ndata: x\n\nevent: endpoint\ndata: %ENDPOINT%\n\n"},
+    ),
     ("CRLF", {"begin": "event: endpoint\r\ndata: %ENDPOINT%\r\n\r\n"}),
     ("data without a space", {"begin": "event:endpoint\ndata:%ENDPOINT%\n\n"}),
 ):

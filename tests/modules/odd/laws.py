@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 LIBRARY = re.compile(
     r"pydantic|validation error|ValidationError|httpx|httpcore|anyio|ExceptionGroup|TaskGroup|Traceback|JSONDecodeError"
@@ -23,7 +23,7 @@ def foreign_words(texts: list[str]) -> list[str]:
 def leaves(value: Any) -> list[Any]:
     """The scalars in a JSON value."""
     if isinstance(value, dict):
-        return [leaf for member in value.values() for leaf in leaves(member)]
+        return [leaf for member in cast("dict[str, Any]", value).values() for leaf in leaves(member)]
     if isinstance(value, list):
-        return [leaf for member in value for leaf in leaves(member)]
+        return [leaf for member in cast("list[Any]", value) for leaf in leaves(member)]
     return [value]

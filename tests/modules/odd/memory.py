@@ -9,7 +9,7 @@ import asyncio
 import json
 import selectors
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -90,10 +90,10 @@ class Output:
 class Child:
     """The odd server in place of a child process; its arguments are those of the script."""
 
-    servers: list[Server] = []
+    servers: ClassVar[list[Server]] = []
     """The servers that were started, each by one connection."""
 
-    edits: dict[str, list[Edit]] = {}
+    edits: ClassVar[dict[str, list[Edit]]] = {}
     """The edits of each configured server, by a key in place of the argument, which may not be as long."""
 
     def __init__(self, server: Server) -> None:

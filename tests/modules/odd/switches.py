@@ -4,6 +4,9 @@ What must hold for every one of them, unless it says otherwise: the module comes
 right value, everything ends in time, and no error and no note has a traceback or the words of a library.
 """
 
+# The types of the odd values do not matter.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -141,7 +144,12 @@ for name, raw, note in (
     ("an error for nobody, without id", '{"jsonrpc":"2.0","error":{"code":-32700,"message":"odd"}}\n%M%', None),
 ):
     call(name, "reader", "look", ["raw", raw], value=LOOK, note=note)
-    if name in ("byte order mark", "banner before, without a line end", "banner line before", "a batch with the answer"):
+    if name in (
+        "byte order mark",
+        "banner before, without a line end",
+        "banner line before",
+        "a batch with the answer",
+    ):
         for method in ("initialize", "tools/list"):
             add(f"{name}: {method}", "reader", [method, "raw", raw], note=note)
 
@@ -241,7 +249,11 @@ for name, *asked in (
 for name, path, values in (
     ("capabilities", ["capabilities"], [None, [], "all", 5, True, {}, {"tools": None}, {"tools": True}, {"odd": 1}]),
     ("serverInfo", ["serverInfo"], [None, "odd", [], {}, {"name": "odd"}, {"version": "1"}, {"name": 1, "version": 2}]),
-    ("protocolVersion", ["protocolVersion"], [None, 1, 20251125, "odd", "2024-11-05", "2099-01-01", "", ["2025-06-18"]]),
+    (
+        "protocolVersion",
+        ["protocolVersion"],
+        [None, 1, 20251125, "odd", "2024-11-05", "2099-01-01", "", ["2025-06-18"]],
+    ),
     ("instructions", ["instructions"], [None, 5, ["Be kind."], {"a": 1}]),
     ("_meta", ["_meta"], [None, [], "x"]),
 ):
@@ -337,6 +349,15 @@ for method, kind in LISTS.items():
     for name, entry in (("null", None), ("a text", "x"), ("a list", []), ("a number", 5), ("an empty object", {})):
         add(f"{method}: an entry is {name}", "connecting", [method, "put", [RESULT, key, 1], entry],
             offered=least, without=frozenset({"typed"} if kind == "tools" else ()), note="")  # fmt: skip
+add(
+    "1,100 pages of tools", "connecting", ["tools/list", "pages", 1100, True], tool="any_1099", value=RIGHT + "any_1099"
+)
+add("endless empty pages of tools", "connecting", ["tools/list", "pages", 10**9, False], note="")
+add("endless pages of tools", "connecting", ["tools/list", "pages", 10**9, True], note="", tool="any_100",
+    value=RIGHT + "any_100")  # fmt: skip
+for method, kind in (("resources/list", "resources"), ("prompts/list", "prompts")):
+    add(f"{method}: endless empty pages", "connecting", [method, "pages", 10**9, False],
+        offered={kind: LEAST[kind] + 1}, note="")  # fmt: skip
 add("the first list fails once", "connecting", ["tools/list#1", "drop", [RESULT]],
     ["tools/list#1", "put", ["error"], {"code": -32603, "message": "starting"}], within=60)  # fmt: skip
 for method, member, kind in (
@@ -521,7 +542,8 @@ for value in (None, 5, "", [], {}, "a" * 300):
     add(f"tool: name {str(value)[:10]!r}", "definitions", ["tools/list", "put", [RESULT, "tools", 1, "name"], value],
         without=frozenset({"typed"}), note="")  # fmt: skip
 for value in ("with space", "with/slash", "with.dot", "Ünïcode", "1number", "a" * 120):
-    add(f"tool: name {value[:10]!r}, {len(value)} characters", "definitions", ["tools/list", "put", [RESULT, "tools", 1, "name"], value],
+    add(f"tool: name {value[:10]!r}, {len(value)} characters", "definitions",
+        ["tools/list", "put", [RESULT, "tools", 1, "name"], value],
         without=frozenset({"typed"}), tool=value, error="no tool")  # fmt: skip
 add("tool: listed twice", "definitions", ["tools/list", "double", TOOL], note="")
 add("tool: without a name", "definitions", ["tools/list", "drop", [RESULT, "tools", 1, "name"]],
@@ -539,7 +561,8 @@ for name, edit, expects in (
     ("nested", ["put", CONTENT, [[{"type": "text", "text": "hello"}]]], {"value": ANY, "reaches": "hello"}),
     ("a number", ["put", CONTENT, 5], {}),
     ("a block null", ["put", [*CONTENT, 1], None], {"value": ANY, "reaches": LOOK}),
-    ("a block of unknown type", ["put", [*CONTENT, 1], {"type": "odd", "odd": "hello"}], {"value": ANY, "reaches": LOOK}),
+    ("a block of unknown type", ["put", [*CONTENT, 1], {"type": "odd", "odd": "hello"}],
+     {"value": ANY, "reaches": LOOK}),
     ("a block of json", ["put", [*CONTENT, 1], {"type": "json", "json": {"a": 1}}], {"value": ANY, "reaches": LOOK}),
     ("a block without type", ["put", [*CONTENT, 1], {"text": "hello"}], {"value": ANY, "reaches": LOOK}),
     ("a block with type null", ["put", [*CONTENT, 1], {"type": None, "text": "a"}], {"value": ANY, "reaches": LOOK}),
@@ -554,7 +577,8 @@ for name, edit, expects in (
     ("block members more", ["put", [*CONTENT, 0, "odd"], 5], {"value": LOOK}),
     ("an image beside, without mimeType", ["put", [*CONTENT, 1], {"type": "image", "data": "AAAA"}],
      {"value": ANY, "reaches": LOOK}),
-    ("an image beside, with mime_type", ["put", [*CONTENT, 1], {"type": "image", "data": "AAAA", "mime_type": "image/png"}],
+    ("an image beside, with mime_type",
+     ["put", [*CONTENT, 1], {"type": "image", "data": "AAAA", "mime_type": "image/png"}],
      {"value": ANY, "reaches": LOOK}),
     ("an image beside, without data", ["put", [*CONTENT, 1], {"type": "image", "mimeType": "image/png"}],
      {"value": ANY, "reaches": LOOK}),

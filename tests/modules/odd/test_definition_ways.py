@@ -85,7 +85,8 @@ def test_a_tool_with_an_odd_schema_is_called_in_every_way(host: Host, way: Way, 
     whole = result.model_dump_json(by_alias=True)
     assert not foreign_words([whole])
     assert not result.is_error, whole
-    value = text(result) if way == "directly" else (result.structured_content or {}).get("output")
+    told: dict[str, Any] = result.structured_content or {}
+    value = text(result) if way == "directly" else told.get("output")
     assert value == RIGHT + odd["name"], whole
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from ideabridge.bridge.modules.errors import ModuleError
 from ideabridge.bridge.modules.module import Module
-from ideabridge.tools.errors import IdeabridgeError
 from tests.modules.conftest import modules_of
 from tests.modules.servers.odd import RIGHT, Site, Web
 
 from .http_switches import HTTP, LOOK, HttpSwitch
 from .known import KNOWN
 from .laws import foreign_words
+from .test_switches import outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
@@ -69,12 +69,11 @@ async def test_an_oddity_of_http_costs_what_is_odd_alone(web: Web, number: int, 
 
 async def called(module: Module, switch: HttpSwitch, site: Site) -> list[str]:
     said: list[str] = []
-    try:
-        value = await module.call(switch.tool, {})
-    except IdeabridgeError as error:
-        assert switch.error is not None, f"{type(error).__name__}: {error}"
-        assert re.search(switch.error, str(error)), str(error)
-        said.append(str(error))
+    value, error = await outcome(module, switch.tool, {})
+    if error is not None:
+        assert switch.error is not None, error
+        assert re.search(switch.error, error), error
+        said.append(error)
     else:
         assert switch.error is None, value
         assert value == RIGHT + switch.tool

@@ -17,8 +17,8 @@ from ideabridge.tools.errors import IdeabridgeError
 from tests.modules.conftest import modules_of
 
 from . import memory
-from .laws import foreign_words
 from .known import KNOWN
+from .laws import foreign_words
 from .switches import ANY, LOOK, NAMES, SWITCHES, Switch
 
 KINDS: tuple[Kind, ...] = ("resources", "templates", "prompts")
@@ -103,20 +103,27 @@ def missing(switch: Switch) -> set[str]:
     return {*NAMES} if "*" in switch.without else {*switch.without}
 
 
+async def outcome(module: Module, tool: str, arguments: dict[str, Any]) -> tuple[Any, str | None]:
+    """The value of a call, or the text of its error."""
+    try:
+        return await module.call(tool, arguments), None
+    except IdeabridgeError as error:
+        return None, str(error)
+
+
 async def call_holds(switch: Switch, module: Module) -> list[str]:
     assert switch.tool is not None
     arguments = dict(switch.arguments)
     if switch.own:
         arguments["edits"] = json.dumps(switch.edits)
-    try:
-        value = await module.call(switch.tool, arguments)
-    except IdeabridgeError as error:
-        assert switch.value is None, f"{type(error).__name__}: {error}"
+    value, error = await outcome(module, switch.tool, arguments)
+    if error is not None:
+        assert switch.value is None, error
         if switch.error is not None:
-            assert re.search(switch.error, str(error)), str(error)
+            assert re.search(switch.error, error), error
         if switch.reaches is not None:
-            assert switch.reaches in str(error)
-        return [str(error)]
+            assert switch.reaches in error
+        return [error]
     assert switch.error is None, value
     if switch.value is not None and switch.value is not ANY:
         assert value == switch.value

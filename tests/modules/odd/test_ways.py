@@ -31,6 +31,7 @@ class Host:
 
     def __init__(self, portal: BlockingPortal, client: Client) -> None:
         self.tools: dict[str, types.Tool] = {}
+        self.took = 0.0
         self._portal = portal
         self._client = client
 

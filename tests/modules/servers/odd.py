@@ -7,6 +7,7 @@ An edit is a list, `[when, what, ...]`. `when` is the method that a message answ
     double PATH        a list item, or the whole message (an empty path), comes twice
     raw TEXT           is written instead; %M% stands for the message, %ID% for its id, each character for a byte
     silent             nothing is written; late: the message is written together with the next answer
+    pages N FULL       a list has N pages, each with one tool if it is FULL, or none
     exit CODE          the process ends, or the connection is closed
     notify METHOD PARAMS, request ID METHOD PARAMS    is written before the message
 
@@ -116,6 +117,12 @@ def text(value: str) -> Message:
     return {"type": "text", "text": value}
 
 
+def object_in(members: Message, name: str) -> Message:
+    """The object that a member is; an empty one if it is something else, or missing."""
+    value: Any = members.get(name)
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
 class Server:
     """One connection to the server, without any input and output: `handle` takes a message and returns texts to write.
 
@@ -159,7 +166,7 @@ class Server:
         return self._answered(str(method), number, message)
 
     def _answered(self, method: str, number: Any, message: Message) -> list[str]:
-        params = message.get("params") or {}
+        params = object_in(message, "params")
         if method == "tools/call":
             return self._called(number, params, message)
         result = self._result(method, params)
@@ -179,7 +186,7 @@ class Server:
     @staticmethod
     def modern(message: Message) -> bool:
         """True if a request is one of 2026-07-28, which says so in its `_meta`."""
-        meta = (message.get("params") or {}).get("_meta") or {}
+        meta = object_in(object_in(message, "params"), "_meta")
         return meta.get("io.modelcontextprotocol/protocolVersion") == MODERN
 
     def _result(self, method: str, params: Message) -> Message | None:
@@ -230,6 +237,12 @@ class Server:
     def _page(self, name: str, entries: list[Message], params: Message) -> Message:
         """A page of a list. It has two where an edit changes `nextCursor`: the second has the last entry."""
         method = "resources/templates/list" if name == "resourceTemplates" else f"{name}/list"
+        for edit in self.edits:
+            if edit[:2] == [method, "pages"]:
+                number = int(params.get("cursor") or 0)
+                more = {"nextCursor": str(number + 1)} if number + 1 < edit[2] else {}
+                full = [{**TOOLS[0], "name": f"any_{number}"}] if edit[3] else []
+                return {name: entries if number == 0 else full, **more}
         paged = any(edit[0].split("#")[0] == method and ["result", "nextCursor"] in edit for edit in self.edits)
         if not paged:
             return {name: entries}
@@ -238,7 +251,7 @@ class Server:
         return {name: entries[-1:]}
 
     def _called(self, number: Any, params: Message, message: Message) -> list[str]:
-        name, arguments = params.get("name"), params.get("arguments") or {}
+        name, arguments = params.get("name"), object_in(params, "arguments")
         before: list[str] = []
         result: Message
         match name:
@@ -265,7 +278,7 @@ class Server:
         return [*before, *self._written("tools/call", number, result, message)]
 
     def _chat(self, params: Message) -> list[str]:
-        token = (params.get("_meta") or {}).get("progressToken")
+        token = object_in(params, "_meta").get("progressToken")
         sent: list[Message] = [
             {"method": "notifications/message", "params": {"level": "info", "logger": "odd", "data": "hello"}},
             {"method": "notifications/tools/list_changed"},
@@ -316,6 +329,8 @@ class Server:
                     silent = True
                 case "late":
                     late = True
+                case "pages":
+                    pass
                 case "exit":
                     self.exit = values[0]
                 case "notify":
@@ -354,7 +369,7 @@ BLOCKS: list[Message] = [
 
 def own_edits(message: Message) -> list[Edit]:
     """The edits in the arguments of a call."""
-    told = ((message.get("params") or {}).get("arguments") or {}).get("edits")
+    told = object_in(object_in(message, "params"), "arguments").get("edits")
     return json.loads(told) if isinstance(told, str) else []
 
 
@@ -364,33 +379,43 @@ def changed(value: Any, what: str, path: list[Any], new: Any = None) -> Any:
         new = "x" * 100_000
     if not path:
         return new if what == "put" else value
-    if not isinstance(value, dict | list):
-        return value
     key, rest = path[0], path[1:]
-    copy: Any = value.copy()
-    if isinstance(copy, list):
-        if not isinstance(key, int) or key > len(copy) or (key == len(copy) and (rest or what != "put")):
-            return value
-    elif rest and key not in copy:
-        if what != "put":
-            return value
-        copy[key] = {}
+    if isinstance(value, dict):
+        return _changed_object(value, what, key, rest, new)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, list) and isinstance(key, int):
+        return _changed_list(value, what, key, rest, new)  # pyright: ignore[reportUnknownArgumentType]
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _changed_object(value: Message, what: str, key: str, rest: list[Any], new: Any) -> Message:
     if rest:
-        copy[key] = changed(copy[key], what, rest, new)
-    elif what == "put" and isinstance(copy, list) and key == len(copy):
-        copy.append(new)
+        if key not in value and what != "put":
+            return value
+        return {**value, key: changed(value.get(key, {}), what, rest, new)}
+    if what == "put":
+        return {**value, key: new}
+    if what == "drop":
+        return {name: member for name, member in value.items() if name != key}
+    if what == "rename":
+        return {(new if name == key else name): member for name, member in value.items()}
+    return value
+
+
+def _changed_list(value: list[Any], what: str, key: int, rest: list[Any], new: Any) -> list[Any]:
+    if key == len(value) and what == "put" and not rest:
+        return [*value, new]
+    if key >= len(value):
+        return value
+    items = value.copy()
+    if rest:
+        items[key] = changed(items[key], what, rest, new)
     elif what == "put":
-        copy[key] = new
-    elif isinstance(copy, list):
-        if what == "double":
-            copy.insert(key, copy[key])
-        else:
-            del copy[key]
-    elif key in copy and what == "drop":
-        del copy[key]
-    elif key in copy and what == "rename":
-        copy = {(new if name == key else name): member for name, member in copy.items()}
-    return copy
+        items[key] = new
+    elif what == "double":
+        items.insert(key, items[key])
+    else:
+        del items[key]
+    return items
 
 
 # -- stdio ---------------------------------------------------------------------------------------------------------
@@ -435,7 +460,7 @@ class Web:
 
     def __init__(self, port: int = 0) -> None:
         self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
-        self.origin = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.origin = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.sites: dict[str, Site] = {}
         self.closed = False
 
