@@ -85,6 +85,7 @@ def test_noise_is_no_message(noise: str) -> None:
         'DEBUG got {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "x"}}',
         'fetched ({"jsonrpc": "2.0", "id": 3, "result": {}}) from the web',
         'user said {"id": 3, "result": {}}',
+        'DEBUG sent {"jsonrpc": "2.0", "id": 3, "result": {"cont...',
     ],
 )
 def test_a_log_is_not_taken_for_a_message(log: str) -> None:
@@ -110,7 +111,28 @@ def test_a_cut_answer_is_an_error_of_its_request(cut: int) -> None:
         assert (messages[0].id, messages[0].error.data) == (3, UNREADABLE)
     # Where a value is missing, the next message could as well be a part of the cut one.
     after, _ = read(LINE[:cut] + LINE)
-    assert is_answer(after[-1]) or isinstance(after[-1], JSONRPCError)
+    assert not after or is_answer(after[-1]) or isinstance(after[-1], JSONRPCError)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"jsonrpc": "2.0", "result": {"items": [{"a": {}, "id": 7}',
+        '{"jsonrpc": "2.0", "result": {"id": 7, "items": [',
+        '{"jsonrpc": "2.0", "result": {"text": "\\"id\\": 7, ',
+        '{"jsonrpc": "2.0", "result": "x", "params": {"id": 7}',
+        '{"jsonrpc": "2.0", "id": 3, "result": {"id": 7, "jsonrpc": "2.0", "items": [',
+    ],
+)
+def test_what_is_within_a_cut_answer_is_never_its_id(data: str) -> None:
+    messages, _ = read(data)
+    assert [message.id for message in messages if isinstance(message, JSONRPCError)] in ([], [3])
+
+
+def test_the_id_may_come_last_in_an_answer_that_is_not_cut() -> None:
+    message = only('{"jsonrpc": "2.0", "result": {"content": [}, {"id": 7}]}, "id": 3}')
+    assert isinstance(message, JSONRPCError)
+    assert message.id == 3
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_whole_ones_are_not() -> None:

@@ -61,7 +61,9 @@ _WORDS: Final = 4096
 _DIGITS: Final = 18
 
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
-_ID: Final = re.compile(rb'"id"\s*:\s*"?(\d{1,15})"?\s*[,}]')
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?P<colon>\s*:)?|[\[\]{}]', re.DOTALL)
+_ID: Final = re.compile(rb'\s*"?(\d{1,15})"?\s*[,}]')
+_LAST_ID: Final = re.compile(rb'[}\]"]\s*,\s*"id"\s*:\s*"?(\d{1,15})"?\s*\}\s*$')
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _START: Final = re.compile(r'\{\s*["}]|\[\s*[\[{\]]')
 _HALF: Final = re.compile(
@@ -198,7 +200,8 @@ class MessageReader:
         something that a log quotes, or a part of a message that is malformed.
         """
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
-            return self._noise(text, f"its answer nests deeper than {MAX_NESTING} levels")
+            self._skip(text)
+            return _unreadable(text, f"its answer nests deeper than {MAX_NESTING} levels")
 
         is_deep = nests_deeper(text.encode("utf-8", "replace"), PLAIN_NESTING)
         parts = list(islice(_parts(text), MAX_PARTS))
@@ -206,7 +209,8 @@ class MessageReader:
         after_noise = False
         for index, part in enumerate(parts):
             if part.is_noise:
-                messages += self._noise(part.text, "its answer is not a JSON-RPC message")
+                messages += _unreadable(part.text, _NO_MESSAGE)
+                self._skip(part.text)
                 after_noise = True
                 continue
             before_noise = index + 1 < len(parts) and parts[index + 1].is_noise
@@ -215,15 +219,10 @@ class MessageReader:
             if not read:
                 self._skip(part.text)
                 after_noise = True
+        if not messages and parts and parts[0].is_noise:
+            # An answer of which some parts are well-formed.
+            messages = _unreadable(text, _NO_MESSAGE)
         return [_deep(message) for message in messages] if is_deep else messages
-
-    def _noise(self, text: str, what: str) -> list[JSONRPCMessage]:
-        """Skip a text that is not JSON. If it was to be an answer, an error for its request."""
-        self._skip(text)
-        answer = text[max(0, text.find("{")) :]
-        start, end = answer[:_ENDS].encode("utf-8", "replace"), answer[-_ENDS:].encode("utf-8", "replace")
-        error = answer_instead(start, end, what, UNREADABLE)
-        return [] if error is None else [error]
 
     def _skip(self, text: str) -> None:
         self.oddities.note("wrote something that is not a message, which was skipped", text)
@@ -350,6 +349,11 @@ class _BegunMessage:
         self._in_string ^= len(pieces) % 2 == 0
 
     @property
+    def is_whole(self) -> bool:
+        """True if every bracket is closed."""
+        return self._depth <= 0 and not self._in_string
+
+    @property
     def goes_on(self) -> bool:
         """True if the next line belongs to the message: what writes JSON breaks no line within a text."""
         return self._depth > 0 and not self._in_string
@@ -359,6 +363,7 @@ class _BegunMessage:
         return "\n".join(self._lines)
 
 
+_NO_MESSAGE: Final = "its answer is not a JSON-RPC message"
 _DECODER: Final = json.JSONDecoder(strict=False)
 
 
@@ -374,6 +379,12 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
     if isinstance(message, JSONRPCResponse | JSONRPCError) and isinstance(message.id, str):
         message.id = _number(message.id)
     return message
+
+
+def _is_whole(text: str) -> bool:
+    message = _BegunMessage()
+    message.add(text)
+    return message.is_whole
 
 
 def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
@@ -427,26 +438,50 @@ def _parts(text: str) -> Iterator[_Part]:
         yield _Part(rest, is_noise=True)
 
 
+def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
+    """An error for the request of an answer that cannot be read; nothing for other texts."""
+    if not text.startswith("{"):
+        # Logs quote the beginning of answers, too.
+        return []
+    start = text[:_ENDS].encode("utf-8", "replace")
+    end = text[-_ENDS:].encode("utf-8", "replace") if _is_whole(text) else b""
+    error = answer_instead(start, end, what, UNREADABLE)
+    return [] if error is None else [error]
+
+
 def answer_instead(start: bytes, end: bytes, what: str, data: str) -> JSONRPCMessage | None:
     """An error for the request of an unusable answer; None if the id of the answer cannot be found.
 
     Args:
         start: the first bytes of the answer.
-        end: its last bytes.
+        end: its last bytes; empty if it is cut, so that they may belong to anything.
         what: the message of the error.
         data: the data of the error, `OVERSIZED` or `UNREADABLE`.
     """
-    # A request or notification has "method" at the top level; an answer may have it only inside its result.
-    if not start.lstrip().startswith(b"{") or b'"method"' in start.partition(b'"result"')[0]:
+    members = dict(_first_members(start))
+    if b"method" in members or not members.keys() & {b"result", b"error"}:
         return None
-    if b'"result"' not in start + end and b'"error"' not in start + end:
-        return None
-    first, last = _ID.search(start), _ID.findall(end)
-    number = int(first.group(1)) if first is not None else int(last[-1]) if last else None
-    if number is None:
+    said = _ID.match(members.get(b"id", b"")) or _LAST_ID.search(end)
+    if said is None:
         return None
     error = ErrorData(code=PARSE_ERROR, message=what, data=data)
-    return JSONRPCError(jsonrpc="2.0", id=number, error=error)
+    return JSONRPCError(jsonrpc="2.0", id=int(said[1]), error=error)
+
+
+def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The names of the members of an object that begins so, each with the bytes that follow it.
+
+    Names within the members do not count: they may be anybody's words.
+    """
+    depth = 0
+    for token in _TOKEN.finditer(start):
+        first = start[token.start() : token.start() + 1]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+        elif depth == 1 and token["colon"] is not None:
+            yield token[0][1 : token[0].index(b'"', 1)], start[token.end() :]
 
 
 def kind_of(value: object) -> str:
