@@ -175,6 +175,8 @@ class Tool:
         remote_name: its name at the module if that differs, because a colliding name was prefixed.
         renamed: for parameters named like meta-properties: the module's names by the names here.
         activity: the name of the Activity that runs it; None: the Activity with the name of the tool, if there is one.
+        sent_hints: hints that its module sent as something else than true or false. They are no hints here, but part
+            of the definition: one that the SDK reads as a hint is so in the essence, any other has its fingerprint.
         clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
         passes_to: the tool that answers its calls, if its definition names one: a tool of a server, a published idea,
             or code of this process. Its hints, and the rules for it, hold for these calls.
@@ -195,6 +197,7 @@ class Tool:
     remote_name: str | None = None
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     activity: str | None = None
+    sent_hints: JSONObject | None = None
     clean: bool = False
     passes_to: Tool | None = None
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
@@ -243,11 +246,20 @@ class Tool:
         essence: JSONObject = {"module": self.module or "", "name": self.origin[1]}
         if not self.in_room:
             essence |= replace(self.annotations, title=None).to_json()
+            essence |= self._hints_as_sent()
         essence["parameters"] = _constraints(self.parameters)
         output = self.wrapper or self.output
         if output is not None:
             essence["output"] = _constraints(output)
         return cast("JSONObject", _sorted(essence))
+
+    def _hints_as_sent(self) -> JSONObject:
+        sent = self.sent_hints or {}
+        odd: JSONObject = {name: hint for name, hint in sent.items() if not isinstance(hint, bool)}
+        hints: JSONObject = {name: hint for name, hint in sent.items() if isinstance(hint, bool)}
+        if odd:
+            hints["hintsAsSent"] = odd
+        return hints
 
     @property
     def digest(self) -> str:
@@ -292,6 +304,7 @@ class Tool:
             "parameters": self.parameters,
             "output": self.output,
             "annotations": self.annotations.to_json() or None,
+            "sentHints": self.sent_hints,
             "remoteName": self.remote_name,
             "renamed": dict[str, JSON](self.renamed) or None,
             "activity": self.activity,
@@ -312,6 +325,7 @@ class Tool:
             parameters=stored["parameters"],
             output=stored.get("output"),
             annotations=Annotations.from_json(stored.get("annotations", {})),
+            sent_hints=stored.get("sentHints"),
             module=stored.get("module"),
             remote_name=stored.get("remoteName"),
             renamed=stored.get("renamed", {}),

@@ -12,7 +12,7 @@ import mcp_types as types
 
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.modules.errors import ModuleProtocolError
-from ideabridge.bridge.modules.repairs import schema_as_sent
+from ideabridge.bridge.modules.repairs import hints_as_sent, schema_as_sent
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject, encode, normalise
@@ -175,6 +175,7 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
             idempotent=hints.idempotent_hint,
             open_world=hints.open_world_hint,
         ),
+        sent_hints=hints_as_sent(tool.input_schema),
         module=module,
         renamed=renamed,
         wrapper=None if output is wrapper else wrapper,

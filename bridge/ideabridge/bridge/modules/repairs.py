@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Final, cast
 
@@ -53,8 +54,9 @@ from ideabridge.tools.encoding import MAX_DEPTH
 MAX_UNANSWERED: Final = 10_000
 """Requests whose methods are remembered until they are answered."""
 
-STRUCTURED: Final = "ideabridge/structuredContent"
-"""The key in `_meta` of structured content that is no object, which the models before 2026-07-28 do not have."""
+STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
+"""The key in `_meta` of structured content that is no object, which the models before 2026-07-28 do not have. No
+server can know it."""
 
 _EMPTY: Final = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 """The requests whose result is always empty."""
@@ -666,9 +668,21 @@ def schema_as_sent(schema: Object | None) -> Any:
     return json.loads(schema[_AS_SENT])
 
 
-def hints_as_sent(schema: Object) -> Object:
-    """The hints of the tool with this input schema that are neither true nor false."""
-    return json.loads(schema.get(_HINTS_AS_SENT, "{}"))
+def hints_as_sent(schema: Object) -> Object | None:
+    """The hints of the tool with this input schema that are neither true nor false; None if it has none.
+
+    One that the SDK reads as a hint is what it reads: digests of tools have always had it. Any other is its
+    fingerprint.
+    """
+    if _HINTS_AS_SENT not in schema:
+        return None
+    return {name: _read_by_sdk(hint) for name, hint in json.loads(schema[_HINTS_AS_SENT]).items()}
+
+
+def _read_by_sdk(hint: object) -> bool | str:
+    if _BOOLEAN.accepts(hint):
+        return _BOOLEAN.adapter.validate_python(hint)
+    return f"sha256:{sha256(json_of(hint).encode('utf-8', 'replace')).hexdigest()}"
 
 
 def _without_deep_schemas(page: Object) -> Object:
