@@ -42,7 +42,7 @@ NOTIFICATION_SECONDS: Final = 10.0
 ENDPOINT_SECONDS: Final = 5.0
 """How long a server that may speak the older transport has to name its address for POSTs."""
 
-CANCEL_SECONDS: Final = 10.0
+CANCEL_SECONDS: Final = 5.0
 """How long the stream of a call is read on after the server was told to stop (up to version 2025-11-25)."""
 
 _MAY_BE_OLDER: Final = (400, 404, 405)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -39,6 +39,7 @@ _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
 """An event is read and discarded up to this many times the limit."""
 _SNIFFED_BYTES: Final = 4096
+_DRAIN_SECONDS: Final = 0.2
 _END_BYTES: Final = 512
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _FIELD: Final = re.compile(rb"(data|event|id|retry)?:")
@@ -233,13 +234,15 @@ class Mailbox:
         start = b""
         parts: list[bytes] = []
         size = 0
+        chunks = response.aiter_bytes()
         try:
-            async for chunk in response.aiter_bytes():
+            async for chunk in chunks:
                 if body.form is BodyForm.UNKNOWN:
                     start += chunk
                     body.form = form_of(start, label)
                     chunk = start
                 if body.form is BodyForm.OTHER:
+                    await _drain(chunks)
                     return
                 if body.form is BodyForm.EVENTS:
                     for event in body.events.feed(chunk):
@@ -338,6 +341,16 @@ class Mailbox:
                 await self._incoming.send(item)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return  # the session has ended
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read the short rest of a body that does not matter: its connection can be used again."""
+    size = 0
+    with anyio.move_on_after(_DRAIN_SECONDS):
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > _SNIFFED_BYTES:
+                return
 
 
 def form_of(start: bytes, label: str) -> BodyForm:
