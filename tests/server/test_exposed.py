@@ -166,7 +166,7 @@ BLOCKS: list[dict[str, Any]] = [
 RESULTS: list[dict[str, Any]] = [
     {"content": BLOCKS},
     {"content": BLOCKS, "structuredContent": {"a": None, "b": [1.5, 2**70]}, "_meta": {"example.com/b": {"c": None}}},
-    {"content": [], "structuredContent": {}},
+    {"content": [{"type": "text", "text": "{}"}], "structuredContent": {}},
     {"content": []},
     {"content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}], "_meta": {"progressToken": "x"}},
     {"content": BLOCKS, "structuredContent": {"code": 7, "why": None}, "isError": True, "_meta": {"e": 1}},

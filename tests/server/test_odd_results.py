@@ -10,6 +10,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from ideabridge.tools.encoding import encode_text
+
 from .serving import ERAS, structured, text
 from .test_blocks import IMAGE, PNG, gateway, placed, wire
 
@@ -185,3 +187,53 @@ async def test_content_that_says_the_same_as_structured_content_is_not_kept_twic
         result = await client.call_tool("run_plan", {"calls": [{"_tool": "give", "result": one} for one in same]})
     assert structured(result)["errors"] == []
     assert "notes" not in structured(result)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("structure", [[1, 2], "abc"])
+async def test_structured_content_that_is_no_object_reaches_the_caller(
+    tmp_path: Path, mode: str, structure: Any
+) -> None:
+    given = {"content": [SAID], "structuredContent": structure}
+    async with gateway(tmp_path, mode, expose=["modules"]) as client:
+        await client.list_tools()
+        direct = await client.call_tool("give", {"result": given})
+        wrong = await client.call_tool("typed", {"result": given})
+        bad = await client.call_tool("give", {"result": {**given, "isError": True}})
+        ran = await client.call_tool(
+            "run_plan", {"calls": [{"_tool": "give", "result": given}], "output": "†results.0"}
+        )
+        error = await failed(client, "typed", {"result": given})
+    assert structured(ran)["output"] == structure
+    for result in (direct, wrong, bad):
+        assert "cannot open it" in text(result)
+        assert json.dumps(structure).replace(" ", "") in text(result) + encode_text(result.structured_content)
+        assert "ideabridge/structuredContent" not in str(result.meta)
+    assert wrong.is_error
+    assert error["sent"] == {"structuredContent": structure, "content": [SAID]}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"content": "plain words"}, "plain words"),
+        ({"content": [{"type": "chart", "points": [1, 2]}, SAID]}, '"points": [1, 2]'),
+        ({"content": [{"type": "text", "text": 5}], "isError": None}, "5"),
+        ({"content": [{"text": "no type"}], "isError": "true"}, "no type"),
+    ],
+)
+async def test_an_odd_member_does_not_make_the_outcome_of_a_change_unknown(
+    tmp_path: Path, result: dict[str, Any], said: str
+) -> None:
+    given = {**result, "structuredContent": {"n": 3}}
+    async with gateway(tmp_path) as client:
+        calls = [{"_tool": "change", "result": given}]
+        ran = await client.call_tool("run_plan", {"calls": calls, "output": "†results.0"})
+        run = structured(ran)["run"]
+        read = await client.call_tool("check_run", {"run": run, "paths": ["†content.0", "†data.error.0.error.message"]})
+    assert structured(ran).get("approvals") is None
+    if result.get("isError"):
+        assert [one["error"]["kind"] for one in structured(ran)["errors"] if one["call"]] == ["runtime"]
+    else:
+        assert structured(ran)["output"] == {"n": 3}
+    assert said in text(read).replace('\\"', '"')

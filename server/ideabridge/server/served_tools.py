@@ -44,7 +44,7 @@ from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.assumed import reporting_output, with_report
 from ideabridge.server.direct_calls import DirectCalls, Entry
 from ideabridge.server.running import Running
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.message import DataMessage
 from ideabridge.tools.schema import Validator
@@ -269,7 +269,7 @@ class ExposedTool:
                 raise
             entry.error = error
             self._running.relaying.note_named(name, error.result, request.caller)
-            return bounded(error.result)
+            return bounded(_in_era({**error.result}, request))
         except ModuleOutputError as error:
             if error.result is None:
                 raise
@@ -278,7 +278,7 @@ class ExposedTool:
             if tool.annotations.read_only is not True:
                 said = f"{self.name} ran, and its result cannot be used: {said}"
             _, *sent = cast("list[JSON]", error.result["content"])
-            return bounded({**error.result, "content": [{"type": "text", "text": said}, *sent]})
+            return bounded(_in_era({**error.result, "content": [{"type": "text", "text": said}, *sent]}, request))
         except ModuleProtocolError as error:
             if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
                 raise
@@ -287,13 +287,9 @@ class ExposedTool:
         entry.give(tool, answer.value)
         result: ToolAnswer = {**(answer.result or {})}
         self._running.relaying.note_named(name, result, request.caller)
-        if "structuredContent" in result:
-            if self._wraps(tool):
-                result["structuredContent"] = {"result": answer.value}
-            elif not isinstance(answer.value, dict) and not request.has_rounds:
-                # Up to 2025-11-25 it is an object.
-                del result["structuredContent"]
-        return bounded(result)
+        if "structuredContent" in result and self._wraps(tool):
+            result["structuredContent"] = {"result": answer.value}
+        return bounded(_in_era(result, request))
 
     async def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
         if self._activity is None and tool.output is None:
@@ -321,6 +317,30 @@ def _definition_of(name: str, tool: Tool, parameters: JSONObject, output: JSONOb
         if tool.annotations.title:
             definition["title"] = tool.annotations.title
     return definition
+
+
+def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
+    """The result of a module in the protocol version of a request. Up to 2025-11-25 structured content is an object;
+    what is none is text, if no text says it already.
+    """
+    structured = cast("JSON", result.get("structuredContent"))
+    if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:
+        return result
+    content = cast("list[JSON]", result["content"])
+    text = encode_text(structured)
+    is_said = structured is None or any(isinstance(one, dict) and _is_text(one.get("text"), text) for one in content)
+    kept = {key: part for key, part in result.items() if key != "structuredContent"}
+    return {**kept, "content": content if is_said else [*content, {"type": "text", "text": text}]}
+
+
+def _is_text(text: JSON, value: str) -> bool:
+    """Return whether a text is a value, given as its JSON."""
+    if not isinstance(text, str):
+        return False
+    try:
+        return text == value or encode_text(decode(text)) == value or encode_text(text) == value
+    except IdeabridgeError:
+        return encode_text(text) == value
 
 
 async def _unstructured(value: JSON) -> ToolAnswer:
