@@ -235,8 +235,12 @@ async def test_a_request_by_turns_has_no_base64_and_its_image_is_read_by_referen
             "solve", {"run": run, "turn": 0, "solution": {"calls": [call], "output": None}}
         )
         looked = await client.call_tool("check_run", {"run": run, "paths": ["†state.shot"]})
+        read = {"calls": [{"_tool": "read", "reference": "†state.shot"}], "output": None}
+        shown = await client.call_tool("solve", {"run": run, "turn": 1, "solution": read})
     [request] = structured(answered)["requests"]
     [state] = [one["content"] for one in request["context"] if one["content"].startswith("State")]
     assert f"{len(PNG):,} characters" in state
     assert PNG[:40] not in state
     assert wire(looked) == [IMAGE]
+    assert (wire(shown), structured(shown)["read"]) == ([IMAGE], {"†state.shot": [placed(IMAGE, 1)]})
+    assert PNG[:40] not in text(shown)

@@ -141,7 +141,7 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
-VALUES: Final = ("output", "state", "results")
+VALUES: Final = ("output", "state", "results", "read")
 """The members of an answer about a run that have values. Its errors may have what tools sent, too."""
 
 _HINTS: Final = {

@@ -28,9 +28,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event, RunEnded
-from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
@@ -287,6 +288,23 @@ def state_key(store: Store) -> bytes:
     return store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
 
 
+def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
+    """The placeholders of the content blocks in the values that the last Solution has read, by reference. The Request
+    is text, so it has only their size.
+    """
+    read: JSONObject = {}
+    for asking in run.open_requests():
+        machine = asking.machine
+        for progress in machine.history[len(machine.history) - len(machine.solution.calls) :]:
+            if not is_reader(progress.tool) or progress.status is not CallStatus.DONE:
+                continue
+            before = len(blocks.placeholders)
+            blocks.take(progress.items[0].parameters.get("reference"))
+            if found := blocks.placeholders[before:]:
+                read[str(progress.call.raw.get("reference"))] = found
+    return read
+
+
 class Running:
     """Runs on behalf of requests. The task group must live as long as the server.
 
@@ -433,6 +451,9 @@ class Running:
         """
         blocks = Blocks()
         result = run.answer(blocks=blocks)
+        read = _read_blocks(run, blocks)
+        if read:
+            result["read"] = read
         saved = self.saved(run)
         if saved is not None:
             result["saved"] = saved

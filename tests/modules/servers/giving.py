@@ -6,7 +6,7 @@ from typing import Any
 
 GIVEN = {
     "type": "object",
-    "properties": {"result": {"type": "object"}, "error": {"type": "object"}},
+    "properties": {"result": {"type": "object"}, "error": {}},
     "additionalProperties": False,
 }
 TYPED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

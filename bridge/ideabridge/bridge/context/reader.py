@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.context.references import DAGGER, parse_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import ActivityError
@@ -96,6 +97,8 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     Raises:
         ActivityError: `from` is behind the end of the value.
     """
+    # Base64 tells a mind nothing; an answer by turns has the blocks themselves.
+    value = without_payloads(value)
     start, length, wanted = arguments.get("from"), arguments.get("length"), arguments.get("find")
     first = start if isinstance(start, int) else 0
     room = max(most - _ENVELOPE - len(encode(written)), 16)

@@ -110,6 +110,11 @@ class Blocks:
         self._taken: dict[int, tuple[JSONObject, JSONObject]] = {}
         self._left = 0
 
+    @property
+    def placeholders(self) -> list[JSON]:
+        """The placeholders of the blocks that were taken, in their order."""
+        return [placeholder for placeholder, _ in self._taken.values()]
+
     def take(self, value: JSON) -> JSON:
         """The value with a placeholder in the place of each block; the same object if it has no block."""
         if not isinstance(value, dict | list):

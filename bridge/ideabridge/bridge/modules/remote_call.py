@@ -479,7 +479,10 @@ def _tool_error(
         if len(text) <= MAX_ERROR:
             del sent["structuredContent"]
     if text and len(text) <= MAX_ERROR and sent is not None and len(_texts(result)) == len(result.content):
+        # The message has all of it.
         sent.pop("content", None)
+        if _decoded(text) == sent.get("structuredContent"):
+            del sent["structuredContent"]
     # The prefix of the Python SDK; the message of the run contains the name anyway.
     said = shown(text, secrets).removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
     if not said.strip():
@@ -573,8 +576,8 @@ def _as_error(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
     content: list[JSON] = [{"type": "text", "text": str(error)}, *cast("list[JSON]", whole["content"])]
     result: JSONObject = {**whole, "isError": True, "content": content}
     sent = error.sent or {}
-    if "structuredContent" in sent:
+    if "structuredContent" in sent and ("content" in sent or not whole["content"]):
         content.append({"type": "text", "text": f"structuredContent: {encode_text(sent['structuredContent'])}"})
-        if isinstance(sent["structuredContent"], dict):
-            result["structuredContent"] = sent["structuredContent"]
+    if isinstance(sent.get("structuredContent"), dict):
+        result["structuredContent"] = sent["structuredContent"]
     return result
