@@ -32,6 +32,9 @@ _IN_A_RUN: Final = (
     "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run gives the parts you"
     " need by path."
 )
+_ENVELOPE: Final = 1000
+"""Bytes of a result besides its values and blocks."""
+
 _TEXT_VALUE: Final = 16_000
 _TEXT_ERRORS: Final = 16_000
 """Characters of errors in the text of an answer; the others are counted, and stand in the structured content."""
@@ -78,7 +81,9 @@ def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
     shown = blocks.take(value)
     if shown is value:
         return value, []
-    return shown, blocks.place(shown, first=1, room=MAX_DIRECT - len(encode(shown)), otherwise=_IN_A_RUN)
+    # As text within JSON it has more bytes.
+    room = MAX_DIRECT - 2 * len(encode(shown)) - _ENVELOPE
+    return shown, blocks.place(shown, first=1, room=room, otherwise=_IN_A_RUN)
 
 
 async def _satisfies(value: JSON, schema: JSONObject) -> bool:

@@ -5,16 +5,14 @@ A reader of text, a person or a mind, learns nothing from base64.
 
 from __future__ import annotations
 
-from typing import cast
-
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
 def payload_of(block: JSONObject) -> str:
     """The base64 or the text of a block; "" of a link."""
-    holder = block.get("resource", block)
+    holder = _holder(block)
     for key in ("data", "blob", "text"):
-        payload = holder.get(key) if isinstance(holder, dict) else None
+        payload = holder.get(key)
         if isinstance(payload, str):
             return payload
     return ""
@@ -34,10 +32,15 @@ def with_payload(block: JSONObject, payload: str) -> JSONObject:
 
 def write_payload(block: JSONObject, payload: str) -> None:
     """Put another text in the place of the base64 or the text of a block."""
-    holder = cast("JSONObject", block.get("resource", block))
+    holder = _holder(block)
     for key in ("data", "blob", "text"):
         if key in holder:
             holder[key] = payload
+
+
+def _holder(block: JSONObject) -> JSONObject:
+    resource = block.get("resource")
+    return resource if isinstance(resource, dict) else block
 
 
 def without_payloads(value: JSON) -> JSON:

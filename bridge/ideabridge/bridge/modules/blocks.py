@@ -82,7 +82,7 @@ def native(value: JSONObject) -> JSONObject | None:
 
 def _base64(text: str) -> str | None:
     """The base64 of a block without line ends; None: it is not base64, or empty."""
-    data = "".join(text.split())
+    data = text.replace("\r", "").replace("\n", "")
     try:
         is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))
     except ValueError:
