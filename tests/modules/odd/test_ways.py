@@ -127,10 +127,3 @@ def test_blocks_arrive_as_blocks_in_every_way(host: Host, way: Way, tool: str) -
         kinds = {block.type for block in result.content}
         assert {"image", "audio", "resource", "resource_link"} <= kinds
         assert "right: blocks" in text(result)
-
-
-def test_modules_list_and_doctor_show_the_notes(host: Host) -> None:
-    """A note of an oddity reaches people; see the notes of each switch for their content."""
-    host.call("look", {"edits": json.dumps([["tools/call", "raw", "noise\n%M%"]])})
-    # The tool itself says nothing of it.
-    assert text(host.call("look", {})) == "right: look"
