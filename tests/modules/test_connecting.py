@@ -34,7 +34,6 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pyt
         "folder": raw(cwd="no/such/folder"),
         "unset": raw(env={"TOKEN": "${UNSET_TOKEN}"}),
         "editor": {"command": "${workspaceFolder}/server"},
-        "circle": raw("circle"),
         "off": raw(disabled=True),
         "refused": {"url": "http://127.0.0.1:9/mcp", "connect_timeout": 5},
     }
@@ -53,7 +52,6 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pyt
         assert "its working directory" in told["folder"]
         assert told["unset"].startswith("mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set")
         assert "the editor's folder is not known here" in told["editor"]
-        assert "in a circle" in told["circle"]
         assert "cannot be reached" in told["refused"]
         # No attempt was made, so no time has passed since one.
         for status in modules.statuses():

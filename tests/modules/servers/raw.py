@@ -199,9 +199,7 @@ def handle(message: dict[str, Any]) -> None:
         )
     elif method == "tools/list":
         cursor = params.get("cursor")
-        if MODE == "circle":
-            send({"id": number, "result": {"tools": [], "nextCursor": "again"}})
-        elif MODE == "pages":
+        if MODE == "pages":
             page = int(cursor or 0)
             tools = [{"name": f"tool_{page}_{index}", "inputSchema": OBJECT} for index in range(3)]
             send({"id": number, "result": {"tools": tools, **({"nextCursor": str(page + 1)} if page < 4 else {})}})

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import logging
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, cast
@@ -52,22 +53,20 @@ from ideabridge.bridge.modules.errors import (
     ModuleSignInError,
     shown,
 )
+from ideabridge.bridge.modules.handshake import Handshake
 from ideabridge.bridge.modules.http import Mark
 from ideabridge.bridge.modules.http_transport import HTTPTransport
-from ideabridge.bridge.modules.listing import (
-    MAX_LISTING_BYTES,
-    Listing,
-    make_listing,
-    read_pages,
-    without_secrets,
-)
+from ideabridge.bridge.modules.listing import Listing, make_listing, without_secrets
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.offering import Kind, Offering, event_of
+from ideabridge.bridge.modules.pages import ListPage, PagedList, Patience, read_pages
 from ideabridge.bridge.modules.repairs import Repairs
 from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleKind
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
+
+logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
 """Notifications of a module that are passed on in one burst. Those beyond `NOTIFICATIONS_RATE` are dropped: each costs
@@ -113,6 +112,7 @@ class Tap:
     Args:
         transport: the other transport.
         backchannel: receives requests, answers and questions.
+        handshake: sees the first messages.
         oddities: receives notes on what is repaired or skipped.
         on_event: called instead of passing on a notification of a change.
 
@@ -128,12 +128,14 @@ class Tap:
         self,
         transport: AbstractAsyncContextManager[TransportStreams],
         backchannel: Backchannel,
+        handshake: Handshake,
         oddities: Oddities,
         on_event: Callable[[ServerEvent], None],
     ) -> None:
         self._transport = transport
         self._backchannel = backchannel
         self._repairs = Repairs(oddities)
+        self.handshake = handshake
         self._on_event = on_event
         self._notifications = _TokenBucket(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
         self._questions = _TokenBucket(2 * MOST_QUESTIONS, QUESTIONS_RATE)
@@ -147,7 +149,7 @@ class Tap:
 
     async def __aenter__(self) -> TransportStreams:
         read, write = await self._transport.__aenter__()
-        return _Reading(read, self), _Writing(write, self)
+        return _Reading(read, write, self), _Writing(write, self)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
@@ -156,8 +158,9 @@ class Tap:
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Note the requests that are sent, and which of them ask for a page of tools."""
+        """Note the requests that are sent, and which of them ask for a page of a list."""
         message = item.message
+        self.handshake.outgoing(item)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._settle(message.id)
         if not isinstance(message, JSONRPCRequest):
@@ -222,6 +225,8 @@ class Tap:
         if isinstance(message, JSONRPCResponse) and message.id in self._listings:
             self._listings.discard(message.id)
             self.listed += _size(message.result)
+        elif isinstance(message, JSONRPCResponse):
+            message = self.handshake.answered(message)
         return item if message is item.message else SessionMessage(message, item.metadata)
 
 
@@ -233,8 +238,11 @@ def _size(result: dict[str, Any]) -> int:
 
 
 class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
-    def __init__(self, stream: ReadStream[SessionMessage | Exception], tap: Tap) -> None:
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage], tap: Tap
+    ) -> None:
         self._stream = stream
+        self._write = write
         self._tap = tap
 
     @property
@@ -245,14 +253,34 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
     async def receive(self) -> SessionMessage | Exception:
         try:
             while True:
-                item = await self._stream.receive()
-                if await self._tap.admits(item):
+                item = await self._next()
+                if item is not None and await self._tap.admits(item):
                     repaired = self._tap.incoming(item)
                     if repaired is not None:
                         return repaired
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._tap.ended.set()
             raise
+
+    async def _next(self) -> SessionMessage | Exception | None:
+        """The next message; None if the handshake has dealt with it."""
+        handshake = self._tap.handshake
+        item: SessionMessage | Exception | None = None
+        if handshake.may_be_silent:
+            with handshake.waiting():
+                item = await self._stream.receive()
+            if item is None:
+                return handshake.refusal()
+        else:
+            item = await self._stream.receive()
+        if isinstance(item, Exception) or not isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            return item
+        if handshake.is_late(item.message):
+            return None
+        if isinstance(item.message, JSONRPCError) and (again := handshake.again(item.message)) is not None:
+            await self._write.send(again)
+            return None
+        return item
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -270,6 +298,14 @@ class _Writing(ObjectSendStream[SessionMessage]):
     async def aclose(self) -> None:
         await self._stream.aclose()
 
+
+_FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
+"""How long the pages after the first may take before the module is up, at most. What arrives later is listed later."""
+
+_LATER_LIST: Final = Patience(page=60.0, whole=300.0)
+_LIST_AGAIN_SECONDS: Final = 1.0
+_LIST_AGAIN_MOST: Final = 60.0
+"""Seconds of the first and of the longest pause before a list that did not arrive, or not as a whole, is read again."""
 
 _REFRESH_SECONDS: Final = 0.25
 _REFRESH_MOST: Final = 2.0
@@ -309,7 +345,10 @@ class Connection:
         peer: the server; None until the module is up.
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
-        listing: the tools, refreshed when they change.
+        legacy: whether `initialize` is sent first.
+        may_be_era: the attempt failed with the first messages, so that it may succeed in the other era.
+        listing: the tools, refreshed when they change; None until the module has listed them.
+        list_fault: why the tools, or some of them, could not be listed the last time; None if they could.
         offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
         oddities: what the module sent that was skipped or repaired.
@@ -349,6 +388,7 @@ class Connection:
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
         self.oddities = Oddities(secrets, quotes)
+        self.legacy = legacy or kind == "sse"
         connect_timeout = configuration.connect_timeout
         transport: StdioTransport | HTTPTransport
         if kind == "stdio":
@@ -366,10 +406,16 @@ class Connection:
         self._stdio = transport if isinstance(transport, StdioTransport) else None
         self._http = transport if isinstance(transport, HTTPTransport) else None
         self.backchannel = Backchannel(on_ask, exposed=exposed)
-        self._tap = Tap(transport, self.backchannel, self.oddities, lambda event: self._heard(event))
+        self._tap = Tap(
+            transport,
+            self.backchannel,
+            Handshake(connect_timeout, self.oddities),
+            self.oddities,
+            lambda event: self._heard(event),
+        )
         self.client = Client(
             self._tap,
-            mode="legacy" if legacy or kind == "sse" else "auto",
+            mode="legacy" if self.legacy else "auto",
             read_timeout_seconds=connect_timeout,
             message_handler=self._on_message,
             elicitation_callback=self.backchannel.elicit,
@@ -378,7 +424,7 @@ class Connection:
             client_info=types.Implementation(name="ideabridge", version=_version()),
             cache=None,
         )
-        self.offering = Offering(module, self.client, secrets)
+        self.offering = Offering(self.client, secrets, lambda error: _text(error, secrets))
         self._changed = anyio.Event()
         self._stop = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -386,7 +432,10 @@ class Connection:
         self.timed_out = False
         self._cause = "ended the connection"
         self.peer: Peer | None = None
-        self.listing = Listing()
+        self.may_be_era = False
+        self._negotiated = False
+        self.listing: Listing | None = None
+        self.list_fault: str | None = None
 
     @property
     def usable(self) -> bool:
@@ -399,6 +448,11 @@ class Connection:
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
+    def is_silent_first(self) -> bool:
+        """True if the module has left `server/discover` unanswered, which costs time at each start."""
+        return self._tap.handshake.is_silent
+
+    @property
     def protocol_fault(self) -> bool:
         """True if the connection was ended because the module violated the protocol."""
         return self._tap.fault is not None or (self._stdio is not None and self._stdio.protocol_fault)
@@ -406,7 +460,10 @@ class Connection:
     @property
     def notes(self) -> list[str]:
         """Notes for people on its tools, on output that is not a message, and on dropped notifications."""
-        notes = [*self.listing.notes, *self.oddities.lines]
+        notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
+        if self.list_fault is not None:
+            notes.append(self.list_fault)
+        notes += self.offering.notes
         if self._tap.left_out:
             notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
         return notes
@@ -417,6 +474,11 @@ class Connection:
         self._cause = "was closed"
         if self.peer is None:
             self._scope.cancel()
+
+    @property
+    def program_ended(self) -> bool:
+        """True if the module is a program that has ended by itself."""
+        return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:
         """Describe the end: "ended with exit code 3 while ...; its last words: ...", "was closed"."""
@@ -440,7 +502,9 @@ class Connection:
                 await self._enter(on_up, on_down)
         except Exception as error:  # noqa: BLE001 - a fault of one module must not reach the others
             if self.peer is None:
-                raise self._failure(error) from None
+                failure = self._failure(error)
+                self.may_be_era = self._may_be_era(failure)
+                raise failure from None
             self._cause = f"ended the connection: {_text(next(_leaves(error)), self._secrets)}"
         finally:
             self._stop.set()
@@ -458,7 +522,8 @@ class Connection:
         async with self.client as client:
             version = client.protocol_version
             self._tap.version = version
-            self.listing = await self._list()
+            self._negotiated = True
+            await self._list_first()
             info = client.server_info
             era: Era = "modern" if version in MODERN_PROTOCOL_VERSIONS else "legacy"
             instructions = client.instructions
@@ -477,6 +542,7 @@ class Connection:
             async with anyio.create_task_group() as group:
                 self.backchannel.start = group.start_soon
                 group.start_soon(self._refresh)
+                group.start_soon(self.offering.read_again, self._on_event)
                 if era == "modern":
                     group.start_soon(self._listen)
                     group.start_soon(self._watch, group)
@@ -491,29 +557,44 @@ class Connection:
         await self._stop.wait()
         scope.cancel()
 
-    async def _list(self) -> Listing:
-        async def read(cursor: str | None) -> types.ListToolsResult:
+    async def _list_first(self) -> None:
+        """List the tools before the module is up. A module that refuses is up without tools, and is asked again."""
+        left = self._scope.deadline - anyio.current_time()
+        patience = Patience(min(_FIRST_LIST.page, left / 4), min(_FIRST_LIST.whole, left / 2))
+        try:
+            self.listing = await self._list(patience)
+        except (MCPError, ValidationError) as error:
+            if self._tap.ended.is_set() or _is_sign_in(error):
+                raise
+            self.list_fault = f"its tools could not be listed: {_text(error, self._secrets)}; it is asked again"
+
+    async def _list(self, patience: Patience) -> Listing:
+        """The tools of the pages that arrive.
+
+        Raises:
+            MCPError, pydantic.ValidationError: the first page does not arrive.
+        """
+
+        async def read(cursor: str | None) -> ListPage[types.Tool]:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+            before = self._tap.listed
             page = await self.client.session.list_tools(params=params)
-            if self._tap.listed > MAX_LISTING_BYTES:
-                raise ModuleProtocolError(
-                    self._module,
-                    f"module {self._module!r} lists its tools in more than {MAX_LISTING_BYTES:,} bytes",
-                )
-            return page
+            return ListPage(page.tools, page.next_cursor, self._tap.listed - before)
 
         self.oddities.forget("tools/list: ")
         self._tap.listed = 0
         try:
-            found = await read_pages(self._module, read)
+            pages = await read_pages(read, "tools", patience, lambda error: _text(error, self._secrets))
         except MCPError as error:
             # A server that has only resources or prompts does not list tools.
             if error.code != types.METHOD_NOT_FOUND:
                 raise
-            found = []
+            pages: PagedList[types.Tool] = PagedList([])
+        notes = [] if pages.note is None else [pages.note]
 
         def listing() -> Listing:
-            return without_secrets(make_listing(self._module, found, self._configuration), self._secrets)
+            listing = make_listing(self._module, pages.entries, self._configuration, notes, unfinished=pages.unfinished)
+            return without_secrets(listing, self._secrets)
 
         # In a thread: compiling thousands of schemas, or a few hostile ones, takes a second.
         return await anyio.to_thread.run_sync(listing)
@@ -532,22 +613,41 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the module reports a change, at most four times per second."""
+        """List the tools when the module reports a change, at most four times per second, and those that did not arrive
+        again after a growing pause.
+        """
+        pause = _LIST_AGAIN_SECONDS
         while True:
-            await self._changed.wait()
+            incomplete = self.listing is None or self.listing.unfinished or self.list_fault is not None
+            with anyio.move_on_after(pause if incomplete else None):
+                await self._changed.wait()
+            pause = min(2 * pause, _LIST_AGAIN_MOST) if incomplete else _LIST_AGAIN_SECONDS
             self._changed = anyio.Event()
             began = anyio.current_time()
             try:
-                listing = await self._list()
-            except (MCPError, ModuleError, ValidationError) as error:
-                notes = (*self.listing.notes, f"its changed tools could not be listed: {_text(error, self._secrets)}")
-                listing = Listing(self.listing.tools, notes[-50:])
-            if listing != self.listing:
-                self.listing = listing
-                self._on_listing()
+                listing = await self._list(_LATER_LIST)
+            except (MCPError, ValidationError) as error:
+                which = "changed tools" if self.listing is not None else "tools"
+                self.list_fault = f"its {which} could not be listed: {_text(error, self._secrets)}; it is asked again"
+            else:
+                self.list_fault = None
+                self._take(listing)
             # A long list that changes constantly may use a tenth of the time.
             took = anyio.current_time() - began
             await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
+
+    def _take(self, listing: Listing) -> None:
+        """Use a new list. The tools of the former one whose pages did not arrive this time stay."""
+        if self.listing is not None and listing.unfinished:
+            missing = {
+                name: tool
+                for name, tool in self.listing.tools.items()
+                if name not in listing.tools and name not in listing.left_out
+            }
+            listing = replace(listing, tools=listing.tools | missing)
+        if listing != self.listing:
+            self.listing = listing
+            self._on_listing()
 
     async def _listen(self) -> None:
         """Subscribe to changes of the lists (version 2026-07-28)."""
@@ -647,9 +747,7 @@ class Connection:
             try:
                 await self._subscribe(uri)
             except MCPError as error:
-                told = _text(error, self._secrets)
-                notes = (*self.listing.notes, f"does not tell of changes of {uri[:100]!r} any more: {told}")
-                self.listing = Listing(self.listing.tools, notes[-50:])
+                self.oddities.note(f"does not tell of changes of {uri[:100]!r} any more: {_text(error, self._secrets)}")
             self._heard(ResourceUpdated(uri))
 
     async def _watch(self, group: TaskGroup) -> None:
@@ -703,6 +801,16 @@ class Connection:
         words = self.last_words if self._quotes() else []
         return f"; its last words: {words[-1]}" if words else ""
 
+    def _may_be_era(self, failure: ModuleError) -> bool:
+        """Return whether an attempt that failed may succeed with another first message: the server was reached, and
+        ended or refused the handshake.
+        """
+        if self._negotiated or not self._tap.handshake.begun:
+            return False
+        return not isinstance(failure, ModuleSignInError) and not (
+            isinstance(failure, ModuleConnectError) and (failure.lasting or failure.unreachable)
+        )
+
     def _failure(self, error: Exception) -> ModuleError:
         leaves = list(_leaves(error))
         ours = next((leaf for leaf in leaves if isinstance(leaf, ModuleError)), None)
@@ -711,15 +819,19 @@ class Connection:
         name = f"module {self._module!r}"
         if self.protocol_fault:
             return ModuleProtocolError(self._module, f"{name} {self.end()}")
-        if self._stdio is not None and self._stdio.reason not in (None, "was closed"):
+        if self.program_ended:
             return ModuleConnectError(self._module, f"{name} {self.end(' before it was up')}")
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
         if isinstance(chosen, MCPError) and chosen.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             what = f"{name} {shown(chosen.message, self._secrets, _WORDS)}"
             return ModuleSignInError(self._module, what, lasting=chosen.data is Mark.SIGN_IN)
-        lasting = isinstance(chosen, MCPError) and chosen.data is Mark.REFUSED
+        data = chosen.data if isinstance(chosen, MCPError) else None
         what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
-        return ModuleConnectError(self._module, what, lasting=lasting)
+        return ModuleConnectError(self._module, what, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT)
+
+
+def _is_sign_in(error: Exception) -> bool:
+    return isinstance(error, MCPError) and error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -734,5 +846,12 @@ def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, ValidationError):
         return "it answered with what is not MCP"
     if isinstance(error, MCPError):
+        if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
+            return "no answer in time"
+        if error.code == types.CONNECTION_CLOSED and error.data is None:
+            return "the connection ended"
         return f"{shown(error.message, secrets, _WORDS)} ({error.code})"
-    return shown(str(error) or type(error).__name__, secrets, _WORDS)
+    if isinstance(error, OSError) and str(error):
+        return shown(str(error), secrets, _WORDS)
+    logger.debug("a connection failed", exc_info=error)
+    return "the connection failed"

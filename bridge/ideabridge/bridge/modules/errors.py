@@ -51,7 +51,21 @@ class UnknownModuleError(ModuleError):
 
 
 class UnknownModuleToolError(ModuleError):
-    """The module has no such tool, or the configuration does not allow it."""
+    """The module has no such tool that can be called."""
+
+    outcome = "not_run"
+
+
+class ToolNotAllowedError(UnknownModuleToolError):
+    """The configuration does not allow the tool (`allow` and `deny`), whether it exists or not."""
+
+
+class ToolLeftOutError(UnknownModuleToolError):
+    """The module lists the tool, and its definition cannot be used; the message says why."""
+
+
+class ModuleListError(ModuleError):
+    """The module is up, and has not listed its tools; the message says why. It is asked again."""
 
     outcome = "not_run"
 
@@ -70,14 +84,15 @@ class ModuleConfigurationError(ModuleError):
 
 class ModuleConnectError(ModuleError):
     """The module cannot be reached: the command does not exist, the process ended, the server refused or did not answer
-    in time. `lasting` means that another attempt soon is useless.
+    in time. `lasting` means that another attempt soon is useless, `unreachable` that nothing was sent to it.
     """
 
     outcome = "not_run"
 
-    def __init__(self, module: str, message: str, *, lasting: bool = False) -> None:
+    def __init__(self, module: str, message: str, *, lasting: bool = False, unreachable: bool = False) -> None:
         super().__init__(module, message)
         self.lasting = lasting
+        self.unreachable = unreachable
 
 
 class ModuleSignInError(ModuleConnectError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -23,12 +23,8 @@ from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Annotations, Tool
 
-MAX_TOOLS: Final = 10_000
-MAX_PAGES: Final = 1000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_WIRE_BYTES: Final = 64 * 1024
-MAX_LISTING_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of all pages of one list. 10,000 tools with a page of text each have less."""
 MAX_NOTES: Final = 50
 _NAME_LENGTH: Final = 256
 
@@ -40,48 +36,37 @@ _OF_WRAPPER: Final = frozenset(
 # The title of a wrapper: the name of a Python function, which begins with a small letter, and "Output".
 _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
-PageReader = Callable[[str | None], Awaitable[types.ListToolsResult]]
-"""Reads one page of tools, given its cursor."""
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of one module, in its order, and notes about them for people."""
+    """The tools of one module, in its order.
+
+    Attributes:
+        tools: the allowed tools, by name.
+        notes: notes about them, for people.
+        left_out: why tools that the module lists are not among `tools`, by name.
+        unfinished: a page failed or did not arrive, so that there may be more.
+    """
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: tuple[str, ...] = ()
-
-
-async def read_pages(module: str, read: PageReader) -> list[types.Tool]:
-    """The tools of all pages.
-
-    Raises:
-        ModuleProtocolError: there are more than 10,000 tools or 1,000 pages, or a cursor repeats.
-    """
-    found: list[types.Tool] = []
-    cursor: str | None = None
-    seen: set[str] = set()
-    for _ in range(MAX_PAGES):
-        page = await read(cursor)
-        found += page.tools
-        if len(found) > MAX_TOOLS:
-            raise ModuleProtocolError(module, f"module {module!r} lists more than {MAX_TOOLS:,} tools")
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
-        if cursor in seen:
-            raise ModuleProtocolError(module, f"module {module!r} lists its tools in a circle: a page comes again")
-        seen.add(cursor)
-    raise ModuleProtocolError(module, f"module {module!r} lists its tools on more than {MAX_PAGES:,} pages")
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    unfinished: bool = False
 
 
 def make_listing(
-    module: str, found: Iterable[types.Tool], configuration: ModuleConfiguration, notes: Iterable[str] = ()
+    module: str,
+    found: Iterable[types.Tool],
+    configuration: ModuleConfiguration,
+    notes: Iterable[str] = (),
+    *,
+    unfinished: bool = False,
 ) -> Listing:
     """The allowed tools of those in `found`, with checked schemas and `notes` about them. Parameters with the names of
-    meta-properties are renamed.
+    meta-properties are renamed. For `unfinished` see `Listing`.
     """
     tools: dict[str, Tool] = {}
+    omitted: dict[str, str] = {}
     remarks = list(notes)
     for tool in found:
         if not is_allowed(module, tool.name, configuration):
@@ -92,12 +77,14 @@ def make_listing(
         try:
             made, remark = _make_tool(module, tool)
         except IdeabridgeError as error:
+            omitted.setdefault(tool.name[:_NAME_LENGTH], str(error)[:300])
             remarks.append(f"tool {_short(tool.name)} is left out: {str(error)[:300]}")
             continue
         tools[made.name] = made
         if remark:
             remarks.append(remark)
-    return Listing(tools=tools, notes=bounded_notes(remarks))
+    omitted = {name: why for name, why in omitted.items() if name not in tools}
+    return Listing(tools, bounded_notes(remarks), omitted, unfinished)
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
@@ -106,6 +93,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
+    left_out = {name: secrets.mask(why) for name, why in listing.left_out.items() if secrets.mask(name) == name}
     for name, tool in listing.tools.items():
         definition: JSONObject = {**tool.to_json(), "wire": tool.wire}
         redacted = secrets.redact(definition)
@@ -118,7 +106,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             notes.append("a tool is left out: its name, or that of a parameter, holds a secret of the configuration")
         else:
             tools[name] = made
-    return Listing(tools, bounded_notes(notes))
+    return Listing(tools, bounded_notes(notes), left_out, listing.unfinished)
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:

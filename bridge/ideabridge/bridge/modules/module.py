@@ -38,9 +38,12 @@ from ideabridge.bridge.modules.errors import (
     ModuleDisabledError,
     ModuleDownError,
     ModuleError,
+    ModuleListError,
     ModuleProtocolError,
     ModuleSignInError,
     ModuleTimeoutError,
+    ToolLeftOutError,
+    ToolNotAllowedError,
     UnknownModuleToolError,
     shown,
 )
@@ -62,6 +65,7 @@ from ideabridge.bridge.modules.settings import (
     ModuleKind,
     ModuleState,
     ModuleStatus,
+    Way,
     expand,
 )
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
@@ -220,9 +224,13 @@ class Module:
         self._next: float | None = None
         # Created by `_pause`, because a Module can be created outside of an event loop.
         self._pausing: anyio.CancelScope | None = None
+        # Whether `initialize` is the first message of the next attempt to connect.
         self._legacy = False
         # The way in which the module was reached the last time.
         self._kind: ModuleKind = configuration.kind
+        # Both eras were tried since the module was up last, and failed.
+        self._tried_both = False
+        self._way_before: Way | None = None
         # Set once a tool asked in the way of the handshake era; the module is connected anew as soon as it is idle.
         self._asks_legacy = False
         self._closed = False
@@ -284,6 +292,16 @@ class Module:
         """Set the tools and the instructions of an earlier process. They are valid until it lists its tools again."""
         self._recalled, self._said_before = tools, instructions
 
+    def recall_way(self, way: Way) -> None:
+        """Set the way in which an earlier process has reached the module. It is tried first."""
+        self._way_before = way
+        self._legacy = way.era == "legacy"
+
+    @property
+    def way(self) -> Way | None:
+        """The way in which the next process reaches the module sooner; None if it needs to know nothing."""
+        return self._way_before
+
     def note(self, lines: list[str]) -> None:
         """Add lines to the notes of the status, without duplicates, the latest first."""
         self._notes = list(dict.fromkeys([*lines, *self._notes]))[:_NOTES]
@@ -313,17 +331,47 @@ class Module:
         """The tool of this name.
 
         Raises:
-            UnknownModuleToolError: it does not exist, or the configuration does not allow it.
+            ToolNotAllowedError: the configuration does not allow it.
+            ToolLeftOutError: its definition cannot be used.
+            ModuleListError: the module is up, and has not listed its tools.
+            UnknownModuleToolError: it does not exist.
         """
         found = self._tools.get(name)
         if found is not None:
             return found
-        if not is_allowed(self.name, name, self.configuration):
-            why = f"mcpServers.{self.name} does not allow tool {name!r} ('allow' and 'deny')"
-            raise UnknownModuleToolError(self.name, why)
+        why = self.why_without(name)
+        if why is not None:
+            raise why
         near = nearest(name, self._tools)
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise UnknownModuleToolError(self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}")
+
+    def why_without(self, name: str) -> ModuleError | None:
+        """Return why there is no tool of this name although the module may have one: it is not allowed, its definition
+        cannot be used, or the module has not listed its tools. None if it is unknown.
+        """
+        label = f"tool {name[:100]!r}"
+        if not is_allowed(self.name, name, self.configuration):
+            why = f"mcpServers.{self.name} does not allow {label} ('allow' and 'deny')"
+            return ToolNotAllowedError(self.name, why)
+        listing = None if self._connection is None else self._connection.listing
+        if listing is not None and name in listing.left_out:
+            why = f"module {self.name!r} lists {label}, which cannot be called: {listing.left_out[name]}"
+            return ToolLeftOutError(self.name, why)
+        if not self._listed and self._state == "up":
+            return ModuleListError(self.name, f"module {self.name!r} is up, but {self.list_fault}")
+        return None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True if some pages of its list of tools have not arrived."""
+        listing = None if self._connection is None else self._connection.listing
+        return listing is not None and listing.unfinished
+
+    @property
+    def list_fault(self) -> str | None:
+        """Why the tools of a module that is up could not be listed; None if they could."""
+        return None if self._connection is None else self._connection.list_fault
 
     @property
     def latency(self) -> float | None:
@@ -352,11 +400,17 @@ class Module:
             **(asdict(peer) if peer else {}),
             tools=len(self._tools),
             notes=bounded_notes(notes),
-            error=str(error) if error is not None else None,
+            error=self._error_text(),
             seconds=self._seconds,
             away=self._away() if self._state in ("down", "failed") else None,
             next_try=None if next_try is None else max(0.0, next_try - anyio.current_time()),
         )
+
+    def _error_text(self) -> str | None:
+        """Why the module is not up, or has not listed its tools."""
+        if self._error is not None:
+            return str(self._error)
+        return self.list_fault if self._state == "up" and not self._listed else None
 
     def _away(self) -> float | None:
         return None if self._out_since is None else anyio.current_time() - self._out_since
@@ -431,11 +485,38 @@ class Module:
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
-        """Connect and hold the connection until it ends."""
-        started = anyio.current_time()
+        """Connect and hold the connection until it ends. An attempt that fails with the first messages is made once
+        more in the other era.
+        """
         if self._state == "down":
             self._state = "connecting"
             self._settled = anyio.Event()
+        first = self._new_connection(launch)
+        error = await self._hold(first)
+        if error is not None and first.may_be_era and not self._tried_both and not self._closed:
+            self._tried_both = True
+            self._legacy = not first.legacy
+            second = self._new_connection(launch)
+            later_error = await self._hold(second, is_second=True)
+            # A program that ended says more about itself in the second attempt, and an answer more in the first.
+            error = None if later_error is None else later_error if first.program_ended else error
+        elif error is not None:
+            self._legacy = self._legacy_after(first)
+        if error is not None:
+            self._failures += 1
+            self._tries += 1
+            self._set("failed", error)
+
+    def _legacy_after(self, failed: Connection) -> bool:
+        """Whether the next attempt is made in the handshake era. Where the era may be the reason for a failure, the
+        other one has its turn.
+        """
+        if failed.timed_out and not self._tried_both:
+            self._tried_both = True
+            return not failed.legacy
+        return not failed.legacy if failed.may_be_era else failed.legacy
+
+    def _new_connection(self, launch: Launch) -> Connection:
         connection = Connection(
             self.name,
             self.configuration,
@@ -454,15 +535,27 @@ class Module:
             exposed=self._exposed,
         )
         self._connection = connection
+        return connection
+
+    async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
+        """Hold a connection until it ends; return why it never was up, if so.
+
+        Args:
+            connection: the connection, which has not begun.
+            is_second: an attempt in the other era has just failed.
+        """
+        started = anyio.current_time()
 
         def up() -> None:
             self._seconds = anyio.current_time() - started
             self._peer = connection.peer
             self._kind = connection.kind_used
-            # Stored because a server of the handshake era can take ten seconds to refuse the stateless era.
             self._legacy = connection.peer is not None and connection.peer.era == "legacy"
-            self._tools = connection.listing.tools
-            self._listed = True
+            self._way_before = self._way_of(connection, is_second=is_second)
+            self._tried_both = False
+            if connection.listing is not None:
+                self._tools = connection.listing.tools
+                self._listed = True
             # Reset by the first answer of a call, because a connection that ends at once is a failure, too.
             self._failures += 1
             self._next = None
@@ -480,17 +573,27 @@ class Module:
             await connection.hold(up, down)
         except ModuleError as error:
             self._kind = self.configuration.kind
-            # A server that does not answer in one era may answer in the other.
-            self._legacy = not self._legacy and connection.timed_out
-            self._failures += 1
-            self._tries += 1
-            self._set("failed", error)
-            return
+            return error
         down()
+        return None
+
+    def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
+        """The way to remember, where another one has just cost time; a server that has changed is asked anew."""
+        peer = connection.peer
+        if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
+            return None
+        server = f"{peer.server_name or ''} {peer.server_version or ''}"
+        before = self._way_before
+        was_needed = before is not None and before.era == "legacy" and before.server == server and connection.legacy
+        if connection.is_silent_first or is_second or was_needed:
+            return Way("legacy", server)
+        return None
 
     def _take_listing(self, connection: Connection) -> None:
-        self._tools = connection.listing.tools
-        self._on_change(self.name)
+        if connection.listing is not None:
+            self._tools = connection.listing.tools
+            self._listed = True
+            self._on_change(self.name)
 
     def _set(self, state: ModuleState, error: ModuleError | None) -> None:
         changed = state != self._state

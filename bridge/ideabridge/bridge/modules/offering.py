@@ -1,12 +1,13 @@
 """Offering: what a module offers besides tools: resources, templates of resources, and prompts.
 
 A list is read when somebody asks for it, and kept until the module reports a change. The list of a module that reports
-no changes is read each time.
+no changes is read each time. What a page too late holds is read in the background (`read_again`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, cast
 
 import anyio
@@ -20,18 +21,21 @@ from mcp.shared.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from ideabridge.bridge.modules.errors import ModuleProtocolError
+from ideabridge.bridge.modules.pages import ListPage, PagedList, Patience, read_pages
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject, encode, normalise
 
 Kind = Literal["resources", "templates", "prompts"]
 
-MAX_ENTRIES: Final = 10_000
-MAX_OFFERED_PAGES: Final = 1000
-MAX_OFFERED_BYTES: Final = 32 * 1024 * 1024
-"""The entries, pages and bytes of JSON of one list."""
+_ASKED: Final = Patience(page=3.0, whole=6.0)
+"""How long the pages after the first may take while somebody waits for the list."""
+
+_BACKGROUND: Final = Patience(page=60.0, whole=300.0)
+_AGAIN_SECONDS: Final = 1.0
+_AGAIN_MOST: Final = 60.0
+"""Seconds of the first and of the longest pause before a list that did not arrive as a whole is read again."""
 
 EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
     types.ToolListChangedNotification: ToolsListChanged(),
@@ -48,13 +52,22 @@ def event_of(message: object) -> ServerEvent | None:
 
 
 class Offering:
-    """The lists of one connection, in wire form and without secrets."""
+    """The lists of one connection, in wire form and without secrets.
 
-    def __init__(self, module: str, client: Client, secrets: Secrets) -> None:
-        self._module = module
+    Args:
+        client: the client of the connection.
+        secrets: what is replaced in the entries.
+        describe: the text of an error of a page.
+    """
+
+    def __init__(self, client: Client, secrets: Secrets, describe: Callable[[Exception], str]) -> None:
         self._client = client
         self._secrets = secrets
+        self._describe = describe
+        self._notes: dict[Kind, str] = {}
         self._known: dict[Kind, list[JSONObject]] = {}
+        self._unfinished: set[Kind] = set()
+        self._cut_off = anyio.Event()
         self._reading: dict[Kind, anyio.Lock] = {kind: anyio.Lock() for kind in ("resources", "templates", "prompts")}
         # Counts the changes: a list that has changed while it was read is not kept.
         self._changes = 0
@@ -72,65 +85,96 @@ class Offering:
     def changed(self, event: ServerEvent) -> None:
         """Forget the lists that have changed."""
         self._changes += 1
+        kinds: tuple[Kind, ...] = ()
         if isinstance(event, PromptsListChanged):
-            self._known.pop("prompts", None)
+            kinds = ("prompts",)
         elif isinstance(event, ResourcesListChanged):
-            self._known.pop("resources", None)
-            self._known.pop("templates", None)
+            kinds = ("resources", "templates")
+        for kind in kinds:
+            self._known.pop(kind, None)
+            self._unfinished.discard(kind)
+
+    @property
+    def notes(self) -> list[str]:
+        """Why the lists that were read last end early, for people."""
+        return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:
         """The list as it was read last; None if it has not been read, or has changed since."""
         return self._known.get(kind)
 
     async def entries(self, kind: Kind) -> list[JSONObject]:
-        """The entries of all pages, in the order of the module.
+        """The entries of the pages that arrive, in the order of the module.
 
         Raises:
             MCPError: the module refuses, or does not answer in time.
-            ModuleProtocolError: the list is too long, or a page comes again.
-            pydantic.ValidationError: a page is not what the protocol says.
+            pydantic.ValidationError: the first page is not what the protocol says.
         """
         if not self.has(kind):
             return []
         async with self._reading[kind]:
             known = self._known.get(kind)
-            if known is not None and self._reports_changes(kind):
+            if known is not None and (self._reports_changes(kind) or kind in self._unfinished):
                 return known
-            changes = self._changes
-            found = await self._read(kind)
-            if changes == self._changes:
-                self._known[kind] = found
-            return found
+            return await self._read(kind, _ASKED)
 
-    async def _read(self, kind: Kind) -> list[JSONObject]:
+    async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
+        """Read the lists that did not arrive as a whole again, after growing pauses, and report what has become of
+        them; until this is cancelled.
+        """
+        pause = _AGAIN_SECONDS
+        while True:
+            if not self._unfinished:
+                pause = _AGAIN_SECONDS
+                await self._cut_off.wait()
+            self._cut_off = anyio.Event()
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _AGAIN_MOST)
+            for kind in sorted(self._unfinished):
+                async with self._reading[kind]:
+                    before = self._known.get(kind)
+                    # A list that has changed meanwhile is read when somebody asks for it.
+                    if before is None:
+                        continue
+                    try:
+                        entries = await self._read(kind, _BACKGROUND)
+                    except (MCPError, ValidationError):
+                        continue
+                if entries != before:
+                    changed(PromptsListChanged() if kind == "prompts" else ResourcesListChanged())
+
+    async def _read(self, kind: Kind, patience: Patience) -> list[JSONObject]:
+        changes = self._changes
+        try:
+            pages = await read_pages(partial(self._page, kind), kind, patience, self._describe)
+        except MCPError as error:
+            # Some servers declare resources and have no templates.
+            if error.code != types.METHOD_NOT_FOUND:
+                raise
+            pages: PagedList[JSONObject] = PagedList([])
+        if pages.note is None:
+            self._notes.pop(kind, None)
+        else:
+            self._notes[kind] = pages.note
+        if changes == self._changes:
+            self._known[kind] = pages.entries
+            self._unfinished.discard(kind)
+            if pages.unfinished:
+                self._unfinished.add(kind)
+                self._cut_off.set()
+        return pages.entries
+
+    async def _page(self, kind: Kind, cursor: str | None) -> ListPage[JSONObject]:
+        listed, next_cursor = await self._listed(kind, cursor)
         entries: list[JSONObject] = []
         size = 0
-        cursor: str | None = None
-        seen: set[str] = set()
-        what = f"module {self._module!r} lists its {kind}"
-        for _ in range(MAX_OFFERED_PAGES):
-            try:
-                found, cursor = await self._page(kind, cursor)
-            except MCPError as error:
-                # Some servers declare resources and have no templates.
-                if error.code != types.METHOD_NOT_FOUND:
-                    raise
-                found, cursor = [], None
-            for one in found:
-                entry = self._secrets.redact(normalise(wire(one), what="an entry"))
-                size += len(encode(entry))
-                entries.append(cast("JSONObject", entry))
-            if len(entries) > MAX_ENTRIES or size > MAX_OFFERED_BYTES:
-                most = f"at most {MAX_ENTRIES:,} entries and {MAX_OFFERED_BYTES:,} bytes are taken"
-                raise ModuleProtocolError(self._module, f"{what} in {len(entries):,} entries, {size:,} bytes; {most}")
-            if cursor is None:
-                return entries
-            if cursor in seen:
-                raise ModuleProtocolError(self._module, f"{what} in a circle: a page comes again")
-            seen.add(cursor)
-        raise ModuleProtocolError(self._module, f"{what} on more than {MAX_OFFERED_PAGES:,} pages")
+        for model in listed:
+            entry = cast("JSONObject", self._secrets.redact(normalise(wire(model), what="an entry")))
+            size += len(encode(entry))
+            entries.append(entry)
+        return ListPage(entries, next_cursor, size)
 
-    async def _page(self, kind: Kind, cursor: str | None) -> tuple[list[BaseModel], str | None]:
+    async def _listed(self, kind: Kind, cursor: str | None) -> tuple[list[BaseModel], str | None]:
         params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
         session = self._client.session
         if kind == "prompts":

@@ -554,6 +554,19 @@ _LONG_AWAY: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How a module is reached sooner than by trying.
+
+    Attributes:
+        era: the era that works.
+        server: the name and version of the server that was reached so. Another one is asked anew.
+    """
+
+    era: Era
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleStatus:
     """The status of a module, for people (`modules list`). All texts are masked and bounded.
 

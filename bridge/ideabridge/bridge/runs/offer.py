@@ -23,7 +23,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard, matcher
 from ideabridge.bridge.loop.policy import allows_by_name, effective_hints
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.modules.settings import ModuleStatus, Way
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
 from ideabridge.bridge.programs.sandbox import ASK, Absent
@@ -797,7 +797,7 @@ def _why_away(status: ModuleStatus) -> str | None:
 
 
 class ModuleLists:
-    """The stored lists of the modules' tools.
+    """The stored lists of the modules' tools, and how the modules are reached.
 
     The key of a list is the fingerprint of the module's configuration: a module of the same name with another command,
     address or filter does not use it. A list contains no secrets: `Modules` removes them from definitions.
@@ -817,6 +817,9 @@ class ModuleLists:
         another module: only the names stay reserved for it.
         """
         for name, fingerprint in self._fingerprints.items():
+            way = self._memory.way(fingerprint)
+            if way is not None and way.get("era") == "legacy":
+                self._modules[name].recall_way(Way("legacy", str(way.get("server", ""))))
             # A value may have become secret after its list was stored.
             listed = self._modules.secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
@@ -826,11 +829,21 @@ class ModuleLists:
                 self._modules[name].reserved = self._memory.names(name)
 
     def keep(self, name: str) -> None:
-        """Store the list of a module that is up."""
+        """Store how a module that is up was reached, and its list."""
         fingerprint = self._fingerprints.get(name)
-        if fingerprint is None or self._modules[name].status().state != "up":
+        if fingerprint is None:
             return
-        listed = self._modules[name].tools
+        module = self._modules[name]
+        if module.state != "up":
+            return
+        try:
+            self._memory.keep_way(fingerprint, name, None if module.way is None else dataclasses.asdict(module.way))
+        except StoreError as error:
+            logger.warning("keeping how module %s is reached: %s", name, error)
+        if not module.listed or (module.is_unfinished and self._memory.tools(fingerprint) is not None):
+            # What was listed before is more.
+            return
+        listed = module.tools
         tools: list[JSON] = [{**tool.to_json(), "wire": tool.wire} for tool in listed]
         try:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)

@@ -19,17 +19,19 @@ MAX_SHAPES: Final = 4096
 
 _LIST: Final = "list"
 _INSTRUCTIONS: Final = "instructions"
+_WAY: Final = "way"
 _DEFINITION: Final = "definition"
 _SHAPES: Final = "shapes"
 
 
 class ToolMemory:
-    """The tables `exposed_names` and `tool_memory`, which has four kinds of values.
+    """The tables `exposed_names` and `tool_memory`, which has five kinds of values.
 
     | kind | key | value |
     |---|---|---|
     | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
     | `instructions` | the same | what the module said last about its use |
+    | `way` | the same | how the module is reached without trying (`Way`) |
     | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
     | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
     """
@@ -98,6 +100,18 @@ class ToolMemory:
         """Keep what a module says about its use, if it has changed. For the arguments see `keep_tools`."""
         if text != self.instructions(module):
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
+
+    def way(self, module: str) -> JSONObject | None:
+        """How a module was reached the last time, if trying costs time; `module`: the fingerprint of its
+        configuration.
+        """
+        text = self._text(_WAY, module)
+        return None if text is None else cast("JSONObject", decode_trusted(text))
+
+    def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
+        """Keep how a module is reached, if it has changed; None forgets it. For the arguments see `keep_tools`."""
+        if way != self.way(module):
+            self._replace(_WAY, module, name, None if way is None else encode_text(way), MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
         """Exposed name -> (module or "" for the process, name of the tool there).

@@ -1,0 +1,123 @@
+"""Handshake: the first messages of a connection, and how servers that are a little odd get through them.
+
+The SDK's client asks `server/discover` first, and sends `initialize` where that is refused. A `Handshake` sees these
+messages before the SDK does. It refuses in place of a server that does not answer `server/discover`, offers a version
+that the server names, and reads an unknown version as one that is known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+
+from ideabridge.bridge.modules.oddities import Oddities
+from ideabridge.bridge.modules.repairs import known_version
+
+DISCOVER_SECONDS: Final = 5.0
+"""Seconds that a server has for `server/discover`, but at most a third of the time for connecting."""
+
+_VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+
+
+class Handshake:
+    """The handshake of one connection.
+
+    Args:
+        seconds: how long connecting may take.
+        oddities: receives a note on an unknown version.
+
+    Attributes:
+        begun: the first message was sent.
+        is_silent: the server has not answered `server/discover`, neither in time nor later.
+        may_be_silent: it has not been decided whether the server answers `server/discover`.
+    """
+
+    def __init__(self, seconds: float, oddities: Oddities) -> None:
+        self._oddities = oddities
+        self._discover_seconds = min(DISCOVER_SECONDS, seconds / 3)
+        self._discover: RequestId | None = None
+        self._waiting: anyio.CancelScope | None = None
+        self._initialize: SessionMessage | None = None
+        self.begun = False
+        self.is_silent = False
+        self.may_be_silent = True
+
+    def waiting(self) -> anyio.CancelScope:
+        """The scope of waiting for a message. It is cancelled when the server has not answered `server/discover`."""
+        self._waiting = anyio.CancelScope()
+        return self._waiting
+
+    def outgoing(self, item: SessionMessage) -> None:
+        """Note a request that is sent."""
+        message = item.message
+        if not isinstance(message, JSONRPCRequest):
+            return
+        if message.method == "server/discover":
+            self.begun = True
+            self._discover = message.id
+            if self._waiting is not None:
+                self._waiting.deadline = anyio.current_time() + self._discover_seconds
+        elif message.method == "initialize":
+            self.begun = True
+            self.may_be_silent = False
+            self._initialize = item
+
+    def refusal(self) -> SessionMessage:
+        """The answer to `server/discover` in place of the server, which has not sent one by the deadline."""
+        assert self._discover is not None
+        self.is_silent = True
+        self.may_be_silent = False
+        error = ErrorData(code=METHOD_NOT_FOUND, message="no answer to server/discover")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
+
+    def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
+        """Note an answer; return True if it comes after its `refusal`, so that nobody waits for it."""
+        if message.id is None or message.id != self._discover:
+            return False
+        late = self.is_silent
+        # A server that only starts slowly is asked again the next time.
+        self.is_silent = False
+        self._discover = None
+        self.may_be_silent = False
+        return late
+
+    def again(self, message: JSONRPCError) -> SessionMessage | None:
+        """The second `initialize`, if the answer to the first one names another version that is known here."""
+        first = self._initialize
+        if first is None or not isinstance(first.message, JSONRPCRequest) or message.id != first.message.id:
+            return None
+        self._initialize = None
+        named = [version for version in _named_versions(message.error) if version in HANDSHAKE_PROTOCOL_VERSIONS]
+        others = [version for version in named if version != LATEST_HANDSHAKE_VERSION]
+        if not others:
+            return None
+        params = {**(first.message.params or {}), "protocolVersion": max(others)}
+        return SessionMessage(first.message.model_copy(update={"params": params}), first.metadata)
+
+    def answered(self, message: JSONRPCResponse) -> JSONRPCResponse:
+        """The answer to `initialize` with a version that is known."""
+        first = self._initialize
+        if first is None or not isinstance(first.message, JSONRPCRequest) or message.id != first.message.id:
+            return message
+        self._initialize = None
+        version: object = message.result.get("protocolVersion")
+        if not isinstance(version, str) or version in HANDSHAKE_PROTOCOL_VERSIONS:
+            return message
+        known = known_version(version)
+        self._oddities.note(f"initialize: protocolVersion: {version[:40]!r} is not known; taken as {known}")
+        return message.model_copy(update={"result": {**message.result, "protocolVersion": known}})
+
+
+def _named_versions(error: ErrorData) -> list[str]:
+    """The versions that an error names: as `supported` in its data, else in its message."""
+    data: object = error.data
+    if isinstance(data, dict):
+        supported: object = cast("dict[str, object]", data).get("supported")
+        if isinstance(supported, list):
+            return [version for version in cast("list[object]", supported) if isinstance(version, str)]
+    return _VERSION.findall(error.message)
