@@ -27,10 +27,12 @@ def lists(mode: str) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short pauses, and little patience only with pages that hang."""
+    page = 0.3 if "hangs" in request.node.name else 30.0
     lists = ((connection, "_FIRST_LIST"), (connection, "_LATER_LIST"), (offering, "_ASKED"), (offering, "_BACKGROUND"))
     for where, name in lists:
-        monkeypatch.setattr(where, name, Patience(page=0.3, whole=5.0))
+        monkeypatch.setattr(where, name, Patience(page, whole=60.0))
     for where, name in ((connection, "_LIST_AGAIN_SECONDS"), (offering, "_AGAIN_SECONDS")):
         monkeypatch.setattr(where, name, 0.05)
 
