@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, cast
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp import Client, MCPError
+from mcp import Client, MCPError, types
 
 from ideabridge.bridge import read_plan
 from ideabridge.bridge.bridge import Bridge
@@ -19,7 +20,7 @@ from ideabridge.bridge.errors import ModulesAwayError
 from ideabridge.bridge.runs import offer
 from ideabridge.bridge.store.portable import sealed
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server import catalogue, finding
+from ideabridge.server import catalogue, finding, offerings
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject
 
@@ -326,6 +327,101 @@ async def test_nothing_is_published_while_a_module_is_not_up(
         gate.open()
         await bridge.modules["mail"].ready(20)
         assert (await bridge.publish(run, "early")).annotations == publication.annotations
+
+
+# -- slow modules --------------------------------------------------------------------------------------------------
+
+LISTS = Path(__file__).parents[1] / "modules" / "servers" / "lists.py"
+SLOW = pytest.mark.parametrize("slow", ["connecting", "tools_hang", "others_hang"])
+AT_ONCE = 5.0
+"""Seconds on a busy machine; each wait for all modules is longer."""
+
+
+def lists(mode: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-I", str(LISTS), mode]}
+
+
+@asynccontextmanager
+async def with_a_slow_module(folder: Path, slow: str, mode: str = "legacy", **top: Any) -> AsyncGenerator[Client]:
+    """A client of a server over stdio that nobody has asked for a list, with a slow module before a fast one."""
+    gate = Gate(folder, "slow")
+    entry = plain(folder, "slow", "hum", hold=gate.path) if slow == "connecting" else lists(slow)
+    configuration = configured(folder, mcpServers={"slow": entry, "fast": lists("plain")}, expose=["modules"], **top)
+    began = anyio.current_time()
+    async with over_stdio(configuration, mode) as client:
+        assert anyio.current_time() - began < AT_ONCE
+        yield client
+        gate.open()
+    gate.close()
+
+
+@SLOW
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_call_of_a_fast_module_does_not_wait_for_a_slow_one(tmp_path: Path, slow: str, mode: str) -> None:
+    async with with_a_slow_module(tmp_path, slow, mode) as client:
+        with anyio.fail_after(AT_ONCE):
+            told = text(await client.call_tool("e0", {}))
+            assert "done" in told or "approval" in told
+
+
+@SLOW
+async def test_plans_and_programs_with_a_fast_module_do_not_wait_for_a_slow_one(tmp_path: Path, slow: str) -> None:
+    async with with_a_slow_module(tmp_path, slow, approval="allow_all") as client:
+        with anyio.fail_after(AT_ONCE):
+            told = await call(client, "run_plan", calls=[{"_tool": "e0", "_outputPath": "x"}], output="†state.x")
+            assert told["output"] == "done"
+        with anyio.fail_after(AT_ONCE):
+            told = await call(client, "run_plan", program="import fast\nawait fast.e0()")
+            assert told["output"] == "done"
+
+
+@SLOW
+async def test_lists_of_a_fast_module_do_not_wait_for_a_slow_one(tmp_path: Path, slow: str) -> None:
+    async with with_a_slow_module(tmp_path, slow) as client:
+        with anyio.fail_after(finding.LIST_SECONDS + AT_ONCE):
+            # Soon after the start they wait for those that are connecting.
+            await client.list_resources()
+        for _ in range(2):
+            with anyio.fail_after(AT_ONCE):
+                resources = await client.list_resources()
+                assert "test://e0" in [one.uri for one in resources.resources]
+                assert "e0" in [one.name for one in (await client.list_prompts()).prompts]
+        with anyio.fail_after(AT_ONCE):
+            assert "e0" in await all_tools(client)
+            found = await call(client, "search_tools", words="nothing like this")
+        if slow != "others_hang":
+            assert [(one["module"], one["state"]) for one in found["unavailable"]] == [("slow", "connecting")]
+        with anyio.fail_after(AT_ONCE):
+            assert "read" in str(await client.read_resource("test://e0"))
+            assert "done" in str(await client.get_prompt("e0"))
+            reference = types.PromptReference(name="e0")
+            assert "done" in str(await client.complete(reference, {"name": "x", "value": "d"}))
+
+
+async def test_a_list_that_arrives_late_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offerings, "LATE_SECONDS", 0.05)
+    late = anyio.Event()
+    modules = {"fast": lists("plain")}
+    async with fronted(tmp_path, modules) as front:
+        module = front.catalogue.bridge.modules["fast"]
+        await module.ready(10)
+        offered = module.offered
+
+        async def slowly(kind: Any) -> Any:
+            await late.wait()
+            return await offered(kind)
+
+        monkeypatch.setattr(module, "offered", slowly)
+        arrived: list[str] = []
+        front.offerings.arrived = lambda name, _kind: arrived.append(name)
+        async with Client(front.server) as client:
+            names = [one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts]
+            assert "e0" not in names
+            late.set()
+            with anyio.fail_after(10):
+                while not arrived:
+                    await anyio.lowlevel.checkpoint()
+            assert "e0" in [one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts]
 
 
 def saved_in(answer: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from ideabridge.server.transports.quotas import Quotas
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
+    from ideabridge.bridge.modules.offering import Kind
 
 POLL_SECONDS: Final = 0.5
 """Seconds between two polls of a store that cannot notify."""
@@ -95,6 +96,7 @@ class Announcements:
         self._hints = catalogue.listed_hints()
         self._poked = False
         self._other_tools = False
+        offerings.arrived = self._arrived
 
     # -- who listens -------------------------------------------------------------------------------------------
 
@@ -204,6 +206,12 @@ class Announcements:
                 self._offerings.forget(module)
             self._events[(module, event)] = None
             self.poke()
+
+    def _arrived(self, module: str, kind: Kind) -> None:
+        """Note that a list of a module has arrived after the answer that lacks it."""
+        event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
+        self._events[(module, event)] = None
+        self.poke()
 
     async def run(self) -> None:
         """Look for changes and announce them, until cancelled."""

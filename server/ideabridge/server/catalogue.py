@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -273,9 +274,17 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all are known, at most `LIST_SECONDS` after the start."""
+        """If modules are exposed, wait until the tools of all are known, at most `LIST_SECONDS` after the start, and
+        not after the first call.
+        """
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
+
+    def stop_waiting(self) -> None:
+        """Let lists wait for no module from now on. A client that has called a tool works with those that are there;
+        SDKs list the tools after a call to check its result.
+        """
+        self._patience = -math.inf
 
     async def find(self, name: str, caller: str) -> ServedTool:
         """An exposed tool, or a published idea by NAME or NAME@VERSION; waits for modules that may have the tool. The
@@ -286,12 +295,21 @@ class ToolCatalogue:
         """
         tool = self._find(name, caller)
         if tool is None and self._expose_modules:
-            await self.bridge.modules.known(SETTLE_SECONDS)
+            await self._await_tool(name, caller)
             tool = self._find(name, caller)
         if tool is None:
             similar = did_you_mean(name, self._names(caller))
             raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}")
         return tool
+
+    async def _await_tool(self, name: str, caller: str) -> None:
+        """Wait for the module that had the tool before or, if none did, until any module lists it or all are known."""
+        modules = self.bridge.modules
+        owner = self._kept_names.get(name, (None, ""))[0]
+        if owner is not None and owner in modules:
+            await modules.known(SETTLE_SECONDS, owner)
+        else:
+            await modules.until(lambda: self._find(name, caller) is not None, SETTLE_SECONDS, recalled=True)
 
     def _find(self, name: str, caller: str) -> ServedTool | None:
         if name in self._new_names:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, cast
 
+import anyio
+
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.programs.names import ProgramNames
@@ -26,8 +28,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 # -- finding ---------------------------------------------------------------------------------------------------------
 
 LIST_SECONDS: Final = 8.0
-"""Seconds that lists after the start, and each search, wait for modules whose tools are not known yet. Hosts allow ten
-seconds for the start and the first list."""
+"""Seconds after the start during which lists and searches wait for modules whose tools are not known yet. Hosts allow
+ten seconds for the start and the first list."""
 
 _TOOLS: Final = 8
 _QUESTIONS: Final = 20
@@ -53,12 +55,14 @@ class Finding:
         self._bridge = bridge
         self._record = record
         self._search = search
+        self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
         """Tools by words, best first: a signature and a line of each, and all of a tool that is named exactly.
 
-        Waits at most `LIST_SECONDS` for connecting modules whose tools are unknown, unless a known tool fits every
-        word. The answer names the modules whose tools are missing.
+        Waits for connecting modules whose tools are unknown until `LIST_SECONDS` after the start, unless a known tool
+        fits every word; for the module that is searched it waits as long at any time. The answer names the modules
+        whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
@@ -85,7 +89,8 @@ class Finding:
         if not await modules.known(0, module) and (
             module or not all(self._search.fits(tools_now, words) for words in questions)
         ):
-            await modules.known(LIST_SECONDS, module)
+            left = max(0.0, self._patience - anyio.current_time())
+            await modules.known(LIST_SECONDS if module else left, module)
         found: dict[ToolKey, Tool] = {}
         count = 0
         for words in questions:

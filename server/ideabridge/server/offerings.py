@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.modules.errors import ModuleError, ModuleSignInError
+from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.views import is_view_uri
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.users import user_of
@@ -33,6 +33,8 @@ from ideabridge.tools.encoding import JSONObject, encode
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.offering import Kind
     from ideabridge.bridge.modules.remote_call import PassedOn
@@ -50,16 +52,52 @@ _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
 _MOST_LISTS: Final = 3000
 """The lists that are kept for modules that answer too late."""
 
+LATE_SECONDS: Final = 2.0
+"""Seconds that a list waits for a module that is up and has not listed its own. What arrives later is announced."""
+
+_MOST_READINGS: Final = 3
+"""Times that a list is read which changes meanwhile."""
+
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
 _COMMON_SCHEMES: Final = frozenset({"file", "http", "https"})
 """Schemes that belong to no module, even if only one lists resources with them."""
 
 
-class Offerings:
-    """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer."""
+_Place = tuple[str, "Kind", str | None]
+"""The key of a list: its module and kind, and the user who has a sign-in of their own."""
 
-    def __init__(self, bridge: Bridge, relaying: Relaying, views: ModuleViews) -> None:
+
+class _Reading:
+    """One reading of a list, which goes on when nobody waits for it any more.
+
+    Attributes:
+        place: the list.
+        connected: set when the module is no longer connecting, at `connected_at`.
+        done: set at the end, with or without a list.
+        is_late: an answer was given without it.
+        is_stale: the module has changed the list since it was asked for it.
+    """
+
+    def __init__(self, place: _Place) -> None:
+        self.place = place
+        self.connected = anyio.Event()
+        self.connected_at = 0.0
+        self.done = anyio.Event()
+        self.is_late = False
+        self.is_stale = False
+
+
+class Offerings:
+    """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer.
+
+    Attributes:
+        arrived: called with a module's name and the kind of a list that has arrived after the answer that lacks it.
+    """
+
+    def __init__(self, bridge: Bridge, relaying: Relaying, views: ModuleViews, group: TaskGroup) -> None:
+        self.arrived: Callable[[str, Kind], None] = lambda _module, _kind: None
+        self._group = group
         self._bridge = bridge
         self._views = views
         self._relaying = relaying
@@ -68,7 +106,8 @@ class Offerings:
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
         # As each list was read last, because a module that is away may be back for the next request.
-        self._last: OrderedDict[tuple[str, Kind, str | None], list[JSONObject]] = OrderedDict()
+        self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
+        self._readings: dict[_Place, _Reading] = {}
 
     # -- lists -------------------------------------------------------------------------------------------------
 
@@ -152,48 +191,84 @@ class Offerings:
             return False
         return True
 
-    def _place(self, module: str, kind: Kind, caller: str) -> tuple[str, Kind, str | None]:
+    def _place(self, module: str, kind: Kind, caller: str) -> _Place:
         """The key of a list. Each user sees their own where each signs in for themselves."""
         own = self._bridge.modules[module].configuration.has_sign_ins
         return module, kind, user_of(caller) if own else None
 
     async def _all(self, kind: Kind, caller: str) -> list[tuple[str, JSONObject]]:
         """(module, entry) of every exposed module, in the order of the configuration."""
-        modules = self._bridge.modules
-        await modules.settled(max(0.0, self._patience - anyio.current_time()), self._names)
-
-        async def read(name: str) -> None:
+        readings: list[_Reading] = []
+        for name in self._names:
             place = self._place(name, kind, caller)
-            try:
-                async with modules.using(name, place[-1]) as module:
-                    if place[-1] is not None:
-                        await module.settle()
-                    if module.state in ("up", "down"):
-                        self._last[place] = await module.offered(kind)
-                        self._last.move_to_end(place)
-            except ModuleError as error:
-                # The others are listed. The module's status says the same.
-                modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
-            while len(self._last) > _MOST_LISTS:
-                self._last.popitem(last=False)
-
-        # What a slow module listed before, or nothing, stands in for what it lists too late.
-        with anyio.move_on_after(LIST_SECONDS):
-            async with anyio.create_task_group() as group:
-                for name in self._names:
-                    group.start_soon(read, name)
+            reading = self._readings.get(place)
+            if reading is None:
+                reading = self._readings[place] = _Reading(place)
+                self._group.start_soon(self._read, reading)
+            readings.append(reading)
+        for reading in readings:
+            await self._wait_for(reading)
         return [
             (name, entry)
             for name in self._names
             for entry in self._views.entries(name, self._last.get(self._place(name, kind, caller), []))
         ]
 
+    async def _wait_for(self, reading: _Reading) -> None:
+        """Wait for the list of a module: until it is up, soon after the start, and then a moment. What it listed
+        before, or nothing, stands in for what it lists too late.
+        """
+        with anyio.move_on_at(self._patience):
+            await reading.connected.wait()
+        if reading.connected.is_set():
+            with anyio.move_on_at(reading.connected_at + LATE_SECONDS):
+                await reading.done.wait()
+        if not reading.done.is_set():
+            reading.is_late = True
+
+    async def _read(self, reading: _Reading) -> None:
+        """Read the list of one module, however long that takes."""
+        modules = self._bridge.modules
+        name, kind, user = reading.place
+        entries: list[JSONObject] | None = None
+        try:
+            async with modules.using(name, user) as module:
+                await module.settle()
+                reading.connected_at = anyio.current_time()
+                reading.connected.set()
+                for _ in range(_MOST_READINGS):
+                    reading.is_stale = False
+                    if module.state in ("up", "down"):
+                        entries = await module.offered(kind)
+                    if not reading.is_stale:
+                        break
+        except IdeabridgeError as error:
+            # The others are listed. The module's status says the same.
+            modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
+        except Exception:
+            # Nobody may wait for the list, and the other modules go on.
+            logger.exception("the %s of module %s could not be read by an error of ideabridge itself", kind, name)
+        finally:
+            reading.connected.set()
+            reading.done.set()
+        del self._readings[reading.place]
+        if entries is not None:
+            is_new = entries != self._last.get(reading.place, [])
+            self._last[reading.place] = entries
+            self._last.move_to_end(reading.place)
+            while len(self._last) > _MOST_LISTS:
+                self._last.popitem(last=False)
+            if reading.is_late and is_new:
+                self.arrived(name, kind)
+
     async def set_log_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """A client of the handshake era says which log messages of modules it wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        async with anyio.create_task_group() as group:
-            for name in self._names:
-                group.start_soon(self._bridge.modules[name].set_log_level, lowest)
+        # A module that is slow has got the request by then.
+        with anyio.move_on_after(LATE_SECONDS):
+            async with anyio.create_task_group() as group:
+                for name in self._names:
+                    group.start_soon(self._bridge.modules[name].set_log_level, lowest)
         return types.EmptyResult()
 
     @property
@@ -224,6 +299,8 @@ class Offerings:
         """Forget the lists of a module that has changed them."""
         for place in [place for place in self._last if place[0] == module]:
             del self._last[place]
+        for reading in self._readings.values():
+            reading.is_stale = reading.is_stale or reading.place[0] == module
 
     def is_exposed(self, module: str, uri: str = "") -> bool:
         """Return whether the offerings of a module are passed on, among them the resource with a URI."""

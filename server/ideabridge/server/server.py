@@ -94,7 +94,7 @@ class Front:
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(self.running, self.direct_calls)
-        self.offerings = Offerings(bridge, self.running.relaying, self.running.module_views)
+        self.offerings = Offerings(bridge, self.running.relaying, self.running.module_views, group)
         self.announcements = Announcements(self.catalogue, self.quotas, self.offerings)
         bridge.modules.on_event = self.announcements.heard
         self.running.deciding.changed = self.announcements.tools_changed
@@ -314,6 +314,8 @@ class Front:
         except Exception as error:  # noqa: BLE001 - it must not end the connection, and clients must not see internals
             self._log(params.name, error)
             return refusal(f"{params.name[:64]} failed by an error of ideabridge itself; its log on stderr has it")
+        finally:
+            self.catalogue.stop_waiting()
 
     async def _called(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
         name = params.name

@@ -45,6 +45,12 @@ def page(method: str, cursor: Any) -> dict[str, Any] | None:
         case "first_fails":
             if method == "tools/list":
                 return result(None, 0) if BEHAVES[0] else failure
+        case "tools_hang" if method == "tools/list":
+            return None
+        case "others_hang":
+            return result(None, 7) if method == "tools/list" else None
+        case "plain":
+            return result(None, 0)
         case "no_method":
             return {"error": {"code": -32601, "message": "unknown method"}}
         case "many_pages":
@@ -92,6 +98,10 @@ def main() -> None:
         elif method == "tools/call":
             BEHAVES[0] = True
             answer = {"result": {"content": [{"type": "text", "text": "done"}]}}
+        elif method == "completion/complete":
+            answer = {"result": {"completion": {"values": ["done"]}}}
+        elif method == "prompts/get":
+            answer = {"result": {"messages": [{"role": "user", "content": {"type": "text", "text": "done"}}]}}
         elif method == "resources/read":
             uri = message["params"]["uri"]
             answer = {"result": {"contents": [{"uri": uri, "text": "read"}]}}

@@ -311,9 +311,14 @@ class Module:
         """The tools; if the module has not been up in this process, those of an earlier process."""
         return self.tools if self._listed else self._recalled or []
 
+    @property
+    def is_known(self) -> bool:
+        """True if `known_tools` is known."""
+        return self._listed or self._recalled is not None
+
     async def know(self) -> None:
         """Wait until `known_tools` is known or the module has failed."""
-        if not self._listed and self._recalled is None:
+        if not self.is_known:
             await self.settle()
 
     async def current(self, name: str) -> Tool:

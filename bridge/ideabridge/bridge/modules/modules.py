@@ -110,6 +110,8 @@ class Modules:
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
+        self._on_change = on_change
+        self._changed = anyio.Event()
         if configuration.modules:
             # Importing the SDK takes longer than everything else, and without modules it is not needed.
             from ideabridge.bridge.modules.module import Module
@@ -124,7 +126,7 @@ class Modules:
                     quotes=lambda: self.quotes(),
                     result_bytes=configuration.limits.result_bytes,
                     exposed=configuration.exposes(name),
-                    on_change=on_change or (lambda _name: None),
+                    on_change=self._note_change,
                     on_event=lambda module, event: self.on_event(module, event),
                     authorize=self._authorize,
                 )
@@ -148,6 +150,12 @@ class Modules:
         for name, module in self._modules.items():
             if "parallel" in module.configuration.model_fields_set:
                 module.place = partial(place, f"{name} {identify(name)[:16]}", module.configuration.parallel)
+
+    def _note_change(self, name: str) -> None:
+        if self._on_change is not None:
+            self._on_change(name)
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
         """What gets tokens for a module: one at an address, unless a header has its token."""
@@ -282,6 +290,23 @@ class Modules:
                 await module.know()
             return True
         return False
+
+    async def until(self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False) -> None:
+        """Wait until `enough` is true, or no module is connecting, at most `timeout` seconds. So a slow module holds
+        nobody up who needs another one.
+
+        Args:
+            enough: looked at after each change of a module.
+            timeout: in seconds.
+            recalled: the tools that a module listed in an earlier process are enough of it.
+        """
+
+        def is_awaited(module: Module) -> bool:
+            return module.state == "connecting" and not (recalled and module.is_known)
+
+        with anyio.move_on_after(timeout):
+            while not enough() and any(is_awaited(module) for module in self._modules.values()):
+                await self._changed.wait()
 
     def statuses(self) -> list[ModuleStatus]:
         """The status of each module, in the order of the configuration."""

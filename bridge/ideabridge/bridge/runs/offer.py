@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
+import anyio
+
 from ideabridge.bridge.configuration import Configuration, module_fingerprint
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import Message, read_context
@@ -209,11 +211,12 @@ class Offer:
         return self.catalogue
 
     async def names_settled(self) -> None:
-        """Where rules allow tools by their names alone, wait as `settled` does: a module that is up first has a name
-        for itself until another module lists a tool of that name.
+        """Where rules allow tools by their names alone, wait until the tools of every module are known, at most
+        `SETTLE_SECONDS`: a module that is up first has a name for itself until another module lists a tool of that
+        name.
         """
         if self._by_name:
-            await self._modules.settled(timeout=SETTLE_SECONDS)
+            await self._modules.known(SETTLE_SECONDS)
 
     async def reach(self, modules: Iterable[str | None]) -> None:
         """Wait until these modules, as far as they are configured, are up or have failed, at most `SETTLE_SECONDS`."""
@@ -260,16 +263,22 @@ class Offer:
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
         if missing:
+
+            def has_all() -> bool:
+                present = self.of_plan(plan, caller, plain_ideas=False)
+                return all(present.look_up(call) is not None for call in missing)
+
+            until = anyio.current_time() + SETTLE_SECONDS
             owners = self._modules_of(missing)
             if owners is None:
-                await self._modules.settled(SETTLE_SECONDS)
+                await self._modules.until(has_all, SETTLE_SECONDS)
             else:
                 await self._modules.reach(owners, SETTLE_SECONDS)
             # An idea has its plain name only where no tool, also of a module that is not up, has it.
             self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
             catalogue = self.of_plan(plan, caller)
             if any(catalogue.look_up(call) is None for call in missing):
-                await self.settled()
+                await self._modules.until(has_all, max(0.0, until - anyio.current_time()))
                 away = [one.name for one in self._modules.away()]
                 await self._modules.reach(away, _LOOK_SECONDS)
                 self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
@@ -488,7 +497,7 @@ class Offer:
         defined = list(defined)
         await self.reach(tool.module for tool in defined)
         if not self.has_all(patterns):
-            await self.settled()
+            await self._modules.until(lambda: self.has_all(patterns), SETTLE_SECONDS)
             await self.reach(tool.module for tool in chosen_tools(self.known, patterns or ()))
         catalogue = self.chosen(patterns, defined, caller=caller)
         if patterns and not catalogue.tools:
