@@ -298,6 +298,9 @@ class ToolCatalogue:
             await self._await_tool(name, caller)
             tool = self._find(name, caller)
         if tool is None:
+            why = self.bridge.offer.why_refused(name) if self._expose_modules else None
+            if why is not None:
+                raise UnknownToolError(why)
             similar = did_you_mean(name, self._names(caller))
             raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}")
         return tool

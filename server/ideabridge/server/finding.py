@@ -117,6 +117,9 @@ class Finding:
         away = self._away(module)
         if away:
             result["unavailable"] = list[JSON](away)
+        refused = self._refused(named, module)
+        if refused:
+            result["refused"] = list[JSON](refused)
         lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
         untrusted = self._bridge.configuration.untrusted
         if untrusted is not None:
@@ -131,6 +134,7 @@ class Finding:
             lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
         if any("looks_like" in tool for tool in tools):
             lines.append("looks_like: the name resembles that of the tool given there, which is a different tool")
+        lines += [f"{one['tool']} cannot be called: {one['why']}" for one in refused]
         if away:
             lines.append(f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}")
         if any(one["state"] == "connecting" for one in away):
@@ -175,6 +179,16 @@ class Finding:
 
     def _why_not_here(self, publication: Publication, caller: str) -> str | None:
         return why_not_here(self._bridge.store, publication, caller, self._bridge.offer.lacking)
+
+    def _refused(self, names: set[str], module: str | None) -> list[JSONObject]:
+        """The tools with these names that modules have and that cannot be called, and why."""
+        refused: list[JSONObject] = []
+        for owner in self._bridge.modules.names if module is None else [module]:
+            held = self._bridge.modules[owner]
+            for name in held.refused:
+                if name in names:
+                    refused.append({"tool": name, "module": owner, "why": str(held.why_without(name))})
+        return refused[:_QUESTIONS]
 
     def _away(self, module: str | None) -> list[JSONObject]:
         """The servers (or the one that is searched) that have failed, or whose tools are unknown, and why."""

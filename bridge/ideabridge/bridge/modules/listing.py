@@ -45,12 +45,14 @@ class Listing:
         tools: the allowed tools, by name.
         notes: notes about them, for people.
         left_out: why tools that the module lists are not among `tools`, by name.
+        denied: the names of tools that the module lists and the configuration does not allow.
         unfinished: a page failed or did not arrive, so that there may be more.
     """
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+    denied: frozenset[str] = frozenset()
     unfinished: bool = False
 
 
@@ -67,9 +69,11 @@ def make_listing(
     """
     tools: dict[str, Tool] = {}
     omitted: dict[str, str] = {}
+    denied: set[str] = set()
     remarks = list(notes)
     for tool in found:
         if not is_allowed(module, tool.name, configuration):
+            denied.add(tool.name[:_NAME_LENGTH])
             continue
         if tool.name in tools:
             remarks.append(f"tool {_short(tool.name)} is listed twice; the first one counts")
@@ -84,7 +88,7 @@ def make_listing(
         if remark:
             remarks.append(remark)
     omitted = {name: why for name, why in omitted.items() if name not in tools}
-    return Listing(tools, bounded_notes(remarks), omitted, unfinished)
+    return Listing(tools, bounded_notes(remarks), omitted, frozenset(denied), unfinished)
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
@@ -106,7 +110,8 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             notes.append("a tool is left out: its name, or that of a parameter, holds a secret of the configuration")
         else:
             tools[name] = made
-    return Listing(tools, bounded_notes(notes), left_out, listing.unfinished)
+    denied = frozenset(name for name in listing.denied if secrets.mask(name) == name)
+    return Listing(tools, bounded_notes(notes), left_out, denied, listing.unfinished)
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:

@@ -368,6 +368,12 @@ class Module:
         return None
 
     @property
+    def refused(self) -> list[str]:
+        """The names of tools that the module lists and that cannot be called; `why_without` says why."""
+        listing = None if self._connection is None else self._connection.listing
+        return [] if listing is None else [*sorted(listing.denied), *listing.left_out]
+
+    @property
     def is_unfinished(self) -> bool:
         """True if some pages of its list of tools have not arrived."""
         listing = None if self._connection is None else self._connection.listing

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -24,6 +24,7 @@ from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard, matcher
 from ideabridge.bridge.loop.policy import allows_by_name, effective_hints
+from ideabridge.bridge.modules.errors import ToolNotAllowedError
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus, Way
 from ideabridge.bridge.plan import Plan
@@ -46,6 +47,9 @@ _LOGGED_TOOLS: Final = 5
 
 _AWAY: Final = 600
 """Most characters that an error about an unknown tool spends on the reasons why modules are not up."""
+
+_REFUSED: Final = 5
+"""Most reasons for tools that cannot be called in an error about a program."""
 
 _LOOK_SECONDS: Final = 3.0
 """Seconds that a plan waits for failed modules that may have a tool which no other module has."""
@@ -283,6 +287,7 @@ class Offer:
                 await self._modules.reach(away, _LOOK_SECONDS)
                 self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
                 catalogue = self.of_plan(plan, caller)
+            self._expect_callable(plan, catalogue)
             self._expect_versions(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
@@ -341,17 +346,66 @@ class Offer:
         return self._compiled([*tools, SOLVE] if asks else tools)
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence that says why a configured module is not up; None if it is up or does not exist."""
+        """Return a sentence that says why a configured module is not up, or has not listed its tools; None if it has,
+        or does not exist.
+        """
         for one in self._modules.statuses():
             if one.name == module:
-                return _why_away(one)
+                return _why_away(one, listed=self._modules[module].listed)
         return None
+
+    def why_refused(self, name: str, module: str | None = None) -> str | None:
+        """Return a sentence that says why a tool cannot be called that a module has or may have: the configuration does
+        not allow it, its definition cannot be used, or the module is disabled, not up or without a list. None for a
+        tool that is unknown.
+
+        Args:
+            name: the tool's name, or MODULE_NAME.
+            module: the module that a call names; None: any module.
+        """
+        if module is None:
+            for owner in self._modules.names:
+                own_name = name.removeprefix(f"{owner}_")
+                for refused in self._modules[owner].refused:
+                    if refused in (name, own_name):
+                        return str(self._modules[owner].why_without(refused))
+            return None
+        if module not in self._modules:
+            return None
+        why = self._modules[module].why_without(name)
+        if isinstance(why, ToolNotAllowedError):
+            return str(why)
+        away = self.why_away(module)
+        if away is not None:
+            return away
+        return None if why is None else str(why)
+
+    @contextmanager
+    def naming_refused(self, program: str) -> Generator[None]:
+        """Add to an error about a program why tools and servers that it may name cannot be called."""
+        try:
+            yield
+        except PlanError as error:
+            words = {*re.findall(r"\w+", program)}
+            reasons: list[str] = []
+            for module in self._modules.names:
+                if {module, identifier(module)} & words:
+                    reasons += self._refused_among(words, module)
+            more = "".join(f"\n{reason}" for reason in reasons[:_REFUSED] if reason not in str(error))
+            raise PlanError(f"{error}{more}") from None
+
+    def _refused_among(self, words: set[str], module: str) -> list[str]:
+        held = self._modules[module]
+        if held.state == "disabled":
+            return [f"module {module!r} is disabled in the configuration"]
+        names = [name for name in held.refused if {name, identifier(name)} & words]
+        return [str(held.why_without(name)) for name in names]
 
     def absent(self) -> Absent:
         """Why a module that a program imports may not be here."""
         servers: dict[str, str] = {}
         for one in self._modules.statuses():
-            why = _why_away(one)
+            why = _why_away(one, listed=self._modules[one.name].listed)
             if why is not None and not self._modules[one.name].listed:
                 servers[identifier(one.name)] = servers[one.name] = why
         return Absent(servers, self.missing())
@@ -425,6 +479,17 @@ class Offer:
             why = self.why_away(module)
             if why is not None and not self._modules[module].listed:
                 raise PlanError(f"calls[{place}]: {call.get('_tool')}: {why}")
+
+    def _expect_callable(self, plan: Plan, catalogue: Catalogue) -> None:
+        """Refuse a tool that a module has or may have, and that cannot be called, with the reason."""
+        for place, call in enumerate(plan.calls):
+            if not isinstance(call, dict) or catalogue.look_up(call) is not None:
+                continue
+            name, module = call.get("_tool"), call.get("_module")
+            if isinstance(name, str) and (module is None or isinstance(module, str)):
+                why = self.why_refused(name, module)
+                if why is not None:
+                    raise PlanError(f"calls[{place}]: {name[:100]}: {why}")
 
     def _expect_versions(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
         """Refuse a call of an idea in a version that does not exist."""
@@ -792,10 +857,12 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
     return tools
 
 
-def _why_away(status: ModuleStatus) -> str | None:
+def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
     match status.state:
         case "up":
-            return None
+            if listed:
+                return None
+            state = f"is up, but {status.why}"
         case "connecting":
             state = "is still connecting"
         case "disabled":

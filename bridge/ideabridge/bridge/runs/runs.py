@@ -647,7 +647,8 @@ class Runs:
         names = await self.offer.of_program("\n".join(programs), caller) if programs else ProgramNames(())
         for program, place in programs.items():
             what = f"calls[{place}].program"
-            await expect_sound(self.sandbox, program, names, {}, what)
+            with self.offer.naming_refused(program):
+                await expect_sound(self.sandbox, program, names, {}, what)
         return catalogue
 
     async def start_program(self, plan: Plan, settings: Settings, choice: Choice | None, caller: str) -> Start:
@@ -698,7 +699,8 @@ class Runs:
         else:
             names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
         given = plan.input or {}
-        await expect_sound(self.sandbox, program, names, given, "the program")
+        with self.offer.naming_refused(program):
+            await expect_sound(self.sandbox, program, names, given, "the program")
         return names
 
     def release(self) -> None:

@@ -88,7 +88,8 @@ class ModulePages:
         name, form = request.path_params["name"], form_of(request)
         tool = next((one for one in self._tools(name) if one.name == form.get("tool")), None)
         if tool is None:
-            raise UnknownToolError(f"{name} has no tool {form.get('tool')[:80]!r}")
+            why = self._bridge.offer.why_refused(form.get("tool"), name)
+            raise UnknownToolError(why or f"{name} has no tool {form.get('tool')[:80]!r}")
         call = {**read_fields(tool.parameters, form), "_tool": tool.name}
         if tool.module is not None:
             call["_module"] = tool.module

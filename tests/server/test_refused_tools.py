@@ -1,0 +1,79 @@
+"""Tools that are not allowed, unknown or left out, and those of modules that are disabled or down, are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from .serving import call, configured, over_stdio, plain, refused, text
+
+pytestmark = pytest.mark.anyio
+
+NOT_ALLOWED = "mcpServers.mail does not allow tool 'drop' ('allow' and 'deny')"
+LEFT_OUT = "which cannot be called: its name is empty, over 256 characters or not printable"
+ODD = "o\x07dd"
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncGenerator[Client]:
+    schema = {"type": "object"}
+    tools: list[Any] = ["send", "drop", {"name": ODD, "inputSchema": schema}]
+    modules = {
+        "mail": {**plain(tmp_path, "mail", *tools), "deny": ["drop"]},
+        "off": {**plain(tmp_path, "off", "rest"), "disabled": True},
+        "gone": {"command": "no-such-program"},
+    }
+    configuration = configured(tmp_path, mcpServers=modules, expose=["modules"], approval="allow_all")
+    async with over_stdio(configuration, "legacy") as client:
+        await client.call_tool("send", {"x": "hello"})
+        yield client
+
+
+async def test_direct_calls(client: Client) -> None:
+    assert await refused(client, "drop") == NOT_ALLOWED
+    assert LEFT_OUT in await refused(client, ODD)
+    unknown = await refused(client, "sned")
+    assert "unknown tool 'sned'" in unknown
+    assert "send" in unknown
+    assert "gone (" in unknown
+
+
+@pytest.mark.parametrize(
+    ("tool", "module", "why"),
+    [
+        ("drop", "mail", NOT_ALLOWED),
+        ("drop", None, NOT_ALLOWED),
+        (ODD, "mail", LEFT_OUT),
+        ("sned", "mail", "module 'mail' has no tool 'sned'. Did you mean 'send'"),
+        ("rest", "off", "module 'off' is disabled"),
+        ("any", "gone", "module 'gone' is down (module 'gone' cannot be started: there is no command"),
+        ("any", "maill", "unknown module 'maill'. Did you mean 'mail'"),
+    ],
+)
+async def test_plans(client: Client, tool: str, module: str | None, why: str) -> None:
+    named = {} if module is None else {"_module": module}
+    told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
+    assert why in told
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("import mail\nawait mail.drop()", NOT_ALLOWED),
+        ("import off\nawait off.rest()", "module 'off' is disabled in the configuration"),
+        ("import gone\nawait gone.any()", "no-such-program"),
+    ],
+)
+async def test_programs(client: Client, program: str, why: str) -> None:
+    assert why in await refused(client, "run_plan", program=program)
+
+
+async def test_search(client: Client) -> None:
+    told = await client.call_tool("search_tools", {"words": "drop"})
+    assert f"drop cannot be called: {NOT_ALLOWED}" in text(told)
+    found = await call(client, "search_tools", words=["drop", "send"])
+    assert found["refused"] == [{"tool": "drop", "module": "mail", "why": NOT_ALLOWED}]
