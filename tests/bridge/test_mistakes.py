@@ -314,6 +314,6 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert await bridge.modules["sdk"].call("greet", {"name": "Ada"}) == {"result": "hello Ada"}
         assert "Did you mean 'name'?" in await refused(bridge, {"_tool": "sdk.greet", "nam": "Ada"})
         assert "unknown tool 'git.greet'" in await refused(bridge, {"_tool": "git.greet", "name": "Ada"})
-        # The tool whose schema is invalid is left out by name; the others work.
-        assert "broken" not in by_name
-        assert any("'broken' is left out" in note and '"dict"' in note for note in bridge.modules["sdk"].status().notes)
+        # A type that is none of JSON is read as what it plainly means, and people are told.
+        assert by_name["broken"].parameters["required"] == ["options"]
+        assert any("'broken' has an odd" in note and '"dict"' in note for note in bridge.modules["sdk"].status().notes)

@@ -32,6 +32,7 @@ from ideabridge.tools.keywords import (
     REFERENCE_PATTERN,
     REFERRING,
     Problem,
+    at,
     describe,
     describe_values,
     draft_of,
@@ -66,9 +67,10 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
     place = tuple(error.instance_path)
     if not place:
         return _plain(error)
-    part: Any = schema
-    for step in place[:-1]:
-        part = part[step]
+    part = at(schema, list(place[:-1]))
+    if not isinstance(part, dict) or place[-1] not in part:
+        # jsonschema-rs leaves empty names out of a place.
+        return _plain(error)
     # Only the wrong keyword is checked, because the whole schema may be large.
     meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
     for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):

@@ -234,6 +234,19 @@ def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
     schema["allOf"] = [*(before if isinstance(before, list) else []), *parts]
 
 
+def loosen(schema: JSONObject, keyword: str) -> None:
+    """Remove what would accept fewer values now that a part of `keyword` accepts anything."""
+    schema.pop("unevaluatedProperties", None)
+    schema.pop("unevaluatedItems", None)
+    if keyword in ("not", "if"):
+        del schema[keyword]
+    elif keyword == "contains":
+        schema["contains"] = True
+        schema.pop("maxContains", None)
+    elif keyword == "oneOf":
+        add_to_all_of(schema, {"anyOf": schema.pop("oneOf")})
+
+
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
     """Return a copy of `schema` in which `change` has copied every schema, the outer ones before the inner."""
     return map_children(change(schema), partial(map_schemas, change=change)) if isinstance(schema, dict) else schema

@@ -35,6 +35,7 @@ from ideabridge.tools.keywords import (
     check_size,
     children,
     draft_of,
+    loosen,
     map_children,
     references_in,
     resolve,
@@ -133,7 +134,7 @@ class _Inliner:
             if self.cuts > before:
                 loose.append(keyword)
         for keyword in loose:
-            _loosen(result, keyword)
+            loosen(result, keyword)
         return result
 
     def _replace(self, schema: JSONObject, target: JSONObject | bool, targets: tuple[int, ...]) -> JSON:
@@ -152,25 +153,12 @@ class _Inliner:
             return written
         rest = self._write_parts(beside, targets)
         if is_cut:
-            _loosen(rest, "$ref")
+            loosen(rest, "$ref")
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
             # Annotations beside a reference describe this use, so they take precedence over those of the definition.
             return {**written, **rest}
         add_to_all_of(rest, written)
         return rest
-
-
-def _loosen(schema: JSONObject, keyword: str) -> None:
-    """Remove what would accept fewer values now that a part of `keyword` accepts anything."""
-    schema.pop("unevaluatedProperties", None)
-    schema.pop("unevaluatedItems", None)
-    if keyword in ("not", "if"):
-        del schema[keyword]
-    elif keyword == "contains":
-        schema["contains"] = True
-        schema.pop("maxContains", None)
-    elif keyword == "oneOf":
-        add_to_all_of(schema, {"anyOf": schema.pop("oneOf")})
 
 
 # -- checking values -------------------------------------------------------------------------------------------------

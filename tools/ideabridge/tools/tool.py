@@ -164,6 +164,19 @@ class Annotations:
 
 
 @dataclass(frozen=True, slots=True)
+class SentSchema:
+    """A schema as a module sent it, in place of which another one is used.
+
+    Attributes:
+        schema: any JSON value; `{"sha256": ...}` if it was too large to keep, or no JSON.
+        was_valid: it is a valid schema. The one in use has the same meaning, in the words of 2020-12.
+    """
+
+    schema: JSON
+    was_valid: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """An interface: a name, a JSON Schema of the parameters, and one of the result.
 
@@ -184,6 +197,9 @@ class Tool:
             all. They determine the order of effects and are not part of the published definition.
         wrapper: the output schema as the module declares it, if that is `{"result": output}` only because the protocol
             requires an object: the value of a call is then the value of `result`. None: the schema is no wrapper.
+        sent_parameters: the schema of the parameters as the module sent it, if it sent another one. It determines the
+            digests, so that a repaired definition never has the digest of another one.
+        sent_output: the same for the output schema.
         wire: what else the module lists of it, for hosts: title, annotations, icons, execution and `_meta`, as it sent
             them. Not part of the published definition.
     """
@@ -202,6 +218,8 @@ class Tool:
     passes_to: Tool | None = None
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
     wrapper: JSONObject | None = None
+    sent_parameters: SentSchema | None = None
+    sent_output: SentSchema | None = None
     wire: JSONObject | None = field(default=None, compare=False, repr=False)
     _digests: list[str] = field(default_factory=list[str], init=False, compare=False, repr=False)
 
@@ -247,10 +265,8 @@ class Tool:
         if not self.in_room:
             essence |= replace(self.annotations, title=None).to_json()
             essence |= self._hints_as_sent()
-        essence["parameters"] = _constraints(self.parameters)
-        output = self.wrapper or self.output
-        if output is not None:
-            essence["output"] = _constraints(output)
+        essence |= _essence_of("parameters", self.parameters, self.sent_parameters)
+        essence |= _essence_of("output", self.wrapper or self.output, self.sent_output)
         return cast("JSONObject", _sorted(essence))
 
     def _hints_as_sent(self) -> JSONObject:
@@ -279,7 +295,11 @@ class Tool:
             whole: JSONObject = {"description": self.description, "title": self.annotations.title}
             if self.in_room:
                 whole["version"] = self.remote_name
-            whole |= {"essence": essence, "parameters": self.parameters, "output": self.wrapper or self.output}
+            whole |= {
+                "essence": essence,
+                "parameters": _sent_or(self.parameters, self.sent_parameters),
+                "output": _sent_or(self.wrapper or self.output, self.sent_output),
+            }
             self._digests.extend((_digest(essence), _digest(whole)))
         return self._digests
 
@@ -311,6 +331,8 @@ class Tool:
             "clean": self.clean or None,
             "passesTo": None if self.passes_to is None else self.passes_to.to_json(),
             "wrapper": self.wrapper,
+            "sentParameters": _sent_to_json(self.sent_parameters),
+            "sentOutput": _sent_to_json(self.sent_output),
         }
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -334,8 +356,32 @@ class Tool:
             passes_to=None if passes_to is None else cls.from_json(passes_to),
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
             wrapper=stored.get("wrapper"),
+            sent_parameters=_sent_from_json(stored.get("sentParameters")),
+            sent_output=_sent_from_json(stored.get("sentOutput")),
             wire=stored.get("wire"),
         )
+
+
+def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
+    """Return what a call relies on of one schema. One that was sent malformed has a name of its own in the essence, so
+    that no valid schema is equal to it.
+    """
+    if sent is None:
+        return {} if schema is None else {part: _constraints(schema)}
+    name = part if sent.was_valid else f"{part}AsSent"
+    return {name: _constraints(sent.schema) if isinstance(sent.schema, dict) else sent.schema}
+
+
+def _sent_or(schema: JSONObject | None, sent: SentSchema | None) -> JSON:
+    return schema if sent is None else sent.schema
+
+
+def _sent_to_json(sent: SentSchema | None) -> JSON:
+    return None if sent is None else {"schema": sent.schema, "valid": sent.was_valid}
+
+
+def _sent_from_json(stored: Any) -> SentSchema | None:
+    return None if stored is None else SentSchema(stored["schema"], stored["valid"])
 
 
 Order = Literal["effects", "all", "none"]

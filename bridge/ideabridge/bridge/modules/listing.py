@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import mcp_types as types
 
@@ -15,17 +16,18 @@ from ideabridge.bridge.modules.errors import ModuleProtocolError
 from ideabridge.bridge.modules.repairs import hints_as_sent, schema_as_sent
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSONObject, encode, normalise
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.keywords import DEFINITIONS, references_in
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.rename import rename_meta_parameters
-from ideabridge.tools.schema import check_schema
-from ideabridge.tools.tool import Annotations, Tool
+from ideabridge.tools.tool import Annotations, SentSchema, Tool
+from ideabridge.tools.usable import UsableSchema, usable_schema
 
-MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
+MAX_REPAIR_SECONDS: Final = 10.0
+"""Seconds of processor time for the odd schemas of one list. Those beyond are not checked here."""
 _NAME_LENGTH: Final = 256
 
 _WIRE: Final = {"title", "annotations", "icons", "execution", "meta"}
@@ -71,6 +73,7 @@ def make_listing(
     omitted: dict[str, str] = {}
     denied: set[str] = set()
     remarks = list(notes)
+    seconds = 0.0
     for tool in found:
         if not is_allowed(module, tool.name, configuration):
             denied.add(tool.name[:_NAME_LENGTH])
@@ -78,13 +81,16 @@ def make_listing(
         if tool.name in tools:
             remarks.append(f"tool {_short(tool.name)} is listed twice; the first one counts")
             continue
+        began = time.thread_time()
         try:
-            made, remark = _make_tool(module, tool)
+            made, remark = _make_tool(module, tool, may_repair=seconds < MAX_REPAIR_SECONDS)
         except IdeabridgeError as error:
             omitted.setdefault(tool.name[:_NAME_LENGTH], str(error)[:300])
             remarks.append(f"tool {_short(tool.name)} is left out: {str(error)[:300]}")
             continue
         tools[made.name] = made
+        if made.sent_parameters is not None or made.sent_output is not None:
+            seconds += time.thread_time() - began
         if remark:
             remarks.append(remark)
     omitted = {name: why for name, why in omitted.items() if name not in tools}
@@ -137,24 +143,20 @@ def _short(name: str) -> str:
     return repr(name if len(name) <= 60 else name[:60] + "…")
 
 
-def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
+def _make_tool(module: str, tool: types.Tool, *, may_repair: bool = True) -> tuple[Tool, str | None]:
+    """The tool, and a note on what of its definition is not used as it was sent.
+
+    Raises:
+        ModuleProtocolError: it has no usable name.
+    """
     if not tool.name or len(tool.name) > _NAME_LENGTH or not tool.name.isprintable():
         raise ModuleProtocolError(module, f"its name is empty, over {_NAME_LENGTH} characters or not printable")
-    parameters = _checked(module, schema_as_sent(tool.input_schema), "input schema")
-    if parameters.get("type") != "object":
-        raise ModuleProtocolError(module, "its input schema is not that of an object")
     remarks: list[str] = []
-    output: JSONObject | None = None
-    if tool.output_schema is not None:
-        try:
-            output = _checked(module, schema_as_sent(tool.output_schema), "output schema")
-        except IdeabridgeError as error:
-            remarks.append(f"has an output schema that is not used: {str(error)[:300]}")
-    wrapper = output
-    output = _unwrapped(wrapper, tool.name)
-    parameters, renamed = rename_meta_parameters(parameters)
+    parameters, renamed, sent_parameters = _parameters(schema_as_sent(tool.input_schema), remarks, may_repair)
     if renamed:
         remarks.append("has parameters named otherwise here: " + ", ".join(f"{b} is {a}" for a, b in renamed.items()))
+    wrapper, sent_output = _output(schema_as_sent(tool.output_schema), remarks, may_repair)
+    output = _unwrapped(wrapper, tool.name)
     hints = tool.annotations or types.ToolAnnotations()
     made = Tool(
         name=tool.name,
@@ -172,9 +174,55 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
         module=module,
         renamed=renamed,
         wrapper=None if output is wrapper else wrapper,
+        sent_parameters=sent_parameters,
+        sent_output=sent_output,
         wire=_wire(tool, remarks),
     )
     return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
+
+
+def _parameters(
+    sent: JSON, remarks: list[str], may_repair: bool
+) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
+    """(The schema of the parameters, the module's names of those that are named otherwise here, the schema that was
+    sent in place of it).
+    """
+    usable = usable_schema({} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair)
+    notes = usable.notes
+    if sent is None:
+        remarks.append("has no input schema, and takes any parameters")
+        return usable.schema, {}, SentSchema(None, was_valid=False)
+    try:
+        parameters, renamed = rename_meta_parameters(usable.schema)
+    except LimitExceededError as error:
+        parameters: JSONObject = {"type": "object"}
+        renamed: dict[str, str] = {}
+        usable = UsableSchema(parameters, usable.sent or usable.schema, was_valid=False)
+        notes = (str(error),)
+    _remark(remarks, "input", notes)
+    if usable.is_as_sent:
+        return parameters, renamed, None
+    as_sent = usable.sent
+    if usable.was_valid and isinstance(as_sent, dict):
+        # With the names that the digest of this definition always had.
+        as_sent, _ = rename_meta_parameters(as_sent)
+    return parameters, renamed, SentSchema(as_sent, usable.was_valid)
+
+
+def _output(sent: JSON, remarks: list[str], may_repair: bool) -> tuple[JSONObject | None, SentSchema | None]:
+    """(The schema of the result, None if it says nothing; the schema that was sent in place of it)."""
+    if sent is None:
+        return None, None
+    usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
+    _remark(remarks, "output", usable.notes)
+    if usable.is_as_sent:
+        return usable.schema, None
+    return usable.schema or None, SentSchema(usable.sent, usable.was_valid)
+
+
+def _remark(remarks: list[str], which: str, notes: tuple[str, ...]) -> None:
+    if notes:
+        remarks.append(f"has an odd {which} schema (its server judges what is ignored here): {'; '.join(notes)}")
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
@@ -183,7 +231,11 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
     if tool.execution is not None and tool.execution.task_support != "forbidden":
         # Calls through the gateway are no tasks.
         del sent["execution"]
-    wire = cast("JSONObject", normalise(sent, what="tool"))
+    try:
+        wire = cast("JSONObject", normalise(sent, what="tool"))
+    except IdeabridgeError as error:
+        remarks.append(f"has icons or _meta that are not shown: {str(error)[:300]}")
+        return None
     if len(encode(wire)) > MAX_WIRE_BYTES:
         remarks.append(f"has icons and _meta of more than {MAX_WIRE_BYTES:,} bytes, which are not shown")
         return None
@@ -215,14 +267,3 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
 def _stands_alone(schema: JSONObject) -> bool:
     """True if every reference in a schema leads to its definitions."""
     return all(target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema))
-
-
-def _checked(module: str, schema: Any, what: str) -> JSONObject:
-    ours = normalise(schema, what=what)
-    size = len(encode(ours))
-    if size > MAX_SCHEMA_BYTES:
-        raise ModuleProtocolError(module, f"its {what} has {size:,} bytes; at most {MAX_SCHEMA_BYTES:,} are taken")
-    if not isinstance(ours, dict):
-        raise ModuleProtocolError(module, f"its {what} is not an object")
-    check_schema(ours, what=what)
-    return cast("JSONObject", ours)

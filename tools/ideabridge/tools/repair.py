@@ -1,0 +1,819 @@
+"""Repair: writes a schema that a server sent as valid 2020-12.
+
+Forms of older drafts get the same meaning in the words of 2020-12. What is malformed is read as what it
+plainly means (`"type": "dict"`), or ignored with a note, so that the rest is still checked.
+
+An ignored part only ever admits more values: where it stands below `not`, `if`, `oneOf` or `contains`,
+these are loosened, too. References are looked up in the schema alone: nothing is fetched or opened.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, cast
+from urllib.parse import quote, unquote, urljoin
+
+import jsonschema_rs
+
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.keywords import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    PATTERNS,
+    Place,
+    add_to_all_of,
+    children,
+    draft_of,
+    loosen,
+    resolve,
+    show,
+    show_path,
+)
+
+MAX_NOTES: Final = 8
+"""Notes on one schema. Those beyond are counted."""
+
+DRAFT_3: Final = "json-schema.org/draft-03/schema"
+DRAFT_4: Final = "json-schema.org/draft-04/schema"
+DRAFT_6: Final = "json-schema.org/draft-06/schema"
+DRAFT_7: Final = "json-schema.org/draft-07/schema"
+DRAFT_2019: Final = "json-schema.org/draft/2019-09/schema"
+
+_MAX_SCHEMAS: Final = 50_000
+_MAX_LEVELS: Final = MAX_DEPTH - 6
+_PATTERNS_SECONDS: Final = 0.25
+_SHOWN: Final = 60
+_WHERE: Final = 120
+
+_ALONE: Final = frozenset({DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7})
+"""The drafts in which the keywords beside a `$ref` do not count."""
+
+_TYPE_NAMES: Final = {
+    "array": ("array", "list", "tuple", "set", "sequence"),
+    "boolean": ("boolean", "bool"),
+    "integer": ("integer", "int", "int32", "int64", "long"),
+    "null": ("null", "none", "nil"),
+    "number": ("number", "float", "float32", "float64", "double", "decimal"),
+    "object": ("object", "dict", "dictionary", "map", "mapping"),
+    "string": ("string", "str", "text"),
+}
+_TYPE_OF: Final = {name: kind for kind, names in _TYPE_NAMES.items() for name in names}
+_FLAG_OF: Final = {"true": True, "false": False}
+
+_COUNTS: Final = (
+    *("minLength", "maxLength", "minItems", "maxItems"),
+    *("minProperties", "maxProperties", "minContains", "maxContains"),
+)
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_FLAGS: Final = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
+_TEXTS: Final = ("title", "description", "$comment", "format", "contentEncoding", "contentMediaType")
+_BOOLEANS: Final = ("additionalProperties", "unevaluatedItems", "unevaluatedProperties", "items")
+"""Keywords whose schema is `true` or `false` more often than not."""
+
+_SINGLE: Final = ("contains", "contentSchema", "else", "if", "not", "propertyNames", "then", *_BOOLEANS)
+_MANY: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED: Final = ("$defs", "definitions", "dependentSchemas")
+_IDENTITIES: Final = (
+    *("$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"),
+    # It belongs to `items`.
+    "additionalItems",
+)
+_ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
+"""Keywords that may accept fewer values when a schema inside accepts more."""
+
+_META_SCHEMAS: Final = ("https://json-schema.org/", "http://json-schema.org/")
+_PLAIN: Final = "~!$&'()*+,;=:@"
+"""What a reference contains as it is, besides letters and digits."""
+
+_NOWHERE: Final[Place] = ("", "")
+"""The new place of a schema to which no reference can be written."""
+
+
+class Repair:
+    """The repair of one schema.
+
+    Attributes:
+        result: the repaired schema: an object, or true or false.
+        notes: what was ignored or read otherwise, with its place: `properties.a.type: found "dict",
+            read as "object"`. The last one counts the rest, if there are many.
+        is_changed: the result has other words than what was sent, besides names of schemas; always, if
+            that is of draft 3 or 4.
+
+    Raises:
+        LimitExceededError: it has too many parts.
+    """
+
+    def __init__(self, sent: JSON) -> None:
+        self._sent = sent
+        self._draft = draft_of(cast("JSONObject", sent)) if isinstance(sent, dict) else ""
+        self._names = _Names(sent, self._draft)
+        self._deadline = time.thread_time() + _PATTERNS_SECONDS
+        self._handlers = self._handlers_by_keyword()
+        self._begin()
+        self.result = self._whole()
+        if self._loosened and self._has_enclosed_references:
+            # What a reference below `not` leads to may accept more now, so `not` would accept less.
+            self._begin()
+            self._distrusts = True
+            self.result = self._whole()
+        self.is_changed |= self._draft in (DRAFT_3, DRAFT_4)
+        self.notes = self._bounded_notes()
+
+    def _begin(self) -> None:
+        self.is_changed = False
+        self._distrusts = False
+        self._noted: dict[str, None] = {}
+        self._count = 0
+        # How often something was ignored that may have refused values.
+        self._loosened = 0
+        self._enclosing = 0
+        self._has_enclosed_references = False
+        # The new place of each schema, by its place in what was sent, whose indexes are text.
+        self._places: dict[Place, Place] = {}
+        self._references: list[tuple[JSONObject, Place, Place]] = []
+        self._definitions: JSONObject = {}
+        # The keywords at the top in which these stood.
+        self._moved: set[str] = set()
+
+    def _whole(self) -> JSONObject | bool:
+        result = self._schema(self._sent, (), ())
+        if not isinstance(result, dict):
+            return result
+        written: list[tuple[JSONObject, Place]] = []
+        while self._references:
+            schema, place, target = self._references.pop()
+            self._define(target)
+            schema["$ref"] = _pointer(self._places[target])
+            written.append((schema, place))
+        if self._definitions:
+            for keyword in self._moved - self._handlers.keys():
+                # Its schemas are definitions now.
+                result.pop(keyword, None)
+            known = result.get("$defs")
+            result["$defs"] = {**(known if isinstance(known, dict) else {}), **self._definitions}
+        for schema, place in written:
+            if resolve(result, cast("str", schema["$ref"])) is None:
+                self._ignore(place, schema.pop("$ref"), "a place that is still there")
+        return result
+
+    def _define(self, target: Place) -> None:
+        """Write a schema that stands where no schemas are expected, such as `#/components/User`."""
+        if target in self._places:
+            return
+        known = self._sent.get("$defs") if isinstance(self._sent, dict) else None
+        taken = {*self._definitions, *(known if isinstance(known, dict) else ())}
+        name = f"part{len(self._definitions) + 1}"
+        while name in taken:
+            name += "_"
+        self._places[target] = ("$defs", name)
+        self._moved.add(str(target[0]))
+        self._definitions[name] = True
+        self._definitions[name] = self._schema(self._names.at(target), target, ("$defs", name))
+
+    def _handlers_by_keyword(self) -> dict[str, _Handler]:
+        single = {
+            "$ref": self._reference,
+            "$dynamicRef": self._reference,
+            "$recursiveRef": self._reference,
+            "type": self._type,
+            "disallow": self._disallow,
+            "extends": self._extends,
+            "properties": self._properties,
+            "patternProperties": self._pattern_properties,
+            "required": self._required,
+            "dependentRequired": self._dependent_required,
+            "dependencies": self._dependencies,
+            "enum": self._enum,
+            "const": self._const,
+            "examples": self._examples,
+            "pattern": self._pattern,
+            "multipleOf": self._multiple,
+            "divisibleBy": self._multiple,
+        }
+        groups: list[tuple[Iterable[str], _Handler]] = [
+            (_IDENTITIES, self._identity),
+            (_SINGLE, self._single),
+            (_MANY, self._many),
+            (_NAMED, self._named),
+            (_COUNTS, self._counted),
+            (_BOUNDS, self._bound),
+            (_FLAGS, self._flag),
+            (_TEXTS, self._text),
+        ]
+        shared = {keyword: handler for keywords, handler in groups for keyword in keywords}
+        return {**shared, **single, "items": self._items}
+
+    # -- notes
+
+    def _note(self, place: Place, found: JSON, said: str) -> None:
+        self.is_changed = True
+        where = show_path(place)
+        where = where if len(where) <= _WHERE else f"{where[:_WHERE]}…"
+        text = f"found {show(found, _SHOWN)}, {said}"
+        text = f"{where}: {text}" if where else text
+        self._noted[text.encode("utf-8", "replace").decode()] = None
+
+    def _ignore(self, place: Place, found: JSON, expected: str) -> None:
+        """Ignore a part that may have refused values."""
+        self._loosened += 1
+        self._note(place, found, f"expected {expected}: ignored")
+
+    def _bounded_notes(self) -> tuple[str, ...]:
+        notes = list(self._noted)
+        if len(notes) > MAX_NOTES:
+            notes[MAX_NOTES - 1 :] = [f"and {len(notes) - MAX_NOTES + 1:,} more"]
+        return tuple(notes)
+
+    # -- schemas
+
+    def _schema(self, value: JSON, place: Place, target: Place, *, is_property: bool = False) -> JSONObject | bool:
+        """Return the schema at `place` of what was sent, for `target` of the result."""
+        self._count += 1
+        if self._count > _MAX_SCHEMAS:
+            raise LimitExceededError("the schema has too many parts")
+        self._places[tuple(map(str, place))] = target
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value in _TYPE_OF:
+            self._note(place, value, "read as the type")
+            return {"type": _TYPE_OF[value]}
+        if not isinstance(value, dict):
+            self._ignore(place, value, "a schema")
+            return True
+        if len(place) > _MAX_LEVELS:
+            self._ignore(place, {}, f"at most {_MAX_LEVELS} levels")
+            return True
+        sent = value
+        if self._draft in _ALONE and isinstance(sent.get("$ref"), str):
+            counting = {"$ref", *DEFINITIONS, *ANNOTATIONS, *_IDENTITIES, "id"}
+            self.is_changed |= not sent.keys() <= counting
+            sent = {keyword: item for keyword, item in sent.items() if keyword in counting}
+        return self._keywords(_Part(sent, place, target, is_property))
+
+    def _keywords(self, part: _Part) -> JSONObject:
+        loose: list[str] = []
+        for keyword, value in part.sent.items():
+            before = self._loosened
+            self._enclosing += keyword in _ENCLOSING
+            handler = self._handlers.get(keyword, self._other)
+            handler(part, keyword, value)
+            self._enclosing -= keyword in _ENCLOSING
+            if self._loosened > before:
+                loose.append(keyword)
+        if part.required:
+            known = part.out.get("required")
+            names = [*(known if isinstance(known, list) else []), *part.required]
+            part.out["required"] = list(dict.fromkeys(cast("list[str]", names)))
+        for keyword in loose:
+            if keyword in part.out or keyword not in _ENCLOSING:
+                loosen(part.out, keyword)
+        if part.also:
+            add_to_all_of(part.out, *part.also)
+        return part.out
+
+    def _child(self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None) -> JSONObject | bool:
+        """Return a schema inside a part, whose new place is `new` of the part."""
+        target = (*part.target, *(steps if new is None else new))
+        return self._schema(value, (*part.place, *steps), target)
+
+    def _other(self, part: _Part, keyword: str, value: JSON) -> None:
+        """A keyword that constrains nothing, or that nobody knows."""
+        if keyword == "id" and self._draft in (DRAFT_3, DRAFT_4):
+            return
+        try:
+            name = cast("str", normalise(keyword))
+            part.out[name] = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
+        except IdeabridgeError:
+            self._note((*part.place, keyword), value, "expected JSON: ignored")
+
+    def _identity(self, part: _Part, keyword: str, value: JSON) -> None:
+        """A name of a schema. References are written without them."""
+
+    # -- references
+
+    def _reference(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        if not isinstance(value, str):
+            self._ignore(place, value, "a reference")
+            return
+        target = self._names.find(value, part.place)
+        if self._enclosing:
+            self._has_enclosed_references = True
+            if self._distrusts:
+                self._ignore(place, value, "a schema that is valid as it was sent")
+                return
+        if target is not None:
+            holder = part.out if "$ref" not in part.out else {}
+            if holder is not part.out:
+                part.also.append(holder)
+            # Its target is written when all places are known.
+            holder["$ref"] = value
+            self._references.append((holder, place, target))
+        elif value.startswith(_META_SCHEMAS) and _is_valid({"$ref": value}):
+            part.also.append({"$ref": value})
+        else:
+            self._ignore(place, value, "a place in this schema (nothing is fetched)")
+
+    # -- types
+
+    def _type(self, part: _Part, keyword: str, value: JSON) -> None:
+        kinds, schemas = self._types(part, keyword, value)
+        if kinds is None:
+            return
+        if schemas:
+            self.is_changed = True
+            alternatives: list[JSON] = [{"type": kind} for kind in kinds]
+            part.also.append({"anyOf": [*alternatives, *schemas]})
+        elif kinds:
+            part.out["type"] = kinds[0] if len(kinds) == 1 and not isinstance(value, list) else list[JSON](kinds)
+
+    def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
+        """Return (the types, the schemas among them); None if every value is meant, or nobody knows."""
+        place = (*part.place, keyword)
+        listed = value if isinstance(value, list) else [value]
+        kinds: list[str] = []
+        schemas: list[JSON] = []
+        for number, item in enumerate(listed):
+            if isinstance(item, dict):
+                schemas.append(self._schema(item, (*place, number), _NOWHERE))
+                continue
+            name = "null" if item is None and isinstance(value, list) else item
+            lowered = name.lower() if isinstance(name, str) else ""
+            if lowered in ("any", "mixed"):
+                self.is_changed = True
+                return None, []
+            kind = _TYPE_OF.get(lowered)
+            if kind is None:
+                self._ignore(place, value, "a type of JSON")
+                return None, []
+            if kind != item:
+                self._note(place, item, f'read as "{kind}"')
+            kinds.append(kind)
+        kinds = list(dict.fromkeys(kinds))
+        if not kinds and not schemas:
+            self._ignore(place, value, "a type of JSON")
+            return None, []
+        if len(kinds) + len(schemas) < len(listed):
+            self.is_changed = True
+        return kinds, schemas
+
+    def _disallow(self, part: _Part, keyword: str, value: JSON) -> None:
+        before = self._loosened
+        kinds, schemas = self._types(part, keyword, value)
+        if kinds is None or self._loosened > before:
+            self._loosened += 1
+            return
+        self.is_changed = True
+        alternatives: list[JSON] = [{"type": list[JSON](kinds)}] if kinds else []
+        part.also.append({"not": {"anyOf": [*alternatives, *schemas]}})
+
+    # -- objects
+
+    def _properties(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        if isinstance(value, list):
+            listed = _by_name(value)
+            if listed is not None:
+                self._note(place, value, "read as the properties of these names")
+                value = listed
+        if value is None:
+            self._note(place, value, "read as no properties")
+            value = {}
+        if not isinstance(value, dict):
+            self._ignore(place, value, "an object of schemas")
+            self._drop_additional(part)
+            return
+        schemas: JSONObject = {}
+        for name, item in value.items():
+            target = (*part.target, keyword, name)
+            schemas[_text(name)] = self._schema(item, (*place, name), target, is_property=True)
+            needed = item.get("required") if isinstance(item, dict) else None
+            if needed is True or needed == "true":
+                self.is_changed = True
+                part.required.append(_text(name))
+        part.out[keyword] = schemas
+
+    def _pattern_properties(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        if not isinstance(value, dict):
+            self._ignore(place, value, "an object of schemas")
+            self._drop_additional(part)
+            return
+        schemas: JSONObject = {}
+        for pattern, item in value.items():
+            usable = self._usable_pattern(pattern)
+            if usable is None:
+                self._ignore(place, pattern, "a regular expression")
+                # The names that it was to match are unknown, so others cannot be refused.
+                self._drop_additional(part)
+            else:
+                schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
+        if schemas:
+            part.out[keyword] = schemas
+
+    def _drop_additional(self, part: _Part) -> None:
+        part.drops_additional = True
+        part.out.pop("additionalProperties", None)
+
+    def _required(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        says_of_itself = isinstance(value, bool) or (isinstance(value, str) and value in _FLAG_OF)
+        if says_of_itself and (part.is_property or value is False or self._draft == DRAFT_3):
+            # Of a property, the object around it says so.
+            self.is_changed = True
+            return
+        properties = part.sent.get("properties")
+        if isinstance(value, str) and isinstance(properties, dict | list) and value in properties:
+            self._note(place, value, "read as a list of this name")
+            value = [value]
+        if not isinstance(value, list):
+            self._ignore(place, value, "a list of names")
+            return
+        names = self._unique_names(place, value)
+        if names:
+            part.out[keyword] = list[JSON](names)
+
+    def _unique_names(self, place: Place, listed: list[JSON]) -> list[str]:
+        names = list(dict.fromkeys(_text(item) for item in listed if isinstance(item, str)))
+        if len(names) < len(listed):
+            self._note(place, listed, "expected names that differ: the others are ignored")
+        return names
+
+    def _dependent_required(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        if not isinstance(value, dict):
+            self._ignore(place, value, "an object of lists of names")
+            return
+        names: JSONObject = {}
+        for name, item in value.items():
+            listed: JSON = [item] if isinstance(item, str) else item
+            if isinstance(listed, list):
+                found = self._unique_names((*place, name), listed)
+                names[_text(name)] = list[JSON](found)
+            else:
+                self._ignore((*place, name), item, "a list of names")
+        part.out[keyword] = names
+
+    def _dependencies(self, part: _Part, keyword: str, value: JSON) -> None:
+        """`dependencies` is `dependentRequired` and `dependentSchemas` in 2020-12."""
+        if not isinstance(value, dict):
+            self._ignore((*part.place, keyword), value, "an object of lists of names")
+            return
+        self.is_changed = True
+        members = value
+        needed: JSONObject = {name: item for name, item in members.items() if isinstance(item, list | str)}
+        if needed:
+            holder = _Part({}, part.place, part.target, is_property=False)
+            self._dependent_required(holder, "dependentRequired", needed)
+            part.add("dependentRequired", holder.out["dependentRequired"])
+        schemas: JSONObject = {
+            _text(name): self._child(part, item, keyword, name, new=("dependentSchemas", name))
+            for name, item in members.items()
+            if name not in needed
+        }
+        if schemas:
+            part.add("dependentSchemas", schemas)
+
+    # -- keywords whose values are schemas
+
+    def _single(self, part: _Part, keyword: str, value: JSON) -> None:
+        if keyword == "additionalProperties" and part.drops_additional:
+            return
+        if isinstance(value, str) and keyword in _BOOLEANS and value.lower() in _FLAG_OF:
+            self._note((*part.place, keyword), value, "read as true or false")
+            value = _FLAG_OF[value.lower()]
+        part.out[keyword] = self._child(part, value, keyword)
+
+    def _items(self, part: _Part, keyword: str, value: JSON) -> None:
+        """`items` was a list before 2020-12: now `prefixItems`, and `additionalItems` is `items`."""
+        if not isinstance(value, list) or "prefixItems" in part.sent:
+            self._single(part, keyword, value)
+            return
+        self.is_changed = True
+        schemas: list[JSON] = [
+            self._child(part, item, keyword, number, new=("prefixItems", number)) for number, item in enumerate(value)
+        ]
+        if schemas:
+            part.out["prefixItems"] = schemas
+        if "additionalItems" in part.sent:
+            rest = part.sent["additionalItems"]
+            part.out["items"] = self._child(part, rest, "additionalItems", new=("items",))
+
+    def _many(self, part: _Part, keyword: str, value: JSON) -> None:
+        if isinstance(value, dict):
+            self._note((*part.place, keyword), value, "read as a list of this schema")
+            value = [value]
+        if not isinstance(value, list) or not value:
+            self._ignore((*part.place, keyword), value, "a list of schemas")
+            return
+        part.out[keyword] = [self._child(part, item, keyword, number) for number, item in enumerate(value)]
+
+    def _extends(self, part: _Part, keyword: str, value: JSON) -> None:
+        """`extends` of draft 3 is `allOf`."""
+        listed = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in listed):
+            self._other(part, keyword, value)
+            return
+        self.is_changed = True
+        for number, item in enumerate(listed):
+            part.also.append(self._schema(item, (*part.place, keyword, number), _NOWHERE))
+
+    def _named(self, part: _Part, keyword: str, value: JSON) -> None:
+        if not isinstance(value, dict):
+            self._ignore((*part.place, keyword), value, "an object of schemas")
+            return
+        part.out[keyword] = {_text(name): self._child(part, item, keyword, name) for name, item in value.items()}
+
+    # -- keywords whose values are plain
+
+    def _enum(self, part: _Part, keyword: str, value: JSON) -> None:
+        try:
+            values = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
+        except IdeabridgeError:
+            values = None
+        if not isinstance(values, list) or not values:
+            self._ignore((*part.place, keyword), value, "a list of values")
+            return
+        part.out[keyword] = list({encode(item): item for item in values}.values())
+
+    def _const(self, part: _Part, keyword: str, value: JSON) -> None:
+        try:
+            part.out[keyword] = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
+        except IdeabridgeError:
+            self._ignore((*part.place, keyword), value, "JSON")
+
+    def _examples(self, part: _Part, keyword: str, value: JSON) -> None:
+        if isinstance(value, list):
+            self._other(part, keyword, value)
+        else:
+            self._note((*part.place, keyword), value, "expected a list: ignored")
+
+    def _pattern(self, part: _Part, keyword: str, value: JSON) -> None:
+        usable = self._usable_pattern(value) if isinstance(value, str) else None
+        if usable is None:
+            self._ignore((*part.place, keyword), value, "a regular expression")
+        else:
+            part.out[keyword] = usable
+            self.is_changed |= usable != value
+
+    def _usable_pattern(self, pattern: str) -> str | None:
+        """Return a pattern that can be matched; None if there is none, or patterns take too long."""
+        for text in (pattern, _in_words_of_ecma(pattern)):
+            if time.thread_time() > self._deadline:
+                return None
+            if _is_valid({"pattern": text}):
+                return text
+        return None
+
+    def _counted(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        number = _number(value)
+        is_least = keyword.startswith("min")
+        if number is None:
+            self._ignore(place, value, "a whole number")
+        elif number < 0 and is_least:
+            self._note(place, value, "which every value has: ignored")
+        elif number < 0:
+            self._ignore(place, value, "a whole number")
+        else:
+            whole = math.ceil(number) if is_least else math.floor(number)
+            if whole != value or isinstance(value, str):
+                self._note(place, value, f"read as {show(whole, _SHOWN)}")
+            part.out[keyword] = whole
+
+    def _bound(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        if isinstance(value, bool) and keyword.startswith("exclusive"):
+            # Up to draft 4 it says how `minimum` or `maximum` is meant.
+            self.is_changed = True
+            limit = _number(part.sent.get(_plain_bound(keyword)))
+            if value and limit is not None:
+                part.out[keyword] = limit
+            return
+        if part.sent.get(f"exclusiveM{keyword[1:]}") is True:
+            return
+        number = _number(value)
+        if number is None:
+            self._ignore(place, value, "a number")
+            return
+        if isinstance(value, str):
+            self._note(place, value, f"read as {show(number, _SHOWN)}")
+        part.out[keyword] = number
+
+    def _multiple(self, part: _Part, keyword: str, value: JSON) -> None:
+        """`multipleOf`, which is `divisibleBy` in draft 3."""
+        number = _number(value)
+        if number is None or number <= 0:
+            self._ignore((*part.place, keyword), value, "a number above 0")
+            return
+        self.is_changed |= keyword != "multipleOf" or isinstance(value, str)
+        part.add("multipleOf", number)
+
+    def _flag(self, part: _Part, keyword: str, value: JSON) -> None:
+        place = (*part.place, keyword)
+        if isinstance(value, str) and value.lower() in _FLAG_OF:
+            self._note(place, value, "read as true or false")
+            value = _FLAG_OF[value.lower()]
+        if isinstance(value, bool):
+            part.out[keyword] = value
+        elif keyword == "uniqueItems":
+            self._ignore(place, value, "true or false")
+        else:
+            self._note(place, value, "expected true or false: ignored")
+
+    def _text(self, part: _Part, keyword: str, value: JSON) -> None:
+        if isinstance(value, str):
+            part.out[keyword] = _text(value)
+        else:
+            self._note((*part.place, keyword), value, "expected text: ignored")
+
+
+@dataclass(slots=True)
+class _Part:
+    """One schema while it is repaired.
+
+    Attributes:
+        sent: as it was sent.
+        place: its place in what was sent.
+        target: its place in the result.
+        is_property: it is the schema of a property.
+        out: the keywords written so far.
+        also: schemas that become part of `allOf`.
+        required: the properties that say of themselves that they are required.
+        drops_additional: which names are allowed is unknown.
+    """
+
+    sent: JSONObject
+    place: Place
+    target: Place
+    is_property: bool
+    out: JSONObject = field(default_factory=dict[str, JSON])
+    also: list[JSON] = field(default_factory=list[JSON])
+    required: list[str] = field(default_factory=list[str])
+    drops_additional: bool = False
+
+    def add(self, keyword: str, value: JSON) -> None:
+        """Write a keyword that the schema may have already."""
+        if keyword in self.out:
+            self.also.append({keyword: value})
+        else:
+            self.out[keyword] = value
+
+
+_Handler: TypeAlias = Callable[[_Part, str, JSON], None]
+
+
+class _Names:
+    """The places to which the references of a schema can lead."""
+
+    def __init__(self, root: JSON, draft: str) -> None:
+        self._root = root
+        # The URI of each schema that has one, and its place.
+        self._bases: dict[Place, str] = {(): ""}
+        self._by_uri: dict[str, Place] = {"": ()}
+        self._anchors: dict[tuple[Place, str], Place] = {}
+        old = draft in (DRAFT_3, DRAFT_4)
+        stack: list[tuple[Place, Place, JSON]] = [((), (), root)]
+        while stack:
+            place, base, schema = stack.pop()
+            if not isinstance(schema, dict) or len(place) > MAX_DEPTH:
+                continue
+            part = cast("JSONObject", schema)
+            uri = part.get("id" if old else "$id")
+            if isinstance(uri, str):
+                base = self._named(uri, place, base)
+            for keyword in ("$anchor", "$dynamicAnchor"):
+                anchor = part.get(keyword)
+                if isinstance(anchor, str):
+                    self._anchors.setdefault((base, anchor), place)
+            for step, child in children(part):
+                stack.append(((*place, *map(str, step)), base, child))
+
+    def _named(self, uri: str, place: Place, base: Place) -> Place:
+        """Note the URI of a schema; return the place of the schema to which references inside refer."""
+        if uri.startswith("#"):
+            self._anchors.setdefault((base, uri[1:]), place)
+            return base
+        whole = _joined(self._bases[base], uri).rstrip("#")
+        self._bases[place] = whole
+        self._by_uri.setdefault(whole, place)
+        return place
+
+    def find(self, reference: str, place: Place) -> Place | None:
+        """Return the place of the schema to which a reference at `place` leads; None if there is none."""
+        steps = tuple(map(str, place))
+        base = next(steps[:end] for end in range(len(steps), -1, -1) if steps[:end] in self._bases)
+        uri, _, fragment = reference.partition("#")
+        if uri:
+            known = self._by_uri.get(_joined(self._bases[base], uri))
+            if known is None:
+                return None
+            base = known
+        if fragment and not fragment.startswith("/"):
+            return self._anchors.get((base, unquote(fragment)))
+        keys = [unquote(key).replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:]]
+        target = (*base, *keys)
+        return target if isinstance(self.at(target), dict | bool) else None
+
+    def at(self, place: Place) -> JSON:
+        """Return the part at a place; None if there is none."""
+        found = self._root
+        for key in map(str, place):
+            if isinstance(found, dict) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and _is_index(key, found):
+                found = found[int(key)]
+            else:
+                return None
+        return found
+
+
+def _is_index(key: str, listed: list[JSON]) -> bool:
+    return key.isascii() and key.isdecimal() and len(key) <= 9 and int(key) < len(listed)
+
+
+def _joined(base: str, uri: str) -> str:
+    """Return a URI relative to another one. Nothing is fetched."""
+    try:
+        return urljoin(base, uri)
+    except ValueError:
+        return uri
+
+
+def _pointer(place: Place) -> str:
+    """Return the reference to a place."""
+    steps = (str(key).replace("~", "~0").replace("/", "~1") for key in place)
+    return "".join(["#", *(f"/{quote(step, safe=_PLAIN)}" for step in steps)])
+
+
+def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
+    """Return the properties that a list of names, or of objects with a name, describes; None if it does not."""
+    properties: dict[str, JSON] = {}
+    for item in listed:
+        schema: JSONObject = {}
+        name: JSON = item
+        if isinstance(item, dict):
+            schema = dict(item)
+            name = schema.pop("name", None)
+        if not isinstance(name, str) or name in properties:
+            return None
+        properties[name] = schema
+    return properties
+
+
+def _text(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which are no characters."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _number(value: JSON) -> int | float | None:
+    """Return a number that may be written as text; None if it is none."""
+    if isinstance(value, str) and len(value) <= 30:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+        value = int(value) if math.isfinite(value) and value.is_integer() else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if abs(value) < 10**300 else None
+
+
+def _plain_bound(keyword: str) -> str:
+    """Return `minimum` for `exclusiveMinimum`."""
+    return keyword.removeprefix("exclusive").lower()
+
+
+_TRANSLATED: Final = (
+    (re.compile(r"(?<!\\)((?:\\\\)*)\(\?P(?=<[A-Za-z_])"), r"\1(?"),
+    (re.compile(r"(?<!\\)((?:\\\\)*)\\A"), r"\1^"),
+    (re.compile(r"(?<!\\)((?:\\\\)*)\\[zZ]"), r"\1$"),
+)
+
+
+def _in_words_of_ecma(pattern: str) -> str:
+    """Return a pattern with what Python writes in another way as JSON Schema has it."""
+    for expression, ours in _TRANSLATED:
+        pattern = expression.sub(ours, pattern)
+    return pattern
+
+
+def _is_valid(schema: JSONObject) -> bool:
+    """Return whether a small schema can be compiled."""
+    try:
+        jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=PATTERNS)
+    except ValueError:
+        return False
+    except BaseException as error:
+        # jsonschema-rs panics on some invalid schemas; the class of the panic is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        return False
+    return True

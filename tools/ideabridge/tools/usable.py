@@ -1,0 +1,267 @@
+"""Usable schemas: what values are checked against in place of a schema that a server sent.
+
+A valid schema is used as it is. Another one is repaired (`repair`), and if it is too large, too deep or
+too slow, reduced to the names and types of its properties, or to any object: the tool stays callable,
+what can be checked is checked, and its server judges the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, cast
+
+import orjson
+
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.keywords import ANNOTATIONS, draft_of, map_schemas, show
+from ideabridge.tools.repair import DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, Repair
+from ideabridge.tools.schema import check_schema
+
+MAX_SCHEMA_BYTES: Final = 256 * 1024
+"""Bytes of JSON of a schema that is used whole."""
+
+MAX_REPAIRED_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of JSON of a schema that is looked at. A larger one becomes that of any object."""
+
+_OLD_FORM: Final = re.compile(rb'"(?:dependencies|additionalItems|divisibleBy|extends|disallow)":|"enum":\[\]')
+_OF_OLD_DRAFTS: Final = re.compile(rb'"items":\[|"\$ref":|"\$recursiveRef":')
+
+
+@dataclass(frozen=True, slots=True)
+class UsableSchema:
+    """A schema to check values against, made of one that was sent.
+
+    Attributes:
+        schema: a valid schema within the bounds.
+        sent: what was sent, if that is something else; `{"sha256": ...}` if it is too large or no JSON.
+        was_valid: what was sent is a valid schema itself.
+        notes: what was ignored or read otherwise, with its place in the schema that was sent.
+    """
+
+    schema: JSONObject
+    sent: JSON = None
+    was_valid: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_as_sent(self) -> bool:
+        """True if `schema` is what was sent."""
+        return self.was_valid and self.sent is None
+
+
+def usable_schema(sent: JSON, *, what: str, of_object: bool, may_repair: bool = True) -> UsableSchema:
+    """Return the schema to check values against in place of the one that a server sent.
+
+    Args:
+        sent: any value, also one that is no JSON.
+        what: what the schema is, such as "input schema".
+        of_object: it is the schema of an object, such as the parameters of a tool.
+        may_repair: False: a schema that cannot be used as it is becomes that of any value.
+    """
+    if of_object and isinstance(sent, dict) and "type" not in sent:
+        # The protocol has no other parameters than objects.
+        sent = {"type": "object", **sent}
+    valid, data = _valid(sent, what, of_object)
+    if valid is not None and not _may_change(valid, data, of_object):
+        return UsableSchema(valid)
+    if may_repair:
+        schema, notes = _repaired(sent, what, of_object)
+    else:
+        schema, notes = _any(of_object), ["not checked: too much of this list has to be repaired"]
+    if valid is None:
+        return UsableSchema(schema or _any(of_object), _bounded(sent), was_valid=False, notes=tuple(notes))
+    return UsableSchema(valid) if schema is None else UsableSchema(schema, valid, notes=tuple(notes))
+
+
+def _any(of_object: bool) -> JSONObject:
+    return {"type": "object"} if of_object else {}
+
+
+def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, bytes]:
+    """Return (a copy of a schema that is valid and within the bounds, its JSON); None for any other value."""
+    if not isinstance(sent, dict):
+        return None, b""
+    try:
+        schema = cast("JSONObject", normalise(sent, what=what))
+        data = encode(schema)
+        if len(data) > MAX_SCHEMA_BYTES or (of_object and schema.get("type") != "object"):
+            return None, b""
+        check_schema(schema, what=what)
+    except IdeabridgeError:
+        return None, b""
+    return schema, data
+
+
+def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
+    """Return False if a valid schema certainly has no form of an older draft, and admits values."""
+    draft = draft_of(schema) if "$schema" in schema else ""
+    if draft in (DRAFT_3, DRAFT_4) or _OLD_FORM.search(data):
+        return True
+    if draft in (DRAFT_6, DRAFT_7, DRAFT_2019) and _OF_OLD_DRAFTS.search(data):
+        return True
+    return of_object and bool(_refused_names(schema))
+
+
+def _refused_names(schema: JSONObject) -> list[str]:
+    """Return the names that a closed object requires and does not allow."""
+    required = schema.get("required")
+    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    if not is_closed or not isinstance(required, list):
+        return []
+    properties = schema.get("properties")
+    allowed = properties if isinstance(properties, dict) else {}
+    return [name for name in required if isinstance(name, str) and name not in allowed]
+
+
+def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, list[str]]:
+    """Return (the repaired schema, the notes); None in place of the schema if it says the same."""
+    if json_size(sent) > MAX_REPAIRED_BYTES:
+        return _any(of_object), [f"more than {MAX_REPAIRED_BYTES:,} bytes: not checked"]
+    try:
+        repair = Repair(sent)
+    except (LimitExceededError, RecursionError):
+        return _any(of_object), ["too many parts: not checked"]
+    notes = list(repair.notes)
+    # A schema that refuses every value would make a tool useless.
+    result = repair.result if isinstance(repair.result, dict) else {}
+    if repair.result is False:
+        notes.append("found false: ignored")
+    if of_object:
+        result = _of_object(result, notes)
+    usable, note = _within_bounds(result, what, of_object)
+    if note:
+        notes.append(note)
+    if not repair.is_changed and not notes:
+        return None, []
+    return usable, notes
+
+
+def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
+    """Return the schema of an object that can be called with something."""
+    kind = schema.get("type", "object")
+    if kind != "object":
+        notes.append(f'type: found {show(kind, 60)}, read as "object"')
+    refused = _refused_names(schema)
+    if refused:
+        names = show(list[JSON](refused), 60)
+        notes.append(f"required: found {names}, which additionalProperties refuses: ignored")
+        required = [name for name in cast("list[JSON]", schema["required"]) if name not in refused]
+        schema = {**schema, "required": required}
+    return {**schema, "type": "object"}
+
+
+def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
+    """Return (the schema, or as much of it as is within the bounds, what of it is left)."""
+    reason = ""
+    for form, left in _forms(schema):
+        if len(encode(form)) > MAX_SCHEMA_BYTES:
+            reason = reason or f"more than {MAX_SCHEMA_BYTES:,} bytes"
+            continue
+        try:
+            check_schema(form, what=what)
+        except LimitExceededError:
+            reason = reason or "takes too long to check"
+        except IdeabridgeError:
+            reason = reason or "cannot be used as a whole"
+        else:
+            return form, f"{reason}: {left}" if reason else ""
+    return _any(of_object), f"{reason}: not checked"
+
+
+def _forms(schema: JSONObject) -> Iterator[tuple[JSONObject, str]]:
+    """Yield a schema, and less and less of it, with words that say what is left."""
+    yield schema, ""
+    yield cast("JSONObject", map_schemas(schema, _without_annotations)), "used without descriptions"
+    yield _outline(schema, typed=True), "the names and types of its properties are checked"
+    yield _outline(schema, typed=False), "the names of its properties are checked"
+
+
+def _without_annotations(schema: JSONObject) -> JSONObject:
+    return {keyword: value for keyword, value in schema.items() if keyword not in ANNOTATIONS}
+
+
+def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
+    """Return the properties of an object, and which are required and allowed."""
+    outline: JSONObject = {"type": schema["type"]} if "type" in schema else {}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        listed: JSONObject = {}
+        for name, part in properties.items():
+            has_type = typed and isinstance(part, dict) and "type" in part
+            listed[name] = {"type": cast("JSONObject", part)["type"]} if has_type else {}
+        outline["properties"] = listed
+    if "required" in schema:
+        outline["required"] = schema["required"]
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        outline["additionalProperties"] = False
+    return outline
+
+
+# -- values that may be no JSON --------------------------------------------------------------------
+
+
+def _bounded(sent: JSON) -> JSON:
+    """Return what was sent as JSON, or its digest if it is none or too large."""
+    try:
+        ours = normalise(sent)
+        if len(encode(ours)) <= MAX_SCHEMA_BYTES:
+            return ours
+    except IdeabridgeError:
+        pass
+    return {"sha256": fingerprint(sent)}
+
+
+def json_size(value: JSON) -> int:
+    """Return about how many bytes of JSON a value has; of one that is too large, any larger number."""
+    try:
+        return len(orjson.dumps(value))
+    except orjson.JSONEncodeError:
+        pass
+    size = 0
+    stack = [value]
+    while stack and size <= MAX_REPAIRED_BYTES:
+        item = stack.pop()
+        size += 8
+        if isinstance(item, dict):
+            members = item
+            size += sum(map(len, members))
+            stack.extend(members.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, str):
+            size += len(item)
+    return size
+
+
+def fingerprint(value: JSON) -> str:
+    """Return the SHA-256 of a value, whatever the order of its keys, also of one that is no JSON."""
+    try:
+        # Text that JSON allows, and numbers that it does not have.
+        data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        return hashlib.sha256(data).hexdigest()
+    except (ValueError, RecursionError):
+        pass
+    # It nests too deep, or has a number of thousands of digits.
+    digest = hashlib.sha256()
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            members = item
+            names = sorted(members)
+            digest.update(json.dumps(names).encode())
+            stack.extend(members[name] for name in names)
+        elif isinstance(item, list):
+            items = item
+            digest.update(b"[%d]" % len(items))
+            stack.extend(items)
+        elif isinstance(item, int) and not isinstance(item, bool):
+            digest.update(b"%x;" % item)
+        else:
+            digest.update(json.dumps(item).encode())
+    return digest.hexdigest()
