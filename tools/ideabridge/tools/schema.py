@@ -8,6 +8,7 @@ worker blocks, within the budget of `Blocking`. `inline_refs` writes out referen
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any, Final, cast
 
 import jsonschema_rs
 
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.keywords import (
     ANNOTATIONS,
@@ -488,17 +489,20 @@ def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
 def _compile(schema: JSONObject, what: str) -> _Compiled:
     check_size(schema, what)
     try:
-        key = content_hash(schema)
+        data = encode(schema)
     except InvalidJSONError as error:
         raise SchemaError(f"{what}: the schema is {error}") from None
+    key = hashlib.sha256(data).hexdigest()
     with _lock:
         found = _compiled.get(key)
         if found is not None:
             _compiled.move_to_end(key)
             return found
-    weight, steps, is_recursive = _weigh(schema, what)
+    # Most schemas have neither references nor patterns, so they need not be searched part by part.
+    weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)
     factory = _DRAFTS.get(draft_of(schema), jsonschema_rs.Draft202012Validator)
-    _check_patterns(schema, what)
+    if b'"pattern' in data:
+        _check_patterns(schema, what)
     try:
         valid = factory(schema, validate_formats=False, offline=True, pattern_options=PATTERNS)
     except jsonschema_rs.ValidationError as error:
@@ -558,7 +562,7 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
                 yield place, keyword, target
 
 
-def _weigh(schema: JSONObject, what: str) -> tuple[int, int, bool]:
+def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
     """Return (weight, steps, whether it is recursive) of a schema. Refuse one that is too large or too deep with its
     local references written out.
 
@@ -605,7 +609,7 @@ def _weigh(schema: JSONObject, what: str) -> tuple[int, int, bool]:
                 raise LimitExceededError(
                     f"{what}: the schema with its references written out has more than {MAX_EXPANSION:,} parts"
                 )
-    if any(not target.startswith("#/") and target != "#" for _, _, target in _references(schema)):
+    if has_references and any(not target.startswith("#/") and target != "#" for _, _, target in _references(schema)):
         # References by anchor or `$id`, and dynamic ones, are not followed here.
         return _ENDLESS, _ENDLESS, True
     return weights[id(schema)], steps[id(schema)], is_recursive

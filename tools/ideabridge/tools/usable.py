@@ -28,8 +28,12 @@ MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_REPAIRED_BYTES: Final = 4 * 1024 * 1024
 """Bytes of JSON of a schema that is looked at. A larger one becomes that of any object."""
 
-_OLD_FORM: Final = re.compile(rb'"(?:dependencies|additionalItems|divisibleBy|extends|disallow)":|"enum":\[\]')
-_OF_OLD_DRAFTS: Final = re.compile(rb'"items":\[|"\$ref":|"\$recursiveRef":')
+_OLD_FORMS: Final = (
+    *(b'"dependencies":', b'"additionalItems":', b'"divisibleBy":', b'"extends":', b'"disallow":'),
+    b'"enum":[]',
+)
+_REFERENCE: Final = b'"$ref":'
+_ONLY_REFERENCE: Final = re.compile(rb'\{"\$ref":"[^"\\]*"\}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +103,17 @@ def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, b
 
 def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
     """Return False if a valid schema certainly has no form of an older draft, and admits values."""
+    if of_object and _refused_names(schema):
+        return True
     draft = draft_of(schema) if "$schema" in schema else ""
-    if draft in (DRAFT_3, DRAFT_4) or _OLD_FORM.search(data):
+    if draft in (DRAFT_3, DRAFT_4) or any(form in data for form in _OLD_FORMS):
         return True
-    if draft in (DRAFT_6, DRAFT_7, DRAFT_2019) and _OF_OLD_DRAFTS.search(data):
+    if draft not in (DRAFT_6, DRAFT_7, DRAFT_2019):
+        return False
+    # Only a list of `items`, and what stands beside a `$ref`, mean something else.
+    if b'"items":[' in data or b'"$recursiveRef":' in data:
         return True
-    return of_object and bool(_refused_names(schema))
+    return data.count(_REFERENCE) > len(_ONLY_REFERENCE.findall(data))
 
 
 def _refused_names(schema: JSONObject) -> list[str]:
