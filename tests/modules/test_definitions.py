@@ -120,6 +120,7 @@ def test_a_definition_that_was_accepted_keeps_its_digest_when_it_is_converted() 
     assert tool_of({"properties": {"a": TEXT}}).digest == digest_before({"type": "object", "properties": {"a": TEXT}})
 
 
+@settings(max_examples=30, deadline=None)
 @given(parameters, parameters)
 def test_a_valid_definition_keeps_its_digest(
     pair: tuple[JSONObject, JSONObject], output: tuple[JSONObject, JSON]
@@ -133,7 +134,7 @@ def test_a_valid_definition_keeps_its_digest(
 JUNK: st.SearchStrategy[JSON] = st.sampled_from([None, 5, "x", "str", EMPTY, {"type": "strange"}, {"pattern": "("}])
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(parameters, st.data())
 def test_a_damaged_definition_is_another_tool_also_after_it_was_stored(
     pair: tuple[JSONObject, JSONObject], data: st.DataObject

@@ -188,3 +188,32 @@ async def test_a_published_idea_is_told_plainly_and_held_to_its_exact_schemas(mo
             assert "expected" in await refused(client, "open_it", tab=1)
             # The answer that was recorded is no node: what is promised is looked at before it leaves.
             assert "output of walk" in await refused(client, "walk", name="x")
+
+
+PATTERNS = [
+    *(("^[a-z]+$", True), (r"^(?!\.)[\w.\-]+@(?:[\w-]+\.)+[A-Za-z]{2,}$", True), (r"^(?<year>\d{4})$", True)),
+    *(("(?i)abc", False), ("(?P<a>x)", False), ("a++", False), ("(?>a)", False), (r"\@", False), (r"x\Z", False)),
+]
+
+
+@pytest.mark.parametrize(("pattern", "is_shown"), PATTERNS)
+def test_patterns_that_javascript_does_not_have_are_not_shown(pattern: str, is_shown: bool) -> None:
+    one: JSONObject = {"type": "string", "pattern": pattern}
+    many: JSONObject = {"type": "object", "patternProperties": {pattern: TEXT}, "additionalProperties": False}
+    told: Any = object_input({"type": "object", "properties": {"a": one, "b": many}})["properties"]
+    assert ("pattern" in told["a"]) == is_shown
+    assert told["b"].get("additionalProperties", True) == (not is_shown)
+    assert (pattern in told["b"]["patternProperties"]) == is_shown
+
+
+def test_no_name_of_a_schema_is_shown_and_no_value_twice() -> None:
+    """Two tools with one `$id`, and a draft that nobody knows, cost hosts on JavaScript their whole list."""
+    schema: JSONObject = {
+        "$schema": "https://example.com/own-draft",
+        "$id": "https://example.com/input",
+        "type": "object",
+        "properties": {"$id": TEXT, "a": {"$anchor": "a", "enum": [1, 2, 1]}},
+    }
+    expected: JSONObject = {"type": "object", "properties": {"$id": TEXT, "a": {"enum": [1, 2]}}}
+    assert object_input(schema) == expected
+    assert object_output(schema) == (expected, False)

@@ -6,6 +6,7 @@ form, a plain object, which the SDK validates against the protocol version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -283,6 +284,14 @@ _OF_ARRAYS: Final = (
     *("items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"),
     *("contains", "minContains", "maxContains"),
 )
+_NAMES: Final = frozenset({"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
+_ESCAPE: Final = r"\\(?:[dDwWsSbBtnrfv0^$\\.*+?()\[\]{}|/]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[pP]\{[\w=]+\})"
+_CLASS: Final = rf"\[\^?(?:[^\\\]]|{_ESCAPE}|\\-)*+\]"
+_TIMES: Final = r"(?:[*+?]|\{\d+(?:,\d*)?\})?+\??+"
+_GROUP: Final = r"\((?:\?(?::|=|!|<=|<!|<[A-Za-z_]\w*>)|(?!\?))"
+_ECMA: Final = re.compile(rf"(?:(?:{_CLASS}|{_ESCAPE}|[^\\()\[\]{{}}*+?|]|\)){_TIMES}|\||{_GROUP})*+")
+"""Patterns that are certainly ones of JavaScript too, with its `u` flag, if they are patterns at all."""
+
 _OF_OBJECTS: Final = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties")
 _NOTES: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
 
@@ -341,6 +350,9 @@ def _plain(schema: JSONObject) -> JSONObject:
       tools for one of them.
     - An array without `items`: OpenAI, Gemini and VS Code refuse it.
     - A list of types that contains `array`: hosts split it, and lose or misplace `items`.
+    - Names of schemas and `$schema`: a validator of hosts that knows an `$id` already, or does not know the draft,
+      refuses the whole list. Nothing refers to them any more.
+    - Patterns that JavaScript does not have, and values that `enum` lists twice, for the same reason.
     - An object without properties: pydantic-ai describes it to OpenAI's models as empty. The parameters as a whole are
       not changed, because a tool without parameters has this schema.
     """
@@ -359,6 +371,12 @@ def _part(schema: JSON) -> JSON:
         return schema
     changed = map_children(schema, _part)
     changed |= {keyword: schema[keyword] for keyword in _FLAGS if isinstance(schema.get(keyword), bool)}
+    for keyword in _NAMES.intersection(changed):
+        del changed[keyword]
+    _without_odd_patterns(changed)
+    values = changed.get("enum")
+    if isinstance(values, list):
+        changed["enum"] = list({encode(value): value for value in values}.values())
     types = changed.get("type")
     if types in ("array", ["array"]):
         changed |= {"type": "array", "items": changed.get("items", {})}
@@ -367,6 +385,17 @@ def _part(schema: JSON) -> JSON:
     elif isinstance(types, list) and "array" in types and not any(keyword in changed for keyword in _COMBINING):
         return _split(changed, types)
     return changed
+
+
+def _without_odd_patterns(schema: JSONObject) -> None:
+    """Leave out the patterns that JavaScript may not have. Calls are held to them all the same."""
+    pattern, named = schema.get("pattern"), schema.get("patternProperties")
+    if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):
+        del schema["pattern"]
+    if isinstance(named, dict) and not all(map(_ECMA.fullmatch, named)):
+        schema["patternProperties"] = {name: part for name, part in named.items() if _ECMA.fullmatch(name)}
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            schema.pop(keyword, None)
 
 
 def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:

@@ -563,7 +563,7 @@ class Repair:
 
     def _usable_pattern(self, pattern: str) -> str | None:
         """Return a pattern that can be matched; None if there is none, or patterns take too long."""
-        for text in (pattern, _in_words_of_ecma(pattern)):
+        for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
                 return None
             if _is_valid({"pattern": text}):
