@@ -520,3 +520,44 @@ def test_an_observed_result_is_marked_and_not_checked() -> None:
     assert "async def look() -> Any:" in names.stub("srv")
     declared = made("look", output=TEXT)
     assert ProgramNames([declared]).signature(declared, {"type": "integer"}) == "srv.look() -> str"
+
+
+KIND: JSONObject = {"properties": {"kind": {"const": "file"}, "path": TEXT}, "required": ["kind", "path"]}
+OTHER: JSONObject = {"properties": {"kind": {"const": "page"}, "path": {"type": "integer"}}, "required": ["kind"]}
+COMBINED: list[tuple[JSONObject, str]] = [
+    ({"allOf": [{"properties": {"a": TEXT}, "required": ["a"]}]}, "a: str, **more: Any"),
+    (
+        {"oneOf": [KIND, OTHER]},
+        "kind: Literal['file'] | Literal['page'], path: str | int = ..., **more: Any",
+    ),
+    ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "a: Any = ..., b: Any = ..., **more: Any"),
+    (
+        {"if": {"properties": {"a": {"const": 1}}}, "then": {"properties": {"b": TEXT}, "required": ["b"]}},
+        "a: Literal[1] = ..., b: str = ..., **more: Any",
+    ),
+    ({"$ref": "#/$defs/P", "$defs": {"P": KIND}}, "kind: Literal['file'], path: str, **more: Any"),
+    ({"dependentSchemas": {"a": {"properties": {"b": TEXT}}}}, "b: str = ..., **more: Any"),
+    ({"allOf": [{"$ref": "#"}, {"anyOf": [{"$ref": "#/allOf/1"}]}]}, "**more: Any"),
+]
+
+
+@pytest.mark.parametrize(("more", "expected"), COMBINED)
+def test_parameters_that_are_combined_at_the_top_are_typed_as_far_as_known(more: JSONObject, expected: str) -> None:
+    tool = Tool("f", parameters={"type": "object", **more}, module="srv")
+    named = "" if expected.startswith("**") else "*, "
+    assert line_of(tool) == f"f({named}{expected}) -> Any"
+
+
+def test_own_properties_are_stricter_than_alternatives() -> None:
+    schema: JSONObject = {"type": "object", "properties": {"kind": TEXT}, "anyOf": [KIND, OTHER]}
+    assert line_of(Tool("f", parameters=schema, module="srv")).startswith("f(*, kind: str, path: str | int = ...")
+
+
+def test_a_schema_that_combines_itself_a_thousand_times_is_read_in_no_time() -> None:
+    definitions: JSONObject = {}
+    for number in range(50):
+        definitions[f"d{number}"] = {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"} for _ in range(9)]}
+    schema: JSONObject = {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}
+    began = time.process_time()
+    line_of(Tool("f", parameters=schema, module="srv"))
+    assert time.process_time() - began < 1

@@ -20,7 +20,7 @@ from typing import Final, Self
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs.handles import CLASS, READ
-from ideabridge.bridge.programs.stubs import required_of, signature, stub
+from ideabridge.bridge.programs.stubs import described_parameters, signature, stub
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
@@ -233,11 +233,9 @@ class ProgramNames:
         place = self._places[tool.key]
         found = self._parameters.get(place)
         if found is None:
-            properties = tool.parameters.get("properties")
-            listed = properties if isinstance(properties, dict) else {}
-            found = self._parameters[place] = _mapped(
-                [*listed, *sorted(required_of(tool.parameters))], identify=_parameter
-            )
+            described = described_parameters(tool.parameters)
+            listed = [*described.properties, *sorted(described.required)]
+            found = self._parameters[place] = _mapped(listed, identify=_parameter)
         return found
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:

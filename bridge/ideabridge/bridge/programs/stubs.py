@@ -13,7 +13,8 @@ import builtins
 import re
 import typing
 from collections import abc
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -51,6 +52,9 @@ _PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean"
 
 _RICH: Final = frozenset({"const", "enum", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"})
 """Keywords with which `type` is not the whole type."""
+
+_COMBINED: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+"""Keywords at the top of a schema that describe further parameters."""
 
 _IMPORTED: Final = {
     abc.__name__: ("Mapping", "Sequence"),
@@ -148,19 +152,103 @@ def _result(tool: Tool, types: _Types, name: str) -> str:
 def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
     """The parameters of a tool, the required ones first."""
     schema = tool.parameters
-    listed = schema.get("properties")
-    properties = listed if isinstance(listed, dict) else {}
-    required = required_of(schema)
+    described = described_parameters(schema)
+    required = described.required
     types.begin()
     found: list[str] = []
     for python, real in sorted(parameters.items(), key=lambda pair: pair[1] not in required):
-        one = properties.get(real)
-        kind = types.of(one, schema, "")
+        parts = described.properties.get(real, [])
+        one = parts[0] if len(parts) == 1 else None
+        kind = types.of(one, schema, "") if len(parts) < 2 else types.either(parts, schema)
         default = "" if real in required else f" = {_default(one, kind)}"
         found.append(f"{python}: {kind}{default}")
     if _is_open(schema):
         found.append(f"**{_free('more', parameters)}: {types.any}")
     return found
+
+
+@dataclass(slots=True)
+class DescribedParameters:
+    """What a schema says of the parameters at its top and in what is combined there.
+
+    Attributes:
+        properties: the schemas of each parameter: one, unless alternatives describe it differently.
+        required: those that every call has.
+    """
+
+    properties: dict[str, list[JSON]]
+    required: frozenset[str]
+
+
+def described_parameters(schema: JSONObject) -> DescribedParameters:
+    """Read the parameters of a tool, also those behind `$ref`, `allOf`, `anyOf`, `oneOf` and conditions."""
+    properties = schema.get("properties")
+    own = {name: [part] for name, part in properties.items()} if isinstance(properties, dict) else {}
+    if _COMBINED.isdisjoint(schema):
+        return DescribedParameters(own, required_of(schema))
+    return _Combined(schema).read(schema, ())
+
+
+class _Combined:
+    """One reading of a schema whose top is combined of several, within `SCHEMAS` parts."""
+
+    def __init__(self, root: JSONObject) -> None:
+        self._root = root
+        self._left = SCHEMAS
+
+    def read(self, schema: JSON, above: tuple[int, ...]) -> DescribedParameters:
+        """Read a part; `above` are the parts that lead to it."""
+        self._left -= 1
+        if not isinstance(schema, dict) or self._left < 0 or id(schema) in above or len(above) > DEPTH:
+            return DescribedParameters({}, frozenset())
+        above = (*above, id(schema))
+        reference = schema.get("$ref")
+        referred = [_target(reference, self._root)] if isinstance(reference, str) else []
+        always = [self.read(part, above) for part in (*referred, *_listed(schema, "allOf"))]
+        required = required_of(schema).union(*(part.required for part in always))
+
+        properties = schema.get("properties")
+        described = {name: [part] for name, part in properties.items()} if isinstance(properties, dict) else {}
+        for part in always:
+            # All of them hold, so the first type admits enough.
+            described = {**part.properties, **described}
+
+        for alternatives in self._alternatives(schema, above):
+            sometimes: dict[str, list[JSON]] = {}
+            for part in alternatives.parts:
+                for name, schemas in part.properties.items():
+                    known = sometimes.setdefault(name, [])
+                    known.extend(one for one in schemas if one not in known)
+            described = {**sometimes, **described}
+            required |= alternatives.required
+        for name in sorted(required_of(schema)):
+            described.setdefault(name, [])
+        return DescribedParameters(described, required)
+
+    def _alternatives(self, schema: JSONObject, above: tuple[int, ...]) -> Iterator[_Alternatives]:
+        for keyword in ("anyOf", "oneOf"):
+            parts = [self.read(part, above) for part in _listed(schema, keyword)]
+            if parts:
+                first, *others = (part.required for part in parts)
+                yield _Alternatives(parts, first.intersection(*others))
+        conditional = [self.read(schema[word], above) for word in ("if", "then", "else") if word in schema]
+        dependent = schema.get("dependentSchemas")
+        if isinstance(dependent, dict):
+            conditional += [self.read(part, above) for part in dependent.values()]
+        yield _Alternatives(conditional, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class _Alternatives:
+    """Parts that do not all hold, and the parameters that every call has all the same."""
+
+    parts: list[DescribedParameters]
+    required: frozenset[str]
+
+
+def _listed(schema: JSONObject, keyword: str) -> list[JSON]:
+    parts = schema.get(keyword)
+    return parts if isinstance(parts, list) else []
 
 
 def required_of(schema: JSONObject) -> frozenset[str]:
@@ -189,9 +277,9 @@ def _default(schema: JSON, kind: str) -> str:
 
 def _is_open(schema: JSONObject) -> bool:
     """Return whether a call may have parameters that `properties` does not name."""
-    return any(key in schema for key in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")) or (
-        schema.get("additionalProperties", False) is not False or not isinstance(schema.get("properties"), dict)
-    )
+    return any(
+        key in schema for key in ("patternProperties", "dependentSchemas", "allOf", "anyOf", "oneOf", "$ref", "if")
+    ) or (schema.get("additionalProperties", False) is not False or not isinstance(schema.get("properties"), dict))
 
 
 class _Types:
@@ -273,6 +361,10 @@ class _Types:
                 return self._object(schema, root, name, depth)
             case _:
                 return self.any
+
+    def either(self, schemas: list[JSON], root: JSONObject) -> str:
+        """Return the type of a parameter that alternatives describe differently."""
+        return self._union(schemas, root, "", DEPTH, inner=False)
 
     def _union(self, branches: list[JSON], root: JSONObject, name: str, depth: int, *, inner: bool) -> str:
         if not 0 < len(branches) <= _UNION:
