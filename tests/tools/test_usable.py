@@ -67,7 +67,7 @@ MEANT: list[tuple[Any, Any]] = [
         {"type": "object", "properties": [{"name": "x", "type": "string"}], "required": ["x", "x"]},
         {"type": "object", "properties": {"x": TEXT}, "required": ["x"]},
     ),
-    ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
+    ({"type": "object", "properties": None}, {"type": "object"}),
 ]
 
 

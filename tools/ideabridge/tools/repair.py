@@ -382,8 +382,8 @@ class Repair:
                 self._note(place, value, "read as the properties of these names")
                 value = listed
         if value is None:
-            self._note(place, value, "read as no properties")
-            value = {}
+            self._note(place, value, "read as nothing said")
+            return
         if not isinstance(value, dict):
             self._ignore(place, value, "an object of schemas")
             self._drop_additional(part)
