@@ -257,7 +257,10 @@ for name, body in (
     add(f"old SSE: {name}", [FIRST, "body", body], options=OLD, entry={"type": "sse"})
 for status in (200, 201, 204):
     add(f"old SSE: messages answered {status}", ["*", "status", status], options=OLD, entry={"type": "sse"})
-add("old SSE: a call answered 500", [FIRST, "status", 500], options=OLD, entry={"type": "sse"}, error="500")
-add("old SSE: a call answered 404", [FIRST, "status", 404], options=OLD, entry={"type": "sse"}, error="404")
+add("old SSE: a call answered 500", [FIRST, "status", 500], options=OLD, entry={"type": "sse"}, error="500",
+    tool="delete", calls=1)  # fmt: skip
+# It does not know the session, in the new one neither.
+add("old SSE: a call answered 404", [FIRST, "status", 404], options=OLD, entry={"type": "sse"}, error="404",
+    later=False)  # fmt: skip
 
 PROTOCOL: Final = MODERN

@@ -179,7 +179,7 @@ class ModuleHTTPClient:
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
     ) -> httpx2.Response:
         """Send a request, and follow redirects."""
-        visited = {url}
+        visited: list[httpx2.URL] = []
         while True:
             request = self._client.build_request(method, url, headers=headers, content=content)
             response = await self._client.send(request, stream=True)
@@ -187,12 +187,13 @@ class ModuleHTTPClient:
                 return response
             # Its body is not read: it may have no end.
             await response.aclose()
+            visited.append(url)
             url = _redirected(response)
-            if url in visited or len(visited) > MAX_REDIRECTS:
+            # A server may set a cookie and lead to the same address once.
+            if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
                 what = "redirects in a loop" if url in visited else f"redirects more than {MAX_REDIRECTS} times"
                 message = f"{what}, the last time to {shown_address(url)}"
                 raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=response.status_code)
-            visited.add(url)
 
     async def _refusal(self, response: httpx2.Response) -> UnansweredError:
         """The failure for an answer with another status than 2xx."""
