@@ -132,10 +132,10 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
 @pytest.mark.parametrize(
     ("mode", "arguments", "version", "note"),
     [
-        ("plain", ("2099-01-01",), "2025-11-25", "protocolVersion: '2099-01-01' is not known; taken as 2025-11-25"),
-        ("plain", ("2025-05-01",), "2025-03-26", "'2025-05-01' is not known; taken as 2025-03-26"),
+        ("plain", ("2099-01-01",), "2025-11-25", "taken as 2025-11-25, such as '2099-01-01'"),
+        ("plain", ("2025-05-01",), "2025-03-26", "taken as 2025-03-26, such as '2025-05-01'"),
         ("plain", ("2023-01-01",), "2024-11-05", "taken as 2024-11-05"),
-        ("plain", ("latest",), "2025-03-26", "'latest' is not known"),
+        ("plain", ("latest",), "2025-03-26", "taken as 2025-03-26, such as 'latest'"),
         ("number", (), "2025-03-26", "protocolVersion: "),
         ("none", (), "2025-03-26", "protocolVersion: "),
         ("null", (), "2025-03-26", "protocolVersion: "),

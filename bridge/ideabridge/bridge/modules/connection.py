@@ -225,8 +225,6 @@ class Tap:
         if isinstance(message, JSONRPCResponse) and message.id in self._listings:
             self._listings.discard(message.id)
             self.listed += _size(message.result)
-        elif isinstance(message, JSONRPCResponse):
-            message = self.handshake.answered(message)
         return item if message is item.message else SessionMessage(message, item.metadata)
 
 
@@ -409,7 +407,7 @@ class Connection:
         self._tap = Tap(
             transport,
             self.backchannel,
-            Handshake(connect_timeout, self.oddities),
+            Handshake(connect_timeout),
             self.oddities,
             lambda event: self._heard(event),
         )

@@ -1,8 +1,8 @@
 """Handshake: the first messages of a connection, and how servers that are a little odd get through them.
 
 The SDK's client asks `server/discover` first, and sends `initialize` where that is refused. A `Handshake` sees these
-messages before the SDK does. It refuses in place of a server that does not answer `server/discover`, offers a version
-that the server names, and reads an unknown version as one that is known.
+messages before the SDK does. It refuses in place of a server that does not answer `server/discover`, and offers a
+version that the server names.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
-from ideabridge.bridge.modules.oddities import Oddities
-from ideabridge.bridge.modules.repairs import known_version
-
 DISCOVER_SECONDS: Final = 5.0
 """Seconds that a server has for `server/discover`, but at most a third of the time for connecting."""
 
@@ -29,7 +26,6 @@ class Handshake:
 
     Args:
         seconds: how long connecting may take.
-        oddities: receives a note on an unknown version.
 
     Attributes:
         begun: the first message was sent.
@@ -37,8 +33,7 @@ class Handshake:
         may_be_silent: it has not been decided whether the server answers `server/discover`.
     """
 
-    def __init__(self, seconds: float, oddities: Oddities) -> None:
-        self._oddities = oddities
+    def __init__(self, seconds: float) -> None:
         self._discover_seconds = min(DISCOVER_SECONDS, seconds / 3)
         self._discover: RequestId | None = None
         self._waiting: anyio.CancelScope | None = None
@@ -98,19 +93,6 @@ class Handshake:
             return None
         params = {**(first.message.params or {}), "protocolVersion": max(others)}
         return SessionMessage(first.message.model_copy(update={"params": params}), first.metadata)
-
-    def answered(self, message: JSONRPCResponse) -> JSONRPCResponse:
-        """The answer to `initialize` with a version that is known."""
-        first = self._initialize
-        if first is None or not isinstance(first.message, JSONRPCRequest) or message.id != first.message.id:
-            return message
-        self._initialize = None
-        version: object = message.result.get("protocolVersion")
-        if not isinstance(version, str) or version in HANDSHAKE_PROTOCOL_VERSIONS:
-            return message
-        known = known_version(version)
-        self._oddities.note(f"initialize: protocolVersion: {version[:40]!r} is not known; taken as {known}")
-        return message.model_copy(update={"result": {**message.result, "protocolVersion": known}})
 
 
 def _named_versions(error: ErrorData) -> list[str]:

@@ -266,12 +266,12 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
     said = result.get("protocolVersion")
     if isinstance(said, str) and said in HANDSHAKE_PROTOCOL_VERSIONS:
         return result
-    known = known_version(said)
+    known = _known_version(said)
     repair.note("protocolVersion", f"expected a known version, got {got(said)}; taken as {known}", said)
     return {**result, "protocolVersion": known}
 
 
-def known_version(said: object) -> str:
+def _known_version(said: object) -> str:
     """The last version of the handshake before the one that a server names; without one, what the protocol assumes."""
     if not isinstance(said, str) or re.match(r"\d{4}-\d\d-\d\d", said) is None:
         return types.DEFAULT_NEGOTIATED_VERSION
