@@ -10,11 +10,13 @@ import anyio
 import pytest
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.configuration import module_fingerprint, parse_configuration
 from ideabridge.bridge.modules import handshake, module
 from ideabridge.bridge.modules.errors import ModuleConnectError
+from ideabridge.tools.encoding import JSONObject
 
 from .conftest import SERVERS, modules_of
+from .test_http import served
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +85,23 @@ async def test_what_worked_is_remembered_for_the_next_process(
     async with bridge_of(tmp_path, other) as bridge:
         await bridge.modules["m"].ready(10)
     assert odd.heard()[0] == "server/discover"
+
+
+async def test_the_older_transport_is_remembered(tmp_path: Path) -> None:
+    async with served("--sse") as (base, _process):
+        entry = {"url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
+        async with bridge_of(tmp_path, entry) as bridge:
+            # What is kept once the server was reached so.
+            fingerprint = module_fingerprint(bridge.configuration, "m")
+            way: JSONObject = {"era": "legacy", "kind": "sse", "server": "sdk "}
+            bridge.store.tool_memory.keep_way(fingerprint, "m", way)
+        for _ in range(2):
+            async with bridge_of(tmp_path, entry) as bridge:
+                held = bridge.modules["m"]
+                await held.ready(10)
+                assert held.status().kind == "sse"
+                assert held.way is not None
+                assert held.way.kind == "sse"
 
 
 async def test_a_server_that_refuses_at_once_is_asked_each_time(tmp_path: Path) -> None:

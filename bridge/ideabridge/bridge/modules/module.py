@@ -296,6 +296,8 @@ class Module:
         """Set the way in which an earlier process has reached the module. It is tried first."""
         self._way_before = way
         self._legacy = way.era == "legacy"
+        if way.kind == "sse" and self.configuration.type is None and self._kind == "http":
+            self._kind = "sse"
 
     @property
     def way(self) -> Way | None:
@@ -594,10 +596,12 @@ class Module:
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
             return None
         server = f"{peer.server_name or ''} {peer.server_version or ''}"
+        if connection.kind_used == "sse":
+            return Way("legacy", "sse", server)
         before = self._way_before
         was_needed = before is not None and before.era == "legacy" and before.server == server and connection.legacy
         if connection.is_silent_first or is_second or was_needed:
-            return Way("legacy", server)
+            return Way("legacy", connection.kind_used, server)
         return None
 
     def _take_listing(self, connection: Connection) -> None:

@@ -559,10 +559,12 @@ class Way:
 
     Attributes:
         era: the era that works.
+        kind: the transport that works.
         server: the name and version of the server that was reached so. Another one is asked anew.
     """
 
     era: Era
+    kind: ModuleKind
     server: str
 
 

@@ -895,7 +895,8 @@ class ModuleLists:
         for name, fingerprint in self._fingerprints.items():
             way = self._memory.way(fingerprint)
             if way is not None and way.get("era") == "legacy":
-                self._modules[name].recall_way(Way("legacy", str(way.get("server", ""))))
+                kind = "sse" if way.get("kind") == "sse" else self._modules[name].configuration.kind
+                self._modules[name].recall_way(Way("legacy", kind, str(way.get("server", ""))))
             # A value may have become secret after its list was stored.
             listed = self._modules.secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
