@@ -202,3 +202,12 @@ def test_thousands_of_hostile_schemas_take_bounded_time(monkeypatch: pytest.Monk
     # The digest does not depend on the time that was left.
     monkeypatch.undo()
     assert listing.tools["t1"].digest == listed(entries).tools["t1"].digest
+
+
+def test_a_result_that_its_protocol_version_does_not_have_is_not_checked() -> None:
+    array: JSONObject = {"type": "array", "items": TEXT}
+    assert tool_of(USUAL, array, "2026-07-28").output == array
+    old = tool_of(USUAL, array)
+    assert old.output is None
+    assert old.sent_output is not None
+    assert old.digest != tool_of(USUAL).digest

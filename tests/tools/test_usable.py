@@ -140,7 +140,7 @@ def test_prose_of_another_type_is_left_out(keyword: str, value: JSON) -> None:
 
 
 ROOTS: list[tuple[Any, str]] = [
-    *((value, "") for value in (True, {}, {"type": "object"}, {"$comment": "nothing"})),
+    *((value, "") for value in ({}, {"type": "object"}, {"$comment": "nothing"})),
     *((value, "found") for value in (False, None, EMPTY, "x", 5, {"type": "array"}, {"type": ["object", "null"]})),
 ]
 

@@ -511,7 +511,7 @@ for name, value in (
     ("a broken pattern", {"type": "object", "properties": {"s": {"type": "string", "pattern": "(["}}}),
 ):  # fmt: skip
     add(f"output schema: {name}", "definitions", ["tools/list", "put", [RESULT, "tools", 1, "outputSchema"], value],
-        tool="typed", value={"n": 3}, hints={"typed": {"readOnlyHint": True}})  # fmt: skip
+        tool="typed", value={"n": 3}, hints={"typed": {"readOnlyHint": True, "openWorldHint": False}})  # fmt: skip
 
 GOOD = {"look": {"readOnlyHint": True, "openWorldHint": False}}
 TOOL = [RESULT, "tools", 0]

@@ -239,7 +239,7 @@ class Repair:
         self._places[tuple(map(str, place))] = target
         if isinstance(value, bool):
             return value
-        if isinstance(value, str) and value in _TYPE_OF:
+        if isinstance(value, str) and _TYPE_OF.get(value, "null") != "null":
             self._note(place, value, "read as the type")
             return {"type": _TYPE_OF[value]}
         if not isinstance(value, dict):

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import mcp_types as types
 
@@ -18,7 +18,7 @@ from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import DEFINITIONS, references_in
+from ideabridge.tools.keywords import DEFINITIONS, references_in, show
 from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.tool import Annotations, SentSchema, Tool
@@ -155,7 +155,7 @@ def _make_tool(module: str, tool: types.Tool, *, may_repair: bool = True) -> tup
     parameters, renamed, sent_parameters = _parameters(schema_as_sent(tool.input_schema), remarks, may_repair)
     if renamed:
         remarks.append("has parameters named otherwise here: " + ", ".join(f"{b} is {a}" for a, b in renamed.items()))
-    wrapper, sent_output = _output(schema_as_sent(tool.output_schema), remarks, may_repair)
+    wrapper, sent_output = _output(tool.output_schema, remarks, may_repair)
     output = _unwrapped(wrapper, tool.name)
     hints = tool.annotations or types.ToolAnnotations()
     made = Tool(
@@ -209,11 +209,19 @@ def _parameters(
     return parameters, renamed, SentSchema(as_sent, usable.was_valid)
 
 
-def _output(sent: JSON, remarks: list[str], may_repair: bool) -> tuple[JSONObject | None, SentSchema | None]:
+def _output(
+    listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
+) -> tuple[JSONObject | None, SentSchema | None]:
     """(The schema of the result, None if it says nothing; the schema that was sent in place of it)."""
+    sent = schema_as_sent(listed)
     if sent is None:
         return None, None
     usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
+    kinds = usable.schema.get("type", "object")
+    if sent is not listed and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        # Up to 2025-11-25 there is no such result, so whatever comes would break the schema.
+        remarks.append(f"has an output schema that is not used: type: found {show(kinds, 60)}")
+        return None, SentSchema(usable.sent or usable.schema, was_valid=False)
     _remark(remarks, "output", usable.notes)
     if usable.is_as_sent:
         return usable.schema, None
