@@ -33,7 +33,7 @@ from ideabridge.server.transports.connections import (
     connection_of,
 )
 from ideabridge.server.transports.gate import CALLS, HostNames, header
-from ideabridge.server.transports.messages import Refusal, read_body
+from ideabridge.server.transports.messages import RefusedMessage, read_body
 from ideabridge.server.transports.quotas import MAX_MESSAGE, QuotaError, problem, refused, size_problem
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -268,7 +268,7 @@ class _Messages:
             await _refuse(send, 400, why, whole, whole)
             return
         message = read_body(whole)
-        if isinstance(message, Refusal):
+        if isinstance(message, RefusedMessage):
             await _answer(send, _REFUSED, message.answer)
             return
         replayed = False

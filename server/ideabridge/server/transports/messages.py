@@ -29,7 +29,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedMessage:
     """A message that is not taken.
 
     Attributes:
@@ -48,7 +48,7 @@ class Refusal:
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
 
 
-def read_messages(data: bytes) -> list[JSONRPCMessage | Refusal]:
+def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
     """The messages on a line or in a body, in their order. Empty: there is nothing to do and nothing to answer.
 
     `data` is within the limits of `problem`.
@@ -59,14 +59,16 @@ def read_messages(data: bytes) -> list[JSONRPCMessage | Refusal]:
     data = data.strip(_NOISE).removeprefix(_BYTE_ORDER_MARK).strip(_NOISE)
     # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
     text = data.decode("utf-8", "replace")
-    messages: list[JSONRPCMessage | Refusal] = []
+    messages: list[JSONRPCMessage | RefusedMessage] = []
     position = 0
     while position < len(text):
         try:
             value, position = _DECODER.raw_decode(text, position)
         except ValueError:
             why = "the message cannot be read: expected one JSON object in UTF-8"
-            messages.append(Refusal(id_at_start(text[position:].encode("utf-8", "replace")), types.PARSE_ERROR, why))
+            messages.append(
+                RefusedMessage(id_at_start(text[position:].encode("utf-8", "replace")), types.PARSE_ERROR, why)
+            )
             break
         messages += _read_members(value)
         spaces = _SPACES.match(text, position)
@@ -74,7 +76,7 @@ def read_messages(data: bytes) -> list[JSONRPCMessage | Refusal]:
     return messages
 
 
-def read_body(body: bytes) -> bytes | Refusal:
+def read_body(body: bytes) -> bytes | RefusedMessage:
     """The body of a POST, which is one message, with what is odd in it repaired.
 
     `body` is within the limits of `problem`.
@@ -84,9 +86,9 @@ def read_body(body: bytes) -> bytes | Refusal:
     messages = read_messages(body)
     if len(messages) != 1:
         code = types.INVALID_REQUEST if body.strip(_NOISE) else types.PARSE_ERROR
-        return Refusal(None, code, f"expected one JSON-RPC message in the body; found {len(messages):,}")
+        return RefusedMessage(None, code, f"expected one JSON-RPC message in the body; found {len(messages):,}")
     message = messages[0]
-    if isinstance(message, Refusal):
+    if isinstance(message, RefusedMessage):
         return message
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
@@ -109,23 +111,23 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
     return message
 
 
-def _read_members(value: object) -> list[JSONRPCMessage | Refusal]:
+def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
     """The messages in a JSON value: one, or those of a batch, each of which is answered by itself."""
     if not isinstance(value, list):
         return _read(value)
     members = cast("list[object]", value)
     if not members:
-        return [Refusal(None, types.INVALID_REQUEST, "the batch is empty: expected JSON-RPC messages")]
-    messages: list[JSONRPCMessage | Refusal] = []
+        return [RefusedMessage(None, types.INVALID_REQUEST, "the batch is empty: expected JSON-RPC messages")]
+    messages: list[JSONRPCMessage | RefusedMessage] = []
     for member in members:
         messages += _read(member)
     return messages
 
 
-def _read(value: object) -> list[JSONRPCMessage | Refusal]:
+def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
     if not isinstance(value, dict):
         why = f"expected a JSON-RPC message, which is an object; found {_kind(value)}"
-        return [Refusal(None, types.INVALID_REQUEST, why)]
+        return [RefusedMessage(None, types.INVALID_REQUEST, why)]
     message = cast("dict[str, Any]", _without_surrogates(cast("object", value)))
     has_answer = message.get("result") is not None or message.get("error") is not None
     if message.get("method") is None and has_answer:
@@ -138,30 +140,30 @@ def _read(value: object) -> list[JSONRPCMessage | Refusal]:
     return [_read_request(message)]
 
 
-def _read_request(message: dict[str, Any]) -> JSONRPCRequest | Refusal:
+def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
     request = _usable_id(message.get("id"))
     answered_id = message["id"] if request is None and _is_fraction(message.get("id")) else request
     method: object = message.get("method")
     params: object = message.get("params")
     if message.get("jsonrpc") != "2.0":
-        return Refusal(answered_id, types.INVALID_REQUEST, 'jsonrpc: expected "2.0"')
+        return RefusedMessage(answered_id, types.INVALID_REQUEST, 'jsonrpc: expected "2.0"')
     if not isinstance(method, str):
-        return Refusal(answered_id, types.INVALID_REQUEST, f"method: expected a text, found {_kind(method)}")
+        return RefusedMessage(answered_id, types.INVALID_REQUEST, f"method: expected a text, found {_kind(method)}")
     if request is None:
         found = "a number with a fraction" if _is_fraction(message.get("id")) else _kind(message.get("id"))
-        return Refusal(answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}")
+        return RefusedMessage(answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}")
     if params == []:
         # Some languages have one empty value for lists and objects.
         params = {}
     if isinstance(params, list):
-        return Refusal(request, types.INVALID_PARAMS, "params: expected an object, found a list")
+        return RefusedMessage(request, types.INVALID_PARAMS, "params: expected an object, found a list")
     if params is not None and not isinstance(params, dict):
-        return Refusal(request, types.INVALID_REQUEST, f"params: expected an object, found {_kind(params)}")
+        return RefusedMessage(request, types.INVALID_REQUEST, f"params: expected an object, found {_kind(params)}")
     members = cast("dict[str, Any] | None", params)
     return JSONRPCRequest(jsonrpc="2.0", id=request, method=method, params=members)
 
 
-def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | Refusal]:
+def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMessage]:
     """A response to a request of ours. A malformed one fails that request, which would wait for nothing."""
     request = _usable_id(message.get("id"))
     if request is None:

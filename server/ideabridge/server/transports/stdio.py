@@ -23,7 +23,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from ideabridge.bridge.modules.stdio import Lines, LongLine
-from ideabridge.server.transports.messages import Refusal, read_messages
+from ideabridge.server.transports.messages import RefusedMessage, read_messages
 from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, size_problem
 
 _CHUNK: Final = 64 * 1024
@@ -115,7 +115,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             await self._refuse(line, line, why)
             return
         for message in read_messages(line):
-            if isinstance(message, Refusal):
+            if isinstance(message, RefusedMessage):
                 await self._writer.write(orjson.dumps(message.answer) + b"\n")
             else:
                 self._messages.append(SessionMessage(message))
@@ -124,7 +124,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         """Answer a message over the limits, of which the beginning and the end are known."""
         answer = refused(head, tail, why)
         if answer is None:
-            answer = Refusal(None, types.INVALID_REQUEST, why).answer
+            answer = RefusedMessage(None, types.INVALID_REQUEST, why).answer
         await self._writer.write(orjson.dumps(answer) + b"\n")
 
     async def aclose(self) -> None:
