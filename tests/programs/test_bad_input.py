@@ -125,6 +125,9 @@ async def test_one_operation_without_end_is_ended_once(bridge: Bridge) -> None:
     assert "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls" in str(run.errors())
 
 
+SAME = ["def same(x):", "    return x"]
+
+
 @pytest.mark.parametrize(
     ("value", "error"),
     [
@@ -139,9 +142,10 @@ async def test_one_operation_without_end_is_ended_once(bridge: Bridge) -> None:
         ("ValueError('x')", "is a ValueError, which is not JSON"),
         ("[lambda: 1]", "<function '<lambda>'"),
         ("size_of", "<function 'size_of'"),
-        ("tools.size(of='a')", "which is not JSON; write await"),
-        ("[tools.size(of=one) for one in 'ab']", "which is not JSON; write await"),
-        ("size_of(1)", "<coroutine object size_of>, which is not JSON; write await"),
+        # The check of the program does not see what `same` gives.
+        ("same(tools.size(of='a'))", "which is not JSON; write await"),
+        ("[same(tools.size(of=one)) for one in 'ab']", "which is not JSON; write await"),
+        ("same(size_of(1))", "<coroutine object size_of>, which is not JSON; write await"),
         ("{'a': 1}.keys()", "dict_keys(['a']), which is not JSON; write list(...)"),
         ("Small", "<class 'Small'>, which is not JSON"),
         ("re", "<module 're'>, which is not JSON"),
@@ -161,7 +165,7 @@ async def test_what_is_no_json_is_refused(bridge: Bridge, value: str, error: str
     error = error.replace("at ", "at x.", 1) if passed and error.startswith("at ") else error
     lines = ["import re, tools", "class Small:", "    pass", "deep = []", "for _ in range(5_000):", "    deep = [deep]"]
     lines += ["small = [1] * 60", "for _ in range(5):", "    small = [small] * 60"]
-    run = await ended(bridge, "\n".join([*lines, "async def size_of(n):", "    return n", last]))
+    run = await ended(bridge, "\n".join([*lines, "async def size_of(n):", "    return n", *SAME, last]))
     assert run.status == "failed"
     assert error in str(run.errors())
     # The whole of it is stored.
@@ -186,10 +190,10 @@ async def test_a_text_that_looks_like_an_object_is_a_text(bridge: Bridge) -> Non
     assert (await ended(bridge, repr(texts))).given() == texts
 
 
-async def test_a_call_is_awaited_twice_once_or_never(bridge: Bridge) -> None:
+async def test_a_call_that_the_program_keeps_is_awaited_twice_once_or_never(bridge: Bridge) -> None:
     program = """
 import asyncio, tools
-tools.size(of="never")
+never = [tools.size(of="never")]
 twice = tools.size(of="a")
 both = tools.size(of="bb")
 [await twice, await twice, await asyncio.gather(both, both)]

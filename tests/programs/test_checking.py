@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from ideabridge.bridge.programs.sandbox import ImportedModule, Sandbox, Setting
+from ideabridge.bridge.programs.awaiting import unawaited
+from ideabridge.bridge.programs.sandbox import ImportedModule, Sandbox, Setting, parsed
 from ideabridge.tools.encoding import JSONObject
 
 pytestmark = pytest.mark.anyio
@@ -114,8 +116,12 @@ WRONG = [
     ("(await shop.one(n=1))['nam']", 'Unknown key "nam" for TypedDict `Row` - did you mean "name"?'),
     ("(await shop.one(n=1))['name'] + 1", "Operator `+` is not supported between objects of type `str` and"),
     ("(await shop.one(n=1)).name", "Object of type `Row` has no attribute `name`"),
-    ("shop.one(n=1)['name']", "Cannot subscript object of type `CoroutineType[Any, Any, Row]`"),
-    ("len(shop.rows(team='a'))", "Expected `Sized`, found `CoroutineType["),
+    (
+        "shop.one(n=1)['name']",
+        "line 2, column 1: shop.one(...) is used before its result is there: write `(await shop.",
+    ),
+    ("len(shop.rows(team='a'))", "line 2, column 5: shop.rows(...) is used before its result is there"),
+    ("def f(n):\n    return shop.one(n=n)\nf(1)['name']", "line 4, column 1: f(...) is used before its"),
     ("await shop.row(n=1)", "Module `shop` has no member `row`"),
     ("import bank", "line 2, column 8: Cannot resolve imported module `bank`; the modules with tools are shop"),
     ("await shop.rows(team=nme)", "Name `nme` used when not defined"),
@@ -187,3 +193,191 @@ async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox)
     found = await sandbox.check(program, SETTING)
     assert found is not None
     assert [line.partition(":")[0] for line in found.splitlines()] == ["line 3, column 7", "line 5, column 7"]
+
+
+# -- calls that are not awaited --------------------------------------------------------------------------------------
+
+FORGOTTEN = [
+    ("shop.maybe()", "line 2, column 1: the result of shop.maybe() is not awaited: write `await shop.maybe()`"),
+    (
+        "shop.put(row={'name': 'x'})\n5",
+        "line 2, column 1: the result of shop.put(...) is not awaited: write `await shop.p",
+    ),
+    ("if True:\n    shop.maybe()\n5", "line 3, column 5: the result of shop.maybe() is not awaited"),
+    (
+        "row = shop.one(n=1)\nrow['name']",
+        "line 3, column 1: `row` holds shop.one(...) of line 2, whose result is not aw",
+    ),
+    ("row = shop.one(n=1)\nrow['name']", "write `await row` here, or `row = await shop.one(...)` there"),
+    ("row = shop.one(n=1)\nrow", "line 3, column 1: `row` holds shop.one(...) of line 2"),
+    (
+        "row = shop.put(row={'name': 'x'})\n5",
+        "line 2, column 7: `row` holds shop.put(...), which is never awaited: write",
+    ),
+    ('f"{shop.maybe()}"', "shop.maybe() is used before its result is there: write `(await shop.maybe())`"),
+    ("row = shop.maybe()\nf'{row}'", "line 3, column 4: `row` holds shop.maybe() of line 2"),
+    ("if shop.maybe():\n    5", "line 2, column 4: shop.maybe() is used before its result is there"),
+    ("while shop.maybe():\n    5", "line 2, column 7: shop.maybe() is used"),
+    ("for row in shop.rows(team='a'):\n    print(row)", "line 2, column 12: shop.rows(...) is used"),
+    ("[row for row in shop.rows(team='a')]", "shop.rows(...) is used before its result is there"),
+    ("shop.maybe() == None", "line 2, column 1: shop.maybe() is used"),
+    ("not shop.maybe()", "shop.maybe() is used"),
+    ("print(shop.maybe())", "line 2, column 7: shop.maybe() is used"),
+    ("str(shop.maybe())", "shop.maybe() is used"),
+    ("await shop.put(row=shop.one(n=1))", "line 2, column 20: shop.one(...) is used before its result is there"),
+    ("await ask('what', shop.maybe())", "shop.maybe() is used before its result is there"),
+    ("ask('what')", "line 2, column 1: the result of ask(...) is not awaited: write `await ask(...)`"),
+    (
+        "{'row': shop.maybe()}",
+        "line 2, column 9: shop.maybe() is in a value, and not its result: write `await shop.maybe()`",
+    ),
+    ("[shop.one(n=n) for n in (1, 2)]", "shop.one(...) is in a value, and not its result"),
+    ("row = shop.maybe()\n{'row': [row]}", "line 3, column 10: `row` holds shop.maybe() of line 2"),
+    (
+        "async def f():\n    return shop.maybe()\nawait f()",
+        "line 3, column 12: shop.maybe() is returned, and not its result",
+    ),
+    (
+        "async def f():\n    return await shop.maybe()\nf()",
+        "line 4, column 1: the result of f() is not awaited: write `await f()`",
+    ),
+    ("import asyncio\nasyncio.gather(shop.maybe(), shop.maybe())", "the result of asyncio.gather(...) is not awaited"),
+    ("import shop as s\ns.maybe()", "line 3, column 1: the result of s.maybe() is not awaited"),
+    ("from shop import maybe\nmaybe()", "line 3, column 1: the result of maybe() is not awaited"),
+    ("from shop import maybe as m, one\nawait one(n=m())", "line 3, column 13: m() is used before its result is there"),
+    ("from servers import shop as s\ns.maybe()", "line 3, column 1: the result of s.maybe() is not awaited"),
+]
+
+AWAITED = """
+a = shop.one(n=1)
+b = shop.one(n=2)
+[await a, await b]
+---
+import asyncio
+await asyncio.gather(shop.one(n=1), shop.one(n=2))
+---
+import asyncio
+calls = [shop.one(n=n) for n in range(3)]
+await asyncio.gather(*calls)
+---
+import asyncio
+calls = []
+for n in range(3):
+    calls.append(shop.one(n=n))
+rows = []
+for call in calls:
+    rows.append(await call)
+rows
+---
+import asyncio
+calls = {n: shop.one(n=n) for n in range(3)}
+{n: await call for n, call in calls.items()}
+---
+import asyncio
+both = asyncio.gather(shop.one(n=1), shop.one(n=2))
+row = await shop.one(n=3)
+[row, *await both]
+---
+def start(n):
+    return shop.one(n=n)
+await start(1)
+---
+start = lambda n: shop.one(n=n)
+await start(1)
+---
+async def start(n):
+    return shop.one(n=n)
+await (await start(1))
+---
+async def known(n):
+    return (await shop.one(n=n))["name"]
+import asyncio
+await asyncio.gather(*[known(n) for n in range(3)])
+---
+row = shop.one(n=1)
+row = await row
+row["name"]
+---
+row = None
+if input:
+    row = shop.one(n=1)
+if row:
+    row = await row
+row
+---
+found = shop.one(n=1) if input else shop.maybe()
+(await found)["name"]
+---
+await (shop.one(n=1) if input else shop.maybe())
+---
+def both(first, second):
+    return [first, second]
+one, two = both(shop.one(n=1), shop.one(n=2))
+[await one, await two]
+---
+async def later(call):
+    return await call
+await later(shop.one(n=1))
+---
+def one(n):
+    return n
+one(1)
+str(one(2))
+---
+def name_of(shop):
+    return shop.one
+name_of
+---
+(await shop.one(n=1))["name"]
+---
+rows = [await shop.one(n=n) for n in range(3)]
+f"{rows}"
+---
+if (row := await shop.maybe()) is not None:
+    print(row["name"])
+---
+call = shop.one
+await call(n=1)
+---
+first, second = shop.one(n=1), shop.one(n=2)
+[await first, await second]
+"""
+
+
+@pytest.mark.parametrize(("program", "why"), FORGOTTEN)
+async def test_a_forgotten_await_is_told_with_what_to_write(sandbox: Sandbox, program: str, why: str) -> None:
+    setting = replace(SETTING, servers={"shop": "shop"})
+    found = await sandbox.check(f"import shop\n{program}", setting)
+    assert found is not None
+    assert why in found
+    assert "CoroutineType" not in found
+
+
+@pytest.mark.parametrize("program", AWAITED.split("---\n"))
+async def test_what_is_awaited_later_is_not_refused(sandbox: Sandbox, program: str) -> None:
+    assert await sandbox.check(f"import shop\n{program.strip()}", SETTING) is None
+
+
+async def test_each_forgotten_await_is_told(sandbox: Sandbox) -> None:
+    program = "import shop\nshop.one()\nrow = shop.one(n=1)\nprint(row['name'])\nshop.maybe()"
+    found = await sandbox.check(program, SETTING)
+    assert found is not None
+    assert [line.partition(":")[0] for line in found.splitlines()] == [
+        "line 2, column 1",
+        "line 2, column 1",
+        "line 4, column 7",
+        "line 5, column 1",
+    ]
+
+
+async def test_a_hostile_program_is_looked_at_in_linear_time() -> None:
+    many = [f"r = shop.maybe()\nr[{number}]" for number in range(2_000)]
+    chain = [f"def f{number}():\n    return f{number + 1}()" for number in range(2_000)]
+    for lines in (many, chain, ["[" * 80 + "shop.maybe()" + "]" * 80] * 500):
+        text = "import shop\n" + "\n".join(lines)
+        assert len(text) < 100_000
+        tree = parsed(text)
+        assert tree is not None
+        began = time.process_time()
+        unawaited(tree, {"shop": frozenset({"maybe"})}, frozenset())
+        assert time.process_time() - began < 2

@@ -184,7 +184,7 @@ found
         ("float('nan')", "failed", "nan, which JSON does not have"),
         ("[0] * 10**10", "failed", "memory limit"),
         ("def f(n): return f(n + 1)\nf(0)", "failed", "recursion"),
-        ('import tools\ntools.price(item="nothing")\n5', "done", "there is no such item"),
+        ('import tools\nkept = [tools.price(item="nothing")]\n5', "done", "there is no such item"),
         ("import os\nos.environ['HOME']", "failed", "not supported"),
         ("import time\ntime.sleep(1)", "failed", "await asyncio.sleep"),
     ],

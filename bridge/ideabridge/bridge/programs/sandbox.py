@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import anyio
 
 from ideabridge.bridge.errors import ProgramError
+from ideabridge.bridge.programs.awaiting import Unawaited, unawaited
 from ideabridge.bridge.programs.handles import CLASS, HINT, READ, SHOWN, STUB, Handle, handed, read, written
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -188,7 +189,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Absent:
+class AbsentServers:
     """Why a module that a program imports may not be here.
 
     Attributes:
@@ -234,7 +235,7 @@ class Sandbox:
     `absent` says why a module may not be here, for the error of an import.
     """
 
-    def __init__(self, absent: Callable[[], Absent] = Absent) -> None:
+    def __init__(self, absent: Callable[[], AbsentServers] = AbsentServers) -> None:
         self._absent = absent
         self._pool: Monty | None = None
         self._lock = threading.Lock()
@@ -312,7 +313,7 @@ class Sandbox:
         found = await self._checks.run(lambda process: self._known_check(program, setting, absent, process))
         return found or None
 
-    def _known_check(self, program: str, setting: Setting, absent: Absent, process: HeldProcess) -> str:
+    def _known_check(self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess) -> str:
         # Only what it imports can change the result, and what is told where an import fails.
         text = prepared(program, setting.servers)
         stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text)
@@ -327,10 +328,11 @@ class Sandbox:
                 self._checked[key] = found
         return found
 
-    def _check(self, program: str, setting: Setting, absent: Absent, process: HeldProcess) -> str:
+    def _check(self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess) -> str:
         library = monty()
         if len(program) > LONGEST:
             return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
+        calls = _unawaited(program, setting)
         try:
             with (
                 _checkout(self.pool(), setting, check=True) as session,
@@ -341,17 +343,18 @@ class Sandbox:
                     snapshot = snapshot.resume_auto()
         except library.MontyTypingError as error:
             functions = {function for module in setting.modules.values() for function in module.functions}
-            return _certain(str(error), prepared(program, setting.servers), functions, setting, absent)
+            text = prepared(program, setting.servers)
+            return _certain(str(error), text, functions, setting, absent, calls)
         except library.MontySyntaxError as error:
             return _explained(error)
         except library.MontyRuntimeError as error:
             # The parser refuses the parts of Python that the interpreter does not have.
-            is_malformed = isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error)
-            return _explained(error) if is_malformed else ""
+            if isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error):
+                return _explained(error)
         except library.MontyError:
             # What fails when it runs is no fault of its form.
-            return ""
-        return ""
+            pass
+        return _cut("\n".join(f"line {one.line}, column {one.column}: {one.text}" for one in calls))
 
 
 def _checkout(pool: Monty, setting: Setting, *, check: bool, suspensions: int = 1_000) -> MontySession:
@@ -481,7 +484,14 @@ _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`")
 
 
-def _certain(findings: str, program: str, functions: Collection[str], setting: Setting, absent: Absent) -> str:
+def _certain(
+    findings: str,
+    program: str,
+    functions: Collection[str],
+    setting: Setting,
+    absent: AbsentServers,
+    calls: Sequence[Unawaited],
+) -> str:
     """The findings that fail wherever the program runs, each with its place; empty: there are none.
 
     Args:
@@ -490,16 +500,22 @@ def _certain(findings: str, program: str, functions: Collection[str], setting: S
         functions: the names of the tools.
         setting: has their modules.
         absent: why other modules are not here.
+        calls: the calls that are not awaited.
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
-    kept: list[str] = []
+    kept: list[tuple[int, int, str]] = []
     found: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
     # Where the syntax is wrong, nothing is imported, so every use of a module would be a finding.
     syntax = [one for one in found if one[2] == _SYNTAX]
+    if not syntax:
+        kept += [(one.line, one.column, one.text) for one in calls]
+    lines_of_calls = {line for line, _, _ in kept}
     for row, column, rule, message in syntax or found:
         line, place = int(row), int(column) - 1
         text = lines[line - 1] if 0 < line <= len(lines) else ""
+        if _NOT_AWAITED in message and line in lines_of_calls:
+            continue
         if (
             rule in _CERTAIN
             or _NOT_AWAITED in message
@@ -510,11 +526,25 @@ def _certain(findings: str, program: str, functions: Collection[str], setting: S
         ):
             if rule == _IMPORT:
                 message = _failed_import(message, text, setting, absent)
-            kept.append(f"line {row}, column {column}: {message}")
-    return _cut("\n".join(kept))
+            elif _NOT_AWAITED in message:
+                message = f"{message}: the result of a call is not awaited; write `await` before the call"
+            kept.append((line, int(column), message))
+    return _cut("\n".join(f"line {line}, column {column}: {message}" for line, column, message in sorted(kept)))
 
 
-def _failed_import(message: str, line: str, setting: Setting, absent: Absent) -> str:
+def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
+    """The calls of a program that are not awaited; none if this Python cannot read it."""
+    tree = parsed(prepared(program, setting.servers))
+    if tree is None:
+        return []
+    tools = {
+        name: frozenset({*module.functions, READ} if module.reads else module.functions)
+        for name, module in setting.modules.items()
+    }
+    return unawaited(tree, tools, frozenset({ASK}))
+
+
+def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
     """Why an import fails: the server is not up, or else what it could have named.
 
     Args:

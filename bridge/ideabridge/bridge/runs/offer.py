@@ -29,7 +29,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus, Way
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
-from ideabridge.bridge.programs.sandbox import ASK, Absent
+from ideabridge.bridge.programs.sandbox import ASK, AbsentServers
 from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program, programs_in, with_effects
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
@@ -401,14 +401,14 @@ class Offer:
         names = [name for name in held.refused if {name, identifier(name)} & words]
         return [str(held.why_without(name)) for name in names]
 
-    def absent(self) -> Absent:
+    def absent(self) -> AbsentServers:
         """Why a module that a program imports may not be here."""
         servers: dict[str, str] = {}
         for one in self._modules.statuses():
             why = _why_away(one, listed=self._modules[one.name].listed)
             if why is not None and not self._modules[one.name].listed:
                 servers[identifier(one.name)] = servers[one.name] = why
-        return Absent(servers, self.missing())
+        return AbsentServers(servers, self.missing())
 
     def missing(self, calls: Iterable[JSONObject] = ()) -> str:
         """Why tools may be missing, as sentences for errors about unknown tools, each after a space: the project file
