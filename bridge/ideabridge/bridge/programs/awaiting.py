@@ -61,14 +61,14 @@ def unawaited(tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: 
 
 class _Program:
     def __init__(self, tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]) -> None:
-        self._tree = tree
+        self._nodes = [*ast.walk(tree)]
         self._tools = {**tools, "asyncio": _WAITS}
         self._parents: dict[ast.AST, ast.AST] = {}
         # The nodes that bind each name, and those that read it.
         self._bound: dict[str, list[ast.AST]] = {}
         self._read: dict[str, list[ast.Name]] = {}
         self._awaits_twice = False
-        for node in ast.walk(tree):
+        for node in self._nodes:
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             self._note(node)
@@ -96,7 +96,7 @@ class _Program:
         """Add the functions of the program whose values are awaited: those of `async def`, and those that return calls
         of others.
         """
-        own = [node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        own = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         own = [node for node in own if len(self._bound[node.name]) == 1]
         own = [node for node in own if not isinstance(self._parents[node], ast.ClassDef)]
         for _ in range(_ROUNDS):
@@ -118,7 +118,7 @@ class _Program:
         """
         modules: dict[str, str] = {}
         functions: set[str] = set()
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     name = alias.asname or alias.name
@@ -149,7 +149,7 @@ class _Program:
 
     def find(self) -> Iterator[Unawaited]:
         """The calls that are not awaited."""
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if not isinstance(node, ast.Call) or not self._starts(node):
                 continue
             parent = self._parents[node]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import mcp_types as types
+import orjson
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from pydantic import ValidationError
 
@@ -81,7 +82,7 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
 
     `body` is within the limits of `problem`.
     """
-    if _read_plain(body) is not None:
+    if _is_plain(body) or _read_plain(body) is not None:
         return body
     messages = read_messages(body)
     if len(messages) != 1:
@@ -91,6 +92,21 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
     if isinstance(message, RefusedMessage):
         return message
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether a body is certainly one well-formed request or notification: the SDK reads it again, so this is quick."""
+    try:
+        message: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    if not isinstance(message, dict):
+        return False
+    members = cast("dict[str, object]", message)
+    has_id = "id" not in members or _usable_id(members["id"]) is not None
+    is_named = members.get("jsonrpc") == "2.0" and isinstance(members.get("method"), str)
+    is_whole = not isinstance(members.get("id"), float) and members.keys().isdisjoint(("result", "error"))
+    return has_id and is_named and is_whole and isinstance(members.get("params", {}), dict)
 
 
 def _read_plain(data: bytes) -> JSONRPCMessage | None:
