@@ -392,7 +392,7 @@ async def _result_value(
     if result.is_error:
         raise _tool_error(module, tool, result, secrets=secrets, max_bytes=max_bytes)
     try:
-        value = normalise(_raw_value(result, tool.output is not None), what="the result")
+        value = normalise(_raw_value(result), what="the result")
         size = len(encode(value))
     except LimitExceededError as error:
         raise ResultLimitError(f"{name}: {error}") from None
@@ -407,7 +407,12 @@ async def _result_value(
     if validator is None:
         return secrets.redact(value)
 
-    has_structure = "structured_content" in result.model_fields_set
+    has_structure = result.structured_content is not None
+    if not has_structure and "structured_content" in result.model_fields_set:
+        # A tool may promise null.
+        with suppress(IdeabridgeError):
+            await validator.check_apart(None)
+            return None
     try:
         if has_structure:
             await validator.check_apart(value)
@@ -438,16 +443,11 @@ async def _in_text(value: JSON, validator: Validator) -> JSON:
     return value
 
 
-def _raw_value(result: types.CallToolResult, is_typed: bool) -> Any:
-    content = result.content
-    if result.structured_content is not None:
+def _raw_value(result: types.CallToolResult) -> Any:
+    if result.structured_content is not None or not result.content:
         return result.structured_content
-    if "structured_content" in result.model_fields_set and (is_typed or not content):
-        return None
-    if not content:
-        return None
     texts = _texts(result)
-    return "\n".join(texts) if len(texts) == len(content) else _blocks(result)
+    return "\n".join(texts) if len(texts) == len(result.content) else _blocks(result)
 
 
 def _texts(result: types.CallToolResult) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from secrets import token_hex
@@ -104,6 +104,9 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
     elif not isinstance(content, list):
         fixed["content"] = [_text(content if isinstance(content, str) else json_of(content))]
         repair.note("content", f"expected a list, got {kind_of(content)}; shown as a text")
+    elif any(isinstance(block, list) for block in cast("list[Any]", content)):
+        fixed["content"] = list(_without_lists(cast("list[Any]", content)))
+        repair.note("content", "has lists of blocks; their blocks are taken one by one")
 
     failed = fixed.get("isError")
     if failed is not None and not _BOOLEAN.accepts(failed):
@@ -119,6 +122,15 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         del fixed["structuredContent"]
         repair.note("structuredContent", f"expected an object, got {kind_of(structured)}; shown as it is")
     return fixed
+
+
+def _without_lists(content: list[Any]) -> Iterator[Any]:
+    """The blocks of a content, also those in lists within it."""
+    for block in content:
+        if isinstance(block, list):
+            yield from _without_lists(cast("list[Any]", block))
+        else:
+            yield block
 
 
 def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
