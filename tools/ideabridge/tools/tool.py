@@ -266,8 +266,14 @@ class Tool:
             essence |= replace(self.annotations, title=None).to_json()
             essence |= self._hints_as_sent()
         essence |= _essence_of("parameters", self.parameters, self.sent_parameters)
-        essence |= _essence_of("output", self.wrapper or self.output, self.sent_output)
+        if self._has_valid_output:
+            essence |= _essence_of("output", self.wrapper or self.output, self.sent_output)
         return cast("JSONObject", _sorted(essence))
+
+    @property
+    def _has_valid_output(self) -> bool:
+        """False if the module sent an output schema that is invalid. Digests have never had such a schema."""
+        return self.sent_output is None or self.sent_output.was_valid
 
     def _hints_as_sent(self) -> JSONObject:
         sent = self.sent_hints or {}
@@ -298,8 +304,10 @@ class Tool:
             whole |= {
                 "essence": essence,
                 "parameters": _sent_or(self.parameters, self.sent_parameters),
-                "output": _sent_or(self.wrapper or self.output, self.sent_output),
+                "output": None,
             }
+            if self._has_valid_output:
+                whole["output"] = _sent_or(self.wrapper or self.output, self.sent_output)
             self._digests.extend((_digest(essence), _digest(whole)))
         return self._digests
 
