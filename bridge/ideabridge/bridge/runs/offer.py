@@ -466,20 +466,6 @@ class Offer:
                 if why:
                     raise PlanError(f"calls[{place}]: {name}: {why[0]}")
 
-    def expect_modules_up(self, plan: Plan, catalogue: Catalogue) -> None:
-        """Check that the modules which calls name have listed their tools.
-
-        Raises:
-            PlanError: one has not; the message says why.
-        """
-        for place, call in enumerate(plan.calls):
-            module = call.get("_module") if isinstance(call, dict) else None
-            if not isinstance(call, dict) or not isinstance(module, str) or catalogue.look_up(call) is not None:
-                continue
-            why = self.why_away(module)
-            if why is not None and not self._modules[module].listed:
-                raise PlanError(f"calls[{place}]: {call.get('_tool')}: {why}")
-
     def _expect_callable(self, plan: Plan, catalogue: Catalogue) -> None:
         """Refuse a tool that a module has or may have, and that cannot be called, with the reason."""
         for place, call in enumerate(plan.calls):
